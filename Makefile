@@ -1,0 +1,43 @@
+# Every target does its own set-up in .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint types unit docs bench clean
+
+.stamp-core: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.stamp-test: .stamp-core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,docs]'
+	touch $@
+
+.stamp-bench: .stamp-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
+
+demo: .stamp-core
+	$(BIN)/python -m dpstats demo
+
+test: lint types docs unit
+
+lint: .stamp-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .stamp-test
+	$(BIN)/mypy
+
+unit: .stamp-test
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+docs: .stamp-test
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+bench: .stamp-bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .stamp-* docs/_build

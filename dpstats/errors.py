@@ -1,0 +1,40 @@
+"""Every error dpstats raises.
+
+A message names the argument and the fix, and never quotes a data value: the
+schema (column names and dtypes), the formula, the Domain and the options are
+public; cells, counts and labels found in the data are not.
+"""
+
+from __future__ import annotations
+
+
+class DPStatsError(Exception):
+    """Base of every error raised by dpstats."""
+
+
+class ArgumentError(DPStatsError, ValueError):
+    """An argument is of the wrong type or outside its allowed values."""
+
+
+class DomainError(DPStatsError, ValueError):
+    """A public fact is missing, contradictory or unusable for a column."""
+
+
+class FormulaError(DPStatsError, ValueError):
+    """The formula cannot be parsed or is not a row-wise function of the data."""
+
+
+class DataError(DPStatsError, ValueError):
+    """The data container has the wrong shape or schema (never: wrong values)."""
+
+
+class UncertifiedError(DPStatsError):
+    """An uncertified guarantee was asked for without ``allow_uncertified=True``."""
+
+
+class LedgerError(DPStatsError):
+    """The ledger file cannot be opened, trusted or written; nothing was released."""
+
+
+class BudgetExceeded(LedgerError):
+    """The charge would exceed what remains in the ledger; nothing was released."""

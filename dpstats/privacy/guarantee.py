@@ -1,0 +1,71 @@
+"""What a release promises: the guarantee, and whether we stand behind it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from dpstats.errors import ArgumentError
+
+Adjacency = Literal["add_remove", "replace_one"]
+
+
+def check_adjacency(adjacency: str) -> Adjacency:
+    """Return `adjacency` unchanged if it is a known notion of neighbouring data, else raise ArgumentError."""
+    if adjacency not in get_args(Adjacency):
+        raise ArgumentError(f"adjacency must be one of {list(get_args(Adjacency))}, got {adjacency!r}")
+    return adjacency  # type: ignore[return-value]
+
+
+def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
+    """Return (eps, delta) as floats if eps is finite and positive and delta is in [0, 1), else raise ArgumentError."""
+    for name, value in (("eps", eps), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ArgumentError(f"{name} must be a finite number, got {value!r}")
+    if eps <= 0:
+        raise ArgumentError(f"eps must be positive, got {eps!r}")
+    if not 0 <= delta < 1:
+        raise ArgumentError(f"delta must lie in [0, 1), got {delta!r}")
+    return float(eps), float(delta)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy guarantee for everything one call releases.
+
+    Attributes
+    ----------
+    eps, delta : float
+        The privacy parameters: P(S | D) <= exp(eps) P(S | D') + delta for all events S and neighbours D, D'.
+    adjacency : {"add_remove", "replace_one"}
+        Neighbours differ by the presence of one row, or by the contents of one row (n is then public).
+    certified : bool
+        True if the proof at `basis` covers the release.
+    basis : str
+        The proof page, such as ``"docs/proofs/objective"``.
+    reason : str or None
+        Why the guarantee is not certified; None when it is.
+    """
+
+    eps: float
+    delta: float = 0.0
+    adjacency: Adjacency = "add_remove"
+    certified: bool = True
+    basis: str = ""
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        check_adjacency(self.adjacency)
+        check_budget(self.eps, self.delta)
+        if self.certified == (self.reason is not None):
+            raise ArgumentError("reason must be given exactly when certified is False")
+
+    def uncertified(self, reason: str) -> Guarantee:
+        """The same figures marked as uncertified for `reason` (appended to an earlier one)."""
+        joined = reason if self.reason is None else f"{self.reason}; {reason}"
+        return replace(self, certified=False, reason=joined)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
