@@ -1,0 +1,66 @@
+"""Penalties and how to name them: ``penalty("lasso", alpha=2.0)`` or ``Lasso(2.0)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpstats.errors import ArgumentError
+from dpstats.penalties.base import NEGLIGIBLE, Penalty
+from dpstats.penalties.bridge import Bridge
+from dpstats.penalties.concave import L0, SCAD
+from dpstats.penalties.convex import ElasticNet, Lasso, Ridge
+
+__all__ = ["L0", "NEGLIGIBLE", "SCAD", "Bridge", "ElasticNet", "Lasso", "Penalty", "Ridge", "from_dict", "penalty"]
+
+_KINDS: dict[str, type[Penalty]] = {kind.name: kind for kind in (Ridge, Lasso, ElasticNet, Bridge, SCAD, L0)}
+
+
+def penalty(which: str | Penalty | None, alpha: float | None = None, **parameters: Any) -> Penalty | None:
+    """The penalty meant by a name and its strength, or `which` itself if it is one already.
+
+    Parameters
+    ----------
+    which : {"ridge", "lasso", "elastic_net", "bridge", "scad", "l0"}, Penalty or None
+        None asks for no penalty.
+    alpha : float, optional
+        Strength; needed with a name, not allowed otherwise.
+    **parameters
+        Further parameters of a named penalty, such as ``q`` or ``l1_ratio``.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown name or parameter, a missing strength, or a strength given twice.
+    """
+    if which is None or isinstance(which, Penalty):
+        if alpha is not None or parameters:
+            raise ArgumentError(f"alpha must not be given beside penalty={which!r}: name the penalty, as in 'lasso'")
+        return which
+    if not isinstance(which, str) or which not in _KINDS:
+        raise ArgumentError(f"penalty must be one of {list(_KINDS)}, a penalty object or None, got {which!r}")
+    if alpha is None:
+        raise ArgumentError(f"alpha must be given with penalty={which!r}: its strength on the sum of the losses")
+    kind = _KINDS[which]
+    known = list(kind.__dataclass_fields__)
+    unknown = sorted(set(parameters) - set(known))
+    if unknown:
+        raise ArgumentError(f"penalty {which!r} has the parameters {known}, not {unknown}")
+    if "q" in known and "q" not in parameters:
+        raise ArgumentError("penalty 'bridge' needs its power: pass dp.penalties.Bridge(alpha, q)")
+    return kind(alpha, **parameters)
+
+
+def from_dict(stored: Mapping[str, Any]) -> Penalty:
+    """The penalty whose `to_dict` gave `stored`.
+
+    Raises
+    ------
+    ArgumentError
+        If `stored` does not describe a penalty.
+    """
+    if "name" not in stored or "alpha" not in stored:
+        raise ArgumentError("a stored penalty must have the keys 'name' and 'alpha'")
+    found = penalty(stored["name"], **{key: value for key, value in stored.items() if key != "name"})
+    assert found is not None
+    return found
