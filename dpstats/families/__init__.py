@@ -1,0 +1,65 @@
+"""Losses: each declares its derivatives, its caps and the curve on which privacy is calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpstats.errors import ArgumentError
+from dpstats.families.base import Derivatives, Family, LossCurve
+from dpstats.families.binomial import Binomial
+from dpstats.families.gaussian import Gaussian
+from dpstats.families.poisson import Poisson
+from dpstats.families.svm import HuberSVM, SmoothSVM
+
+__all__ = [
+    "Binomial",
+    "Derivatives",
+    "Family",
+    "Gaussian",
+    "HuberSVM",
+    "LossCurve",
+    "Poisson",
+    "SmoothSVM",
+    "from_dict",
+    "get_family",
+]
+
+_BY_NAME: dict[str, type[Family]] = {
+    "gaussian": Gaussian,
+    "binomial": Binomial,
+    "poisson": Poisson,
+    "huber_svm": HuberSVM,
+    "smooth_svm": SmoothSVM,
+}
+
+
+def get_family(family: str | Family) -> Family:
+    """A family by name, with its default caps, or the family itself.
+
+    Raises
+    ------
+    ArgumentError
+        If `family` is neither a Family nor one of the known names.
+    """
+    if isinstance(family, Family):
+        return family
+    if not isinstance(family, str) or family not in _BY_NAME:
+        raise ArgumentError(f"family must be a dpstats.families object or one of {sorted(_BY_NAME)}, got {family!r}")
+    return _BY_NAME[family]()
+
+
+def from_dict(values: Mapping[str, Any]) -> Family:
+    """The family that `Family.to_dict` described.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is unknown or a cap does not belong to that family.
+    """
+    caps = dict(values)
+    kind = type(get_family(caps.pop("name", None)))
+    try:
+        return kind(**caps)
+    except TypeError:
+        raise ArgumentError(f"family {kind.name!r} has no caps {sorted(caps)}") from None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
+
 Array = NDArray[np.floating]
+
+# Rows handled at a time: a handful of temporaries of this length stay in a core's cache.
+BLOCK_ROWS = 8192
 
 
 class Derivatives(NamedTuple):
@@ -26,6 +32,13 @@ class LossCurve:
 
     Every point (g, h) of the curve is dominated by some pair: g <= gradient[i] and h <= curvature[i], so that a
     supremum over the pairs of anything increasing in both is an upper bound of the supremum over the curve.
+
+    Attributes
+    ----------
+    gradient : ndarray (cells,)
+        Strictly increasing, ending at L.
+    curvature : ndarray (cells,)
+        Not increasing: a pair with less of both would be dominated by a later one.
     """
 
     gradient: NDArray[np.float64]
@@ -59,8 +72,8 @@ class Family(ABC):
         """Cover the loss curve with at most about `size` cells."""
 
     @abstractmethod
-    def derivatives(self, eta: Array, endog: Array) -> Derivatives:
-        """Loss, l' and l'' at eta, shape (rows,), keeping eta's dtype (float64 or longdouble)."""
+    def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
+        """Loss, l' and l'' for a block short enough for the cache."""
 
     @abstractmethod
     def mean(self, eta: Array) -> Array:
@@ -70,6 +83,49 @@ class Family(ABC):
     def clip_response(self, endog: Array) -> Array:
         """Map each response to the family's domain, row by row; NaN stays NaN (a missing row)."""
 
+    def derivatives(self, eta: Array, endog: Array) -> Derivatives:
+        """Loss, l' and l'' at eta, shape (rows,), keeping eta's dtype (float64 or longdouble).
+
+        `endog` has shape (rows,) and lies in the family's domain (see `clip_response`). No value of eta, however
+        large, overflows in l' or l''.
+        """
+        out = Derivatives(np.empty_like(eta), np.empty_like(eta), np.empty_like(eta))
+        with np.errstate(over="ignore"):
+            for start in range(0, len(eta), BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                for target, block in zip(out, self._block(eta[rows], endog[rows]), strict=True):
+                    target[rows] = block
+        return out
+
     def resolve(self, response_range: tuple[float, float] | None) -> Family:
         """Fill in caps left open from the public range of the response (after scaling); the default has none."""
         return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The name and the caps, for JSON; `dpstats.families.from_dict` reads it back."""
+        return {"name": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def check_cap(name: str, value: object) -> None:
+    """Raise ArgumentError unless `value` is None (open) or a finite positive number."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+        raise ArgumentError(f"{name} must be a finite positive number, got {value!r}")
+
+
+def closed_cap(name: str, value: float | None) -> float:
+    """The cap's value; ArgumentError if it is still open."""
+    if value is None:
+        raise ArgumentError(f"{name} is not set: give it a value, or declare the range of the response in the domain")
+    return float(value)
+
+
+def declared_range(response_range: tuple[float, float] | None, name: str) -> tuple[float, float]:
+    """The (low, high) of a declared range, checked; ArgumentError tells to set `name` when there is none."""
+    if response_range is None:
+        raise ArgumentError(f"{name} is not set: give it a value, or declare the range of the response in the domain")
+    low, high = response_range
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ArgumentError(f"response_range must be finite with low < high, got {response_range!r}")
+    return float(low), float(high)

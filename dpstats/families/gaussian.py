@@ -1,0 +1,78 @@
+"""Least squares up to a residual cap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
+
+# The default cap as a multiple of half the response's range.
+DEFAULT_CAP = 0.5
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """Squared loss r^2 / 2, r = eta - y, while |r| <= residual_cap; linear beyond (docs/proofs/families).
+
+    It is exactly ordinary least squares for every row whose residual stays within the cap.
+
+    Parameters
+    ----------
+    residual_cap : float, optional
+        The cap tau, in the units of the response the solver sees (a declared range is scaled to [-1, 1]). Left open,
+        it becomes half the half-range of the response.
+
+    Raises
+    ------
+    ArgumentError
+        If the cap is not a finite positive number.
+    """
+
+    residual_cap: float | None = None
+
+    name: ClassVar[str] = "gaussian"
+    link: ClassVar[str] = "identity"
+    signed: ClassVar[bool] = False
+    response: ClassVar[Literal["continuous", "binary", "count"]] = "continuous"
+
+    def __post_init__(self) -> None:
+        check_cap("residual_cap", self.residual_cap)
+
+    @property
+    def lipschitz(self) -> float:
+        """L = residual_cap."""
+        return closed_cap("residual_cap", self.residual_cap)
+
+    @property
+    def curvature_bound(self) -> float:
+        """1: the curvature of r^2 / 2."""
+        return 1.0
+
+    def curve(self, size: int = 1000) -> LossCurve:
+        """One cell: the curve reaches its corner (residual_cap, 1)."""
+        return LossCurve(np.array([self.lipschitz]), np.array([1.0]))
+
+    def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
+        cap = eta.dtype.type(self.lipschitz)
+        residual = eta - endog
+        gradient = np.clip(residual, -cap, cap)
+        # With c the clipped residual, r^2/2 inside and cap |r| - cap^2/2 outside are both c (r - c/2).
+        return gradient * (residual - gradient / 2), gradient, (gradient == residual).astype(eta.dtype)
+
+    def mean(self, eta: Array) -> Array:
+        """Eta itself."""
+        return eta
+
+    def clip_response(self, endog: Array) -> Array:
+        """The response unchanged: the residual cap bounds its influence, whatever it is."""
+        return endog
+
+    def resolve(self, response_range: tuple[float, float] | None) -> Gaussian:
+        """Set an open residual_cap from the response's range."""
+        if self.residual_cap is not None:
+            return self
+        low, high = declared_range(response_range, "residual_cap")
+        return replace(self, residual_cap=DEFAULT_CAP * (high - low) / 2)
