@@ -46,6 +46,11 @@ class Guarantee:
         The proof page, such as ``"docs/proofs/objective"``.
     reason : str or None
         Why the guarantee is not certified; None when it is.
+    rho : float or None
+        The release is also rho-zCDP under the same adjacency (Bun & Steinke 2016, Definition 1.1); None if unproved.
+    mu : float or None
+        The release is also mu-GDP, as one Gaussian mechanism of sensitivity mu times its standard deviation
+        (Dong, Roth & Su 2022, Definition 4); None if unproved. It implies rho = mu^2/2.
     """
 
     eps: float
@@ -54,12 +59,17 @@ class Guarantee:
     certified: bool = True
     basis: str = ""
     reason: str | None = None
+    rho: float | None = None
+    mu: float | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
         check_budget(self.eps, self.delta)
         if self.certified == (self.reason is not None):
             raise ArgumentError("reason must be given exactly when certified is False")
+        for name, value in (("rho", self.rho), ("mu", self.mu)):
+            if value is not None and not 0 < value < math.inf:
+                raise ArgumentError(f"{name} must be None or a positive number, got {value!r}")
 
     def uncertified(self, reason: str) -> Guarantee:
         """The same figures marked as uncertified for `reason` (appended to an earlier one)."""
