@@ -1,0 +1,192 @@
+"""The public calls: a formula, a frame, a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
+from dpstats.models.glm import GLM
+from dpstats.models.sources import FormulaSource
+from dpstats.penalties import Penalty
+from dpstats.plan import Plan
+from dpstats.request import make_request
+from dpstats.results.glm_results import GLMResults
+
+if TYPE_CHECKING:
+    from dpstats.privacy.ledger import Ledger
+
+DomainLike = Domain | Mapping[str, Any] | None
+
+
+def glm(
+    formula: str,
+    data: pd.DataFrame,
+    eps: float,
+    *,
+    delta: float = 0.0,
+    family: str | Family = "gaussian",
+    method: str = "napp",
+    penalty: str | Penalty | None = None,
+    alpha: float | None = None,
+    domain: DomainLike = None,
+    adjacency: str = "add_remove",
+    ledger: Ledger | None = None,
+    seed: int | None = None,
+    allow_uncertified: bool = False,
+    **options: Any,
+) -> GLMResults:
+    """Fit a generalised linear model with differential privacy.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``.
+    data : DataFrame
+        The private rows. Its column names and types are taken to be public, its cells and its length are not.
+    eps, delta : float
+        The budget of this call.
+    family : str or Family
+        "gaussian", "binomial", "poisson", "huber_svm", "smooth_svm", or an object of ``dp.families``.
+    method : {"napp", "objective"}
+    penalty, alpha : str or Penalty, float
+        ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; on the sum of the losses and the
+        scaled coefficients.
+    domain : Domain or dict, optional
+        Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are
+        bought with a share of eps; levels must be declared.
+    adjacency : {"add_remove", "replace_one"}
+    ledger : Ledger, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+    allow_uncertified : bool
+    **options
+        ``curvature``, ``radius``, ``range_share``, ``release_share``: see `dpstats.request.Options`.
+
+    Returns
+    -------
+    GLMResults
+
+    See Also
+    --------
+    plan : the same without data, free of charge.
+
+    Notes
+    -----
+    The guarantee is proved in docs/proofs/objective; it covers everything that leaves this call.
+    """
+    model = GLM.from_formula(formula, data, family, domain)
+    return model.fit(
+        eps,
+        delta=delta,
+        method=method,
+        penalty=penalty,
+        alpha=alpha,
+        adjacency=adjacency,
+        ledger=ledger,
+        seed=seed,
+        allow_uncertified=allow_uncertified,
+        **options,
+    )
+
+
+def ols(
+    formula: str, data: pd.DataFrame, eps: float, *, residual_cap: float | None = None, **arguments: Any
+) -> GLMResults:
+    """Least squares, with residuals beyond a public cap counted linearly: `glm` with family="gaussian".
+
+    Parameters
+    ----------
+    residual_cap : float, optional
+        In the response's units; see `dpstats.families.Gaussian`.
+    **arguments
+        As for `glm`.
+    """
+    return glm(formula, data, eps, family=Gaussian(residual_cap), **_without_family(arguments))
+
+
+def logit(formula: str, data: pd.DataFrame, eps: float, **arguments: Any) -> GLMResults:
+    """Logistic regression: `glm` with family="binomial"."""
+    return glm(formula, data, eps, family=Binomial(), **_without_family(arguments))
+
+
+def poisson(
+    formula: str,
+    data: pd.DataFrame,
+    eps: float,
+    *,
+    mean_cap: float | None = None,
+    y_max: float | None = None,
+    **arguments: Any,
+) -> GLMResults:
+    """Poisson regression with a log link: `glm` with family="poisson".
+
+    Parameters
+    ----------
+    mean_cap, y_max : float, optional
+        Caps on the expected and on the observed counts; see `dpstats.families.Poisson`.
+    **arguments
+        As for `glm`.
+    """
+    return glm(formula, data, eps, family=Poisson(mean_cap, y_max), **_without_family(arguments))
+
+
+def svm(formula: str, data: pd.DataFrame, eps: float, *, h: float = 0.5, **arguments: Any) -> GLMResults:
+    """A linear support vector machine with the Huber hinge loss: `glm` with family="huber_svm".
+
+    Parameters
+    ----------
+    h : float
+        Half-width of the hinge's rounded part.
+    **arguments
+        As for `glm`.
+    """
+    return glm(formula, data, eps, family=HuberSVM(h), **_without_family(arguments))
+
+
+def plan(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    delta: float = 0.0,
+    family: str | Family = "gaussian",
+    method: str = "napp",
+    penalty: str | Penalty | None = None,
+    alpha: float | None = None,
+    adjacency: str = "add_remove",
+    **options: Any,
+) -> Plan:
+    """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
+
+    Columns that the Domain leaves out are taken to be numeric, with their range to be bought.
+
+    Returns
+    -------
+    Plan
+    """
+    request = make_request(
+        eps=eps,
+        delta=delta,
+        family=family,
+        method=method,
+        penalty=penalty,
+        alpha=alpha,
+        adjacency=adjacency,
+        allow_uncertified=False,
+        seed=None,
+        options=options,
+    )
+    return FormulaSource(formula, None, domain).plan(request)
+
+
+def _without_family(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for `glm`, which must not choose the family again."""
+    if "family" in arguments:
+        raise ArgumentError("family is fixed by this function; use dp.glm to choose it")
+    return arguments

@@ -1,0 +1,88 @@
+"""The last step of every release: discrete noise that hides the inexact optimum (docs/proofs/release)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+
+Vector = NDArray[np.float64]
+
+LATTICE_LIMIT = 2**61
+"""Coordinates are clamped to so many lattice steps, so that they fit the noise's 64-bit integers."""
+
+ZERO_SCALES = 40.0
+"""Released coordinates within so many scales of the final noise of zero are set to zero where sparsity is wanted."""
+
+
+@dataclass(frozen=True)
+class LatticeRelease:
+    """Laplace noise on a lattice, for points known to lie within `distance` of the exact optimum.
+
+    Attributes
+    ----------
+    eps : float
+        The pure guarantee of this step given the exact optimum.
+    distance : float
+        d = gamma / min(m), bound on the Euclidean distance from the solver's point to the exact optimum.
+    size : int
+        Number of coordinates p.
+    """
+
+    eps: float
+    distance: float
+    size: int
+
+    @property
+    def step(self) -> float:
+        """The lattice spacing, a power of two near d / sqrt(p)."""
+        return 2.0 ** math.floor(math.log2(self.distance / math.sqrt(self.size)))
+
+    @property
+    def sensitivity(self) -> int:
+        """Bound on the L1 distance, in steps, of two rounded points near the same optimum."""
+        return math.ceil(2 * math.sqrt(self.size) * self.distance / self.step + self.size)
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise in model units."""
+        return self.sensitivity / self.eps * self.step
+
+    def release(self, theta: NDArray[np.longdouble], random: RandomSource) -> Vector:
+        """Round theta to the lattice, add discrete Laplace noise, and return it as floats, shape (p,).
+
+        OpenDP draws the noise, except from a seeded source, whose releases are never certified.
+        """
+        lattice = np.rint(np.clip(theta / np.longdouble(self.step), -LATTICE_LIMIT, LATTICE_LIMIT)).astype(np.int64)
+        if isinstance(random, SystemRandom):
+            noisy = self._opendp_noise(lattice)
+        else:
+            noisy = lattice + discrete_laplace(self.sensitivity / self.eps, self.size, random)
+        return noisy.astype(np.float64) * self.step
+
+    def sparse(self, released: Vector) -> Vector:
+        """Set to zero what cannot be told from zero beside this step's own noise (post-processing)."""
+        return np.where(np.abs(released) <= ZERO_SCALES * self.scale, 0.0, released)
+
+    def _opendp_noise(self, lattice: NDArray[np.int64]) -> NDArray[np.int64]:
+        import opendp.prelude as opendp
+
+        opendp.enable_features("contrib")
+        space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l1_distance(T=opendp.i64)
+        scale = self.sensitivity / self.eps
+        measurement = opendp.m.make_laplace(*space, scale=scale)
+        while measurement.map(self.sensitivity) > self.eps:
+            scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
+            measurement = opendp.m.make_laplace(*space, scale=scale)
+        return np.asarray(measurement([int(value) for value in lattice]), dtype=np.int64)
+
+
+def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[np.int64]:
+    """Difference of two geometric variables: P(k) proportional to exp(-|k| / scale). For seeded runs only."""
+    rate = -math.expm1(-1 / scale)
+    draws = np.floor(np.log(random.random(2 * size)) / math.log1p(-rate)).astype(np.int64)
+    return draws[:size] - draws[size:]

@@ -1,0 +1,158 @@
+"""Generalised linear models with a privacy guarantee: plan, charge, read rows, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.families import Family
+from dpstats.mechanisms.objective import release_objective
+from dpstats.models.sources import ArraySource, FormulaSource
+from dpstats.penalties import Penalty
+from dpstats.plan import Plan
+from dpstats.privacy.randomness import random_source
+from dpstats.request import Request, make_request
+from dpstats.results.glm_results import GLMResults
+
+if TYPE_CHECKING:
+    from dpstats.privacy.ledger import Ledger
+
+
+class GLM:
+    """A generalised linear model of plain arrays, or of a frame through `from_formula`.
+
+    Parameters
+    ----------
+    endog : array_like, shape (rows,)
+        The response. For "binomial" and the SVMs 0 or 1; for "gaussian" clipped to [-1, 1] in effect unless the family
+        has a `residual_cap`; for "poisson" counts up to the family's `y_max`.
+    exog : array_like, shape (rows, p)
+        The columns, an intercept included if wanted. Rows longer than `row_norm` are shortened to it; rows with a
+        value that is not finite are dropped.
+    family : str or Family
+        "gaussian", "binomial", "poisson", "huber_svm", "smooth_svm", or an object of ``dp.families``.
+    row_norm : float or dict
+        An l2 bound on the rows, or bounds such as ``{"l2": 1, "l1": 3.75}``. Public: not computed from the data.
+    names : sequence of str, optional
+        Column names.
+
+    Raises
+    ------
+    DataError
+        If the arrays have the wrong type or shape.
+    ArgumentError
+        If another argument is not usable.
+    """
+
+    def __init__(
+        self,
+        endog: Any,
+        exog: Any,
+        family: str | Family = "gaussian",
+        row_norm: float | Mapping[str, float] = 1.0,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self._source: ArraySource | FormulaSource = ArraySource(endog, exog, row_norm, names)
+        self.family = family
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: pd.DataFrame,
+        family: str | Family = "gaussian",
+        domain: Domain | Mapping[str, Any] | None = None,
+    ) -> GLM:
+        """A model of a frame's columns.
+
+        Parameters
+        ----------
+        formula : str
+            As in R, statsmodels and patsy; only row-wise expressions of the frame's columns.
+        data : DataFrame
+        family : str or Family
+        domain : Domain or dict, optional
+            Public ranges and levels of the columns. Numeric columns left out have their range bought privately.
+        """
+        model = cls.__new__(cls)
+        model._source = FormulaSource(formula, data, domain)
+        model.family = family
+        return model
+
+    def fit(
+        self,
+        eps: float,
+        *,
+        delta: float = 0.0,
+        method: str = "napp",
+        penalty: str | Penalty | None = None,
+        alpha: float | None = None,
+        adjacency: str = "add_remove",
+        ledger: Ledger | None = None,
+        seed: int | None = None,
+        allow_uncertified: bool = False,
+        **options: Any,
+    ) -> GLMResults:
+        """Spend (eps, delta) on one private fit.
+
+        Parameters
+        ----------
+        eps, delta : float
+            The budget; delta = 0 asks for Laplace noise and a pure guarantee, delta > 0 for Gaussian noise.
+        method : {"napp", "objective"}
+        penalty : str, Penalty or None
+        alpha : float, optional
+            Strength of a penalty given by name.
+        adjacency : {"add_remove", "replace_one"}
+            Neighbouring data differ by the presence of a row (the number of rows is private), or by its contents.
+        ledger : Ledger, optional
+            Charged durably before any row is read.
+        seed : int, optional
+            For tests only: makes the release reproducible and its guarantee uncertified.
+        allow_uncertified : bool
+            Needed for settings that exist to replicate a paper.
+        **options
+            See `dpstats.request.Options`.
+
+        Returns
+        -------
+        GLMResults
+
+        Raises
+        ------
+        ArgumentError, FormulaError, DomainError, DataError
+            Before anything is spent, if an argument, the formula or the frame's schema is not usable.
+        BudgetExceeded
+            If the ledger has too little left; nothing is released.
+        """
+        request = make_request(
+            eps=eps,
+            delta=delta,
+            family=self.family,
+            method=method,
+            penalty=penalty,
+            alpha=alpha,
+            adjacency=adjacency,
+            allow_uncertified=allow_uncertified,
+            seed=seed,
+            options=options,
+        )
+        plan = self._source.plan(request)
+        if ledger is None:
+            return self._release(plan, request)
+        with ledger.charge(
+            plan.guarantee, label=plan.title, formula=plan.formula, method=request.method, plan_hash=plan.digest()
+        ) as charge:
+            charge.rows_read()
+            return self._release(plan, request)
+
+    def _release(self, plan: Plan, request: Request) -> GLMResults:
+        """Read the rows and release; the budget is spent by now."""
+        random = random_source(request.seed)
+        plan = self._source.complete(plan, random)
+        params = release_objective(plan.objective, self._source.blocks(plan), random)
+        nobs = self._source.public_rows() if request.adjacency == "replace_one" else None
+        return GLMResults(plan, params, nobs)

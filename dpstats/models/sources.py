@@ -1,0 +1,139 @@
+"""Where a model's rows come from: a formula on a frame, or plain arrays. Public facts first, rows on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, DataError
+from dpstats.families import Family
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.mechanisms.design import ArrayDesign, PublicDesign, array_norms
+from dpstats.models.arrays import array_blocks, check_array
+from dpstats.plan import Plan, make_plan, range_eps
+from dpstats.privacy.ranges import buy_range
+from dpstats.privacy.randomness import RandomSource
+from dpstats.request import Request
+from dpstats.solvers.objective import Block
+
+UNIT_RESPONSE = (-1.0, 1.0)
+"""The range assumed of a continuous array response, as row_norm=1 is of the rows."""
+
+
+class Source(Protocol):
+    """Rows and the public facts about them."""
+
+    def check_schema(self, family: Family) -> None:
+        """Raise if names, types or shapes cannot work; reads no cell."""
+
+    def plan(self, request: Request) -> Plan:
+        """The plan, from public facts alone."""
+
+    def complete(self, plan: Plan, random: RandomSource) -> Plan:
+        """Buy what the plan left open, and return the plan with it filled in. Reads rows: charge first."""
+
+    def blocks(self, plan: Plan) -> Sequence[Block]:
+        """Clipped, scaled row blocks. Reads rows: charge first."""
+
+    def public_rows(self) -> int:
+        """The number of rows as given; for `replace_one`, where it is public."""
+
+
+class ArraySource:
+    """Plain arrays, with bounds on the rows' norms.
+
+    Parameters
+    ----------
+    endog : array_like, shape (rows,)
+    exog : array_like, shape (rows, p)
+    row_norm : float or dict
+        An l2 bound, or bounds under the keys l1, l2, linf.
+    names : sequence of str, optional
+        Column names; x1, x2, ... or a frame's own by default.
+    """
+
+    def __init__(
+        self, endog: Any, exog: Any, row_norm: float | Mapping[str, float], names: Sequence[str] | None
+    ) -> None:
+        self.endog = check_array("endog", endog, 1)
+        self.exog = check_array("exog", exog, 2)
+        if len(self.endog) != len(self.exog):
+            raise DataError("endog and exog must have the same number of rows")
+        size = self.exog.shape[1]
+        if size == 0:
+            raise DataError("exog must have at least one column")
+        if names is None:
+            names = list(exog.columns) if isinstance(exog, pd.DataFrame) else [f"x{j + 1}" for j in range(size)]
+        names = [str(name) for name in names]
+        if len(names) != size or len(set(names)) != size:
+            raise ArgumentError(f"names must hold {size} different names, one for each column of exog")
+        response = getattr(endog, "name", None)
+        self.design = ArrayDesign(
+            tuple(names), array_norms(row_norm, size), response_name="y" if response is None else str(response)
+        )
+
+    def plan(self, request: Request) -> Plan:
+        """The plan, from public facts alone."""
+        family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
+        return make_plan(request, self.design, family, formula=None)
+
+    def complete(self, plan: Plan, random: RandomSource) -> Plan:
+        """The plan itself: nothing is left open."""
+        return plan
+
+    def blocks(self, plan: Plan) -> Sequence[Block]:
+        """Clipped row blocks. Reads rows: charge first."""
+        return array_blocks(self.endog, self.exog, plan.family, self.design.norms)
+
+    def public_rows(self) -> int:
+        """The number of rows as given."""
+        return len(self.endog)
+
+
+class FormulaSource:
+    """A formula on a frame, with a Domain that declares public facts of its columns.
+
+    Parameters
+    ----------
+    formula : str
+    data : DataFrame or None
+        None for a dry run, which plans and reads nothing.
+    domain : Domain, dict or None
+    """
+
+    def __init__(self, formula: str, data: pd.DataFrame | None, domain: Domain | Mapping[str, Any] | None) -> None:
+        self.formula, self.data = formula, data
+        self.domain = Domain.coerce(domain)
+
+    def plan(self, request: Request) -> Plan:
+        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
+        bought = self._undeclared(request.family)
+        return self._plan(request, self.domain.with_ranges(dict.fromkeys(bought, UNIT_RESPONSE)), bought)
+
+    def complete(self, plan: Plan, random: RandomSource) -> Plan:
+        """Buy the ranges the Domain leaves open and plan with them. Reads rows: charge first."""
+        if not plan.bought:
+            return plan
+        assert self.data is not None
+        share = range_eps(plan.request, plan.bought) / len(plan.bought)
+        ranges = {
+            name: buy_range(numeric_cells(self.data[name]), eps=share, adjacency=plan.request.adjacency, random=random)
+            for name in plan.bought
+        }
+        return self._plan(plan.request, self.domain.with_ranges(ranges), plan.bought)
+
+    def blocks(self, plan: Plan) -> Sequence[Block]:
+        """Clipped, scaled row blocks. Reads rows: charge first."""
+        assert isinstance(plan.design, DesignSpec)
+        return plan.design.blocks(self.data)
+
+    def public_rows(self) -> int:
+        """The number of rows as given."""
+        assert self.data is not None
+        return len(self.data)

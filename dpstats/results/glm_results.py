@@ -1,0 +1,157 @@
+"""What a fitted model keeps: released coefficients and public facts, never rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError, DataError
+from dpstats.mechanisms.design import ArrayDesign
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.noise import Noise
+from dpstats.results.summary import Summary, summarize
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GLMResults:
+    """A released generalised linear model.
+
+    Attributes
+    ----------
+    plan : Plan
+        The public plan the release followed.
+    scaled_params : ndarray, shape (p,)
+        Released coefficients in model units, as the mechanism released them.
+    nobs : int or None
+        The number of rows where it is public (``adjacency="replace_one"``), else None.
+    """
+
+    plan: Plan
+    scaled_params: Vector
+    nobs: int | None = None
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units, indexed by column name."""
+        matrix, shift = self.plan.design.back_transform()
+        return pd.Series(matrix @ self.scaled_params + shift, index=list(self.plan.names), name="params")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything this object shows."""
+        return self.plan.guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget was spent on, one purchase a row."""
+        return self.plan.budget
+
+    @property
+    def noise(self) -> Noise:
+        """The law of the noise in the objective."""
+        return self.plan.noise
+
+    def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> Any:
+        """Predictions for new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame, or ndarray of shape (rows, p) for a model of plain arrays
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "linear"}
+            The expected response (for an SVM the 0/1 decision), or the linear predictor.
+
+        Returns
+        -------
+        Series indexed as `newdata`, or ndarray of shape (rows,)
+            In the response's units. NaN for rows with a missing value or an unknown level.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs, or has the wrong shape.
+        """
+        if which not in ("mean", "linear"):
+            raise ArgumentError(f"which must be 'mean' or 'linear', got {which!r}")
+        design = self.plan.design
+        if isinstance(design, ArrayDesign):
+            exog = np.asarray(newdata, dtype=np.float64)
+            if exog.ndim != 2 or exog.shape[1] != len(design.names):
+                raise DataError(f"newdata must have shape (rows, {len(design.names)}), got {exog.shape}")
+            return self._respond(exog @ self.scaled_params, which)
+        exog, complete = design.exog(newdata)
+        predicted = np.full(len(exog), np.nan)
+        predicted[complete] = self._respond(exog[complete] @ self.scaled_params, which)
+        return pd.Series(predicted, index=newdata.index, name="predicted")
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a coefficient: term, estimate (user's units) and scaled_estimate (model units)."""
+        return pd.DataFrame(
+            {
+                "term": list(self.plan.names),
+                "estimate": self.params.to_numpy(),
+                "scaled_estimate": self.scaled_params,
+            }
+        )
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the model; nobs is missing where it is private."""
+        plan, request = self.plan, self.plan.request
+        facts = {
+            "family": plan.family.name,
+            "link": plan.family.link,
+            "method": request.method,
+            "penalty": "none" if request.penalty is None else request.penalty.name,
+            "df_model": len(plan.names) - int(plan.design.has_intercept),
+            "nobs": pd.NA if self.nobs is None else self.nobs,
+            **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "certified")},
+            "noise": f"{plan.noise.kind} ({plan.noise.norm})",
+            "noise_scale": plan.noise.scale,
+            "curvature": float(np.min(plan.curvature)),
+        }
+        return pd.DataFrame([facts])
+
+    def summary(self) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+        return summarize(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the released values and the public plan as JSON."""
+        facts = {"format": 1, "plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist()}
+        Path(path).write_text(json.dumps({**facts, "nobs": self.nobs}, indent=1, allow_nan=False))
+
+    @classmethod
+    def load(cls, path: str | Path) -> GLMResults:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        DataError
+            If the file is not one that `save` wrote.
+        """
+        try:
+            facts = json.loads(Path(path).read_text())
+            if facts["format"] != 1:
+                raise ValueError("unknown format")
+            return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"path: {str(path)!r} is not a file written by GLMResults.save") from error
+
+    def _respond(self, linear: Vector, which: str) -> Vector:
+        """Scaled linear predictors as predictions in the response's units."""
+        values = self.plan.family.mean(linear) if which == "mean" else linear
+        if self.plan.family.response != "continuous":
+            return values
+        middle, half_width = self.plan.design.response_scaling()
+        return middle + half_width * values

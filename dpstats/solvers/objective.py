@@ -1,0 +1,194 @@
+"""The perturbed objective, summed over row blocks: values, derivatives, and a gradient with a rounding bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families.base import Array, Family
+
+Vector = NDArray[np.float64]
+Block = tuple[NDArray[np.floating], NDArray[np.floating]]
+
+CHUNK_ROWS = 8192
+"""Rows handled at once: the working arrays of a chunk stay in cache, whatever the size of a block."""
+
+CERTIFIED_ROWS = 1024
+"""Rows summed at once where rounding errors are bounded; the bound grows with it."""
+
+
+class Accumulated(NamedTuple):
+    """J, its gradient, shape (p,), and its Hessian, shape (p, p)."""
+
+    value: float
+    gradient: Vector
+    hessian: NDArray[np.float64]
+
+
+class CertifiedGradient(NamedTuple):
+    """A gradient of J, shape (p,), and a bound on the Euclidean norm of its rounding error."""
+
+    gradient: NDArray[np.longdouble]
+    error: float
+
+    @property
+    def norm(self) -> float:
+        """An upper bound on the norm of the exact gradient."""
+        return float(np.linalg.norm(self.gradient.astype(np.float64))) * (1 + 1e-12) + self.error
+
+
+class PerturbedObjective:
+    """J(theta) = sum_i l(x_i'theta; y_i) + 1/2 theta' diag(m) theta + b'theta (docs/proofs/objective).
+
+    Parameters
+    ----------
+    family : Family
+        The loss l.
+    blocks : iterable of (exog, endog)
+        Row blocks, shapes (rows, p) and (rows,), without missing values; iterated once per evaluation, so it must
+        be a collection rather than a generator.
+    curvature : ndarray, shape (p,)
+        The diagonal m of the quadratic term, all positive.
+    noise : ndarray, shape (p,)
+        The linear term b.
+    row_norm : float
+        Bound on the Euclidean norm of every row; used in rounding bounds only.
+    """
+
+    def __init__(
+        self, family: Family, blocks: Iterable[Block], curvature: Vector, noise: Vector, row_norm: float = 1.0
+    ) -> None:
+        self.family = family
+        self.blocks = blocks
+        self.curvature = np.asarray(curvature, dtype=np.float64)
+        self.noise = np.asarray(noise, dtype=np.float64)
+        self.row_norm = row_norm
+
+    @property
+    def size(self) -> int:
+        """The number of columns p."""
+        return len(self.curvature)
+
+    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[Block]:
+        """The row blocks cut into pieces of at most `rows` rows."""
+        for exog, endog in self.blocks:
+            for start in range(0, len(endog), rows):
+                yield exog[start : start + rows], endog[start : start + rows]
+
+    def accumulate(self, theta: Vector) -> Accumulated:
+        """J, gradient and Hessian at theta, in one pass over the rows."""
+        value, gradient, hessian = self._smooth(theta)
+        hessian[np.diag_indices_from(hessian)] += self.curvature
+        for exog, endog in self.chunks():
+            derivatives = self.family.derivatives(exog @ theta, endog)
+            value += float(np.sum(derivatives.value))
+            gradient += derivatives.gradient @ exog
+            weighted = exog * np.sqrt(derivatives.curvature)[:, None]
+            hessian += weighted.T @ weighted
+        return Accumulated(value, gradient, hessian)
+
+    def value_gradient(self, theta: Vector) -> tuple[float, Vector]:
+        """J and its gradient at theta, in one pass over the rows."""
+        value, gradient, _ = self._smooth(theta)
+        for exog, endog in self.chunks():
+            derivatives = self.family.derivatives(exog @ theta, endog)
+            value += float(np.sum(derivatives.value))
+            gradient += derivatives.gradient @ exog
+        return value, gradient
+
+    def thinned(self, every: int) -> PerturbedObjective:
+        """Every `every`-th chunk of rows, with the public terms shrunk alike: a cheap place to start from."""
+        rows = [chunk for index, chunk in enumerate(self.chunks()) if index % every == 0]
+        return PerturbedObjective(self.family, rows, self.curvature / every, self.noise / every, self.row_norm)
+
+    def certified_gradient(self, theta: NDArray[np.longdouble], precision: Precision) -> CertifiedGradient:
+        """The gradient at theta with a bound on its rounding error, in arithmetic of the given precision.
+
+        The error of eta, of l' and of the sums are bounded as in docs/proofs/release, from the row norm, the
+        family's constants and the number of rows.
+        """
+        dtype = precision.dtype
+        unit = float(np.finfo(dtype).eps)
+        point = theta.astype(dtype)
+        total = np.zeros(self.size, dtype=np.longdouble)
+        rows, absolute = 0, 0.0
+        for exog, endog in self.chunks(CERTIFIED_ROWS):
+            exact = exog.astype(dtype, copy=False)
+            slope = precision.slope(self.family, exact, point, endog.astype(dtype, copy=False))
+            total += slope @ exact
+            rows += len(endog)
+            absolute += float(np.sum(np.abs(slope)))
+        radius = float(np.linalg.norm(theta.astype(np.float64)))
+        family = self.family
+        eta_error = precision.eta_error(self.size, unit, self.row_norm * radius)
+        slope_error = family.curvature_bound * eta_error + 8 * unit * family.lipschitz
+        sums = 2 * unit * CERTIFIED_ROWS * absolute + 4 * float(np.finfo(np.longdouble).eps) * rows * absolute / max(
+            1, CERTIFIED_ROWS
+        )
+        gradient = self.curvature * theta + self.noise + total
+        public = 8 * unit * float(np.linalg.norm(self.curvature * theta.astype(np.float64)) + np.linalg.norm(self.noise))
+        return CertifiedGradient(gradient, self.row_norm * (rows * slope_error + sums) + public)
+
+    def _smooth(self, theta: Vector) -> tuple[float, Vector, NDArray[np.float64]]:
+        """The part of J without data: quadratic and noise; the Hessian starts from zero."""
+        value = float(theta @ (0.5 * self.curvature * theta + self.noise))
+        return value, self.curvature * theta + self.noise, np.zeros((self.size, self.size))
+
+
+class Precision(NamedTuple):
+    """An arithmetic for certified gradients: a dtype, and whether eta is computed by compensated dot products."""
+
+    dtype: type[np.floating]
+    compensated: bool = False
+
+    def slope(self, family: Family, exog: Array, theta: Array, endog: Array) -> Array:
+        """l' of each row, shape (rows,)."""
+        if not self.compensated:
+            return family.derivatives(exog @ theta, endog).gradient
+        high, low = compensated_product(exog, theta)
+        derivatives = family.derivatives(high, endog)
+        return derivatives.gradient + derivatives.curvature * low
+
+    def eta_error(self, size: int, unit: float, magnitude: float) -> float:
+        """Bound on the error of one eta, where |x| |theta| <= magnitude (Ogita, Rump & Oishi 2005 if compensated)."""
+        relative = (size + 2) * unit
+        return (2 * relative**2 + 2 * unit * relative if self.compensated else relative) * magnitude
+
+
+LADDER = (Precision(np.float64), Precision(np.longdouble), Precision(np.longdouble, compensated=True))
+"""Arithmetics tried in turn until the rounding bound is small enough."""
+
+
+def compensated_product(exog: Array, theta: Array) -> tuple[Array, Array]:
+    """exog @ theta as an unevaluated sum of two parts, by error-free transformations (TwoSum, Dekker's TwoProduct)."""
+    high = np.zeros(len(exog), dtype=exog.dtype)
+    low = np.zeros_like(high)
+    for column, coefficient in zip(exog.T, theta, strict=True):
+        product, product_error = _two_product(column, coefficient)
+        total = high + product
+        part = total - high
+        low += product_error + ((high - (total - part)) + (product - part))
+        high = total
+    return high, low
+
+
+def _two_product(left: Array, right: np.floating) -> tuple[Array, Array]:
+    """The product and its exact rounding error."""
+    product = left * right
+    left_high, left_low = _split(left)
+    right_high, right_low = _split(np.asarray(right))
+    error = left_low * right_low - (
+        ((product - left_high * right_high) - left_low * right_high) - left_high * right_low
+    )
+    return product, error
+
+
+def _split(values: Array) -> tuple[Array, Array]:
+    """Veltkamp's split of a float into two halves that multiply without rounding."""
+    bits = np.finfo(values.dtype).nmant + 1
+    scaled = values * values.dtype.type(2 ** ((bits + 1) // 2) + 1)
+    high = scaled - (scaled - values)
+    return high, values - high
