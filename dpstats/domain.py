@@ -1,0 +1,223 @@
+"""The public facts about a data set: each column's range or levels, declared without looking at the rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpstats.errors import DomainError
+
+Scalar = str | int | float | bool
+
+
+def as_number(cell: object) -> float:
+    """The finite number that a cell or level stands for, or NaN.
+
+    Numbers, booleans and strings that spell a decimal number count; everything else (dates, containers, infinities,
+    integers beyond the range of a double) is NaN. Never raises.
+    """
+    try:
+        if isinstance(cell, str):
+            number = math.nan if "_" in cell else float(cell)
+        elif isinstance(cell, (numbers.Real, Decimal, np.bool_)):
+            number = float(cell)
+        else:
+            return math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def canonical(cell: object) -> float | str | None:
+    """The value by which a cell matches a level: a number, else the stripped string, else None (missing).
+
+    So 1, 1.0, "1" and True are one level, as are "F" and " F ".
+    """
+    number = as_number(cell)
+    if not math.isnan(number):
+        return number
+    return cell.strip() if isinstance(cell, str) else None
+
+
+@dataclass(frozen=True)
+class Range:
+    """A numeric column: every cell is clipped to [low, high]."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A categorical column: a cell of no declared level is missing. The order is the coding order."""
+
+    values: tuple[Scalar, ...]
+
+    def code_of(self) -> dict[float | str, int]:
+        """Canonical value of each level, to its position."""
+        return {canonical(level): code for code, level in enumerate(self.values)}  # type: ignore[misc]
+
+
+class Domain(Mapping[str, Range | Levels]):
+    """The public facts about a data set, on which every design and every noise scale is planned.
+
+    Parameters
+    ----------
+    columns : mapping, optional
+        Column name to declaration; the way to declare names that are not Python identifiers.
+    **named
+        The same by keyword. A declaration is a pair ``(low, high)``, the range of a numeric column; a list, the levels
+        of a categorical column in coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1).
+
+    Raises
+    ------
+    DomainError
+        If a declaration is neither, a range is not finite with low < high, or levels are empty, repeated or not
+        scalars (numbers compare as numbers, so 1, 1.0 and "1" are the same level).
+
+    Notes
+    -----
+    Ranges and levels must come from public knowledge, never from the data at hand: what is declared here is not
+    protected. Immutable and hashable.
+
+    Examples
+    --------
+    >>> Domain({"hours-per-week": (1, 99)}, age=(17, 90), sex=["F", "M"])
+    Domain({'hours-per-week': (1, 99), 'age': (17, 90), 'sex': ['F', 'M']})
+    """
+
+    __slots__ = ("_columns",)
+    _columns: dict[str, Range | Levels]
+
+    def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        if columns is None:
+            columns = {}
+        if not isinstance(columns, Mapping):
+            raise DomainError(f"domain must map column names to ranges or levels, got {type(columns).__name__}")
+        if repeated := sorted(set(columns) & set(named)):
+            raise DomainError(f"domain declares {repeated[0]!r} twice; keep one declaration")
+        declared = {**columns, **named}
+        self._columns = {_check_name(name): _declaration(name, value) for name, value in declared.items()}
+
+    @classmethod
+    def coerce(cls, domain: Domain | Mapping[str, Any] | None) -> Domain:
+        """`domain` itself if it is a Domain, one built from a plain dict, or an empty one for None."""
+        return domain if isinstance(domain, Domain) else cls(domain)
+
+    def __getitem__(self, name: str) -> Range | Levels:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._columns.items()))
+
+    def __repr__(self) -> str:
+        return f"Domain({ {name: _plain(column) for name, column in self.items()} !r})"
+
+    def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Domain:
+        """A new Domain that also declares `ranges` (column name to (low, high)).
+
+        Raises
+        ------
+        DomainError
+            If a column is already declared, or a range is not finite with low < high.
+        """
+        if known := [name for name in ranges if name in self]:
+            raise DomainError(f"domain already declares {known[0]!r}")
+        return Domain({**self, **{name: tuple(pair) for name, pair in ranges.items()}})
+
+    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
+        """Plain values for JSON: name to ``{"range": [low, high]}`` or ``{"levels": [...]}``."""
+        return {name: {type(column).__name__.lower(): list(_plain(column))} for name, column in self.items()}
+
+    @classmethod
+    def from_dict(cls, columns: Mapping[str, Mapping[str, Any]]) -> Domain:
+        """The inverse of `to_dict`; raises DomainError on anything else."""
+        declared: dict[str, Any] = {}
+        for name, column in columns.items():
+            match column:
+                case {"range": [low, high], **rest} if not rest:
+                    declared[name] = (low, high)
+                case {"levels": [*levels], **rest} if not rest:
+                    declared[name] = levels
+                case _:
+                    raise DomainError(f"the stored domain of {name!r} is neither a range nor levels")
+        return cls(declared)
+
+    def to_json(self) -> str:
+        """A JSON text that `from_json` reads back."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Domain:
+        """Read what `to_json` wrote; raises DomainError on anything else."""
+        try:
+            columns = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise DomainError("the stored domain is not valid JSON") from error
+        if not isinstance(columns, dict) or not all(isinstance(column, dict) for column in columns.values()):
+            raise DomainError("the stored domain is not an object of columns")
+        return cls.from_dict(columns)
+
+
+def _plain(column: Range | Levels) -> Any:
+    return (column.low, column.high) if isinstance(column, Range) else list(column.values)
+
+
+def _check_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise DomainError(f"column names must be strings, got {name!r}; rename the column")
+    return name
+
+
+def _declaration(name: object, value: object) -> Range | Levels:
+    if isinstance(value, (Range, Levels)):
+        value = _plain(value)
+    if value is bool:
+        return Range(0, 1)
+    if isinstance(value, (list, np.ndarray, pd.Index)) and np.ndim(value) <= 1:
+        return _levels(name, list(value))
+    if isinstance(value, tuple):
+        return _range(name, value)
+    raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")
+
+
+def _range(name: object, pair: tuple[object, ...]) -> Range:
+    ends = [_python_scalar(end) for end in pair]
+    if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
+        raise DomainError(f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list")
+    low, high = ends
+    # The width must be a finite double too, so that no later arithmetic on the range can overflow.
+    if not math.isfinite(as_number(low)) or not math.isfinite(as_number(high)) or float(high) - float(low) == math.inf:
+        raise DomainError(f"the range of {name!r} must be finite, got ({low!r}, {high!r})")
+    if not float(low) < float(high):
+        raise DomainError(f"the range of {name!r} must have low < high, got ({low!r}, {high!r})")
+    return Range(low, high)
+
+
+def _levels(name: object, values: list[object]) -> Levels:
+    levels = tuple(_python_scalar(value) for value in values)
+    if not levels:
+        raise DomainError(f"the levels of {name!r} are empty; list every value the column may take")
+    if any(not isinstance(level, Scalar) or canonical(level) is None for level in levels):
+        raise DomainError(f"the levels of {name!r} must be strings, finite numbers or booleans")
+    if len({canonical(level) for level in levels}) < len(levels):
+        raise DomainError(f"the levels of {name!r} are not distinct (1, 1.0 and '1' are the same level)")
+    return Levels(levels)
+
+
+def _python_scalar(value: object) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
