@@ -1,0 +1,202 @@
+"""The privacy profile of normal noise along a loss curve, by upper bounds throughout (docs/proofs/objective, part 3).
+
+With mu = X L / sigma and u ~ N(0, 1), the removal of a record costs at most
+
+    g(u) = sup over (a, h) in the curve and 0 <= w <= a of  log(1 + kappa h) + v u + v^2 / 2,   v = mu w / L,
+
+a convex, nondecreasing function of u: a supremum of lines. Its hockey-stick integral is bounded cell by cell on a grid
+of u; the insertion of a record has a closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from dpstats.families.base import LossCurve
+from dpstats.privacy.guarantee import Adjacency
+
+Float = NDArray[np.float64]
+
+# Budgets are treated as at most this, far beyond any meaning, so that exp(eps) stays finite.
+EPS_MAX = 500.0
+# Relative allowance for floating-point rounding in a delta; it costs about 1e-8 of the noise.
+ROUNDING = 1e-7
+
+
+@dataclass(frozen=True)
+class NormalGrid:
+    """Nodes u of a grid, the normal mass beyond and between them, and where in each cell its mean lies.
+
+    Attributes
+    ----------
+    nodes : ndarray (nodes,)
+    beyond : ndarray (nodes,)
+        P(u > node).
+    mass : ndarray (nodes - 1,)
+        P(node < u < next node).
+    mean : ndarray (nodes - 1,)
+        The conditional mean of u as a fraction of the cell, in [0, 1].
+    """
+
+    nodes: Float
+    beyond: Float
+    mass: Float
+    mean: Float
+
+
+def normal_grid(delta: float) -> NormalGrid:
+    """A grid fine enough for deltas down to `delta`; the mass beyond its last node is negligible beside it."""
+    top = -float(special.ndtri(max(delta * 1e-5, 1e-300)))
+    # Steps of 0.1 up to 1, then steps across which the normal density falls by the factor exp(-0.1).
+    nodes = np.concatenate((np.arange(-top, 1.0, 0.1), np.sqrt(np.arange(1.0, top**2 + 0.2, 0.2))))
+    beyond = special.ndtr(-nodes)
+    # Right of 0 the difference of survival functions is exact to rounding; left of it that of distribution functions.
+    mass = np.where(nodes[:-1] >= 0, -np.diff(beyond), np.diff(special.ndtr(nodes)))
+    density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi)
+    mean = (-np.diff(density) / mass - nodes[:-1]) / np.diff(nodes)
+    return NormalGrid(nodes, beyond, mass, np.clip(mean, 0.0, 1.0))
+
+
+def corner_lines(curve: LossCurve, curvature_ratio: float, every: int = 64) -> tuple[Float, Float]:
+    """Few points (w / L, log(1 + kappa h)) whose lines bound those of all cells from above.
+
+    Between every 64th corner the others lie below a chord once its ends are raised; along a chord the exponent is
+    convex in w, so that its ends give the supremum.
+    """
+    gradient, cost = curve.gradient, np.log1p(curvature_ratio * curve.curvature)
+    knots = np.append(np.arange(0, len(gradient) - 1, every), len(gradient) - 1)
+    raised = cost[knots]
+    if len(knots) > 1:
+        excess = np.maximum.reduceat(cost - np.interp(gradient, gradient[knots], raised), knots[:-1])
+        raised = raised + np.maximum(np.append(excess, 0.0), np.append(0.0, excess))
+    slopes = np.append(0.0, gradient[knots] / gradient[-1])
+    return slopes, np.append(cost[0], raised)
+
+
+@dataclass(frozen=True)
+class RemovalProfile:
+    """Upper bound of remove(e) = E (1 - exp(e - g(u)))_+ for every e.
+
+    Attributes
+    ----------
+    levels : ndarray (nodes,)
+        g at the nodes, nondecreasing.
+    deltas : ndarray (nodes,)
+        The bound at e = levels.
+    weight : float
+        remove(e) <= 1 - weight exp(e) for e <= levels[0].
+    """
+
+    levels: Float
+    deltas: Float
+    weight: float
+
+    def __call__(self, eps: Float) -> Float:
+        """The bound at each of `eps`, shape (k,): convex in exp(eps), hence below the chord between nodes."""
+        above = np.searchsorted(self.levels, eps)
+        right = np.clip(above, 1, len(self.levels) - 1)
+        low, high = self.levels[right - 1], self.levels[right]
+        inside = (above > 0) & (above < len(self.levels))
+        width = np.where(inside, high - low, 1.0)
+        share = np.expm1(np.where(inside, eps - low, 0.0)) / np.expm1(width)
+        chord = self.deltas[right - 1] + share * (self.deltas[right] - self.deltas[right - 1])
+        return np.where(inside, chord, np.where(above > 0, self.deltas[-1], 1 - self.weight * np.exp(eps)))
+
+
+def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> RemovalProfile:
+    """Bound the removal profile for noise with X L / sigma = mu."""
+    slopes = mu * lines[0]
+    levels = (slopes[:, None] * grid.nodes + (lines[1] + slopes**2 / 2)[:, None]).max(axis=0)
+    levels = levels[levels <= EPS_MAX + 1] if levels[0] <= EPS_MAX else levels[:1]
+    cells = len(levels) - 1
+    # g lies below its chord on each cell, and E exp(-chord) >= exp(-E chord) by Jensen's inequality.
+    chord_mean = levels[:-1] + grid.mean[:cells] * np.diff(levels)
+    kept = np.append(np.cumsum((grid.mass[:cells] * np.exp(-chord_mean))[::-1])[::-1], 0.0)
+    deltas = grid.beyond[: cells + 1] - np.exp(levels) * kept
+    weight = float(kept[0] + (1 - grid.beyond[0]) * math.exp(-levels[0]))
+    return RemovalProfile(levels, deltas, weight)
+
+
+def insertion(eps: Float, mu: float, signed: bool) -> Float:
+    """insert(eps) = E (1 - exp(eps - mu v - mu^2 / 2))_+, v standard normal if `signed`, else its absolute value."""
+    upper = special.log_ndtr(mu / 2 - eps / mu)
+    ratio = np.minimum(eps + special.log_ndtr(-mu / 2 - eps / mu) - upper, 0.0)
+    one_sided = -np.exp(upper) * np.expm1(ratio)
+    if signed:
+        return one_sided
+    return np.where(eps >= mu**2 / 2, 2 * one_sided, 1 - 2 * np.exp(eps + special.log_ndtr(-mu)))
+
+
+def delta_bound(removal: RemovalProfile, mu: float, signed: bool, eps: float, adjacency: Adjacency) -> float:
+    """Upper bound of delta(eps)."""
+    if adjacency == "add_remove":
+        at = np.array([eps])
+        delta = max(float(removal(at)[0]), float(insertion(at, mu, signed)[0]))
+    else:
+        # Any split e is valid; the least bound over a fine set of splits is a bound.
+        inside = removal.levels[(removal.levels > 0) & (removal.levels < eps)]
+        split = np.concatenate((np.linspace(0.0, eps, 65), inside))
+        delta = float(np.min(removal(split) + np.exp(split) * insertion(eps - split, mu, signed)))
+    return delta * (1 + ROUNDING)
+
+
+def _noise_only_mu(eps: float, delta: float) -> float:
+    """The mu at which insertion alone spends the whole of delta: no larger mu can do."""
+    z = max(-float(special.ndtri(delta)), 0.0)
+    mu = 2 * eps / (z + math.sqrt(z**2 + 2 * eps))
+    at = np.array([eps])
+    while float(insertion(at, 2 * mu, signed=True)[0]) <= delta:
+        mu *= 2
+    return 2 * mu
+
+
+def gaussian_mu(
+    curve: LossCurve, signed: bool, eps: float, delta: float, curvature_ratio: float, adjacency: Adjacency
+) -> float:
+    """A mu = X L / sigma, the greatest up to 1e-6, at which (eps, delta) holds; 0 if no noise suffices."""
+    eps = min(eps, EPS_MAX)
+    lines, grid = corner_lines(curve, curvature_ratio), normal_grid(delta)
+
+    def excess(log_mu: float) -> float:
+        mu = math.exp(log_mu)
+        return math.log(delta_bound(removal_profile(lines, mu, grid), mu, signed, eps, adjacency) / delta)
+
+    high = math.log(_noise_only_mu(eps, delta))
+    for _ in range(60):
+        low = high - math.log(2)
+        if excess(low) <= 0:
+            break
+        high = low
+    else:
+        return 0.0
+    root = float(optimize.brentq(excess, low, high, xtol=1e-7)) if excess(high) > 0 else high
+    while excess(root) > 0:
+        root -= 1e-7
+    return math.exp(root)
+
+
+def gaussian_eps(
+    curve: LossCurve, signed: bool, mu: float, delta: float, curvature_ratio: float, adjacency: Adjacency
+) -> float:
+    """The least eps, up to 1e-9 relative and not below 1e-6, at which (eps, delta) holds; inf if above EPS_MAX."""
+    if float(insertion(np.array([EPS_MAX]), mu, signed)[0]) > delta:
+        return math.inf
+    removal = removal_profile(corner_lines(curve, curvature_ratio), mu, normal_grid(delta))
+
+    def holds(eps: float) -> bool:
+        return delta_bound(removal, mu, signed, eps, adjacency) <= delta
+
+    low, high = 1e-6, EPS_MAX
+    if holds(low):
+        return low
+    if not holds(high):
+        return math.inf
+    while high > low * (1 + 1e-9):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
