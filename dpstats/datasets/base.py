@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -32,10 +33,11 @@ class Dataset:
 
     def __repr__(self) -> str:
         rows, columns = self.data.shape
-        return (
-            f"{self.name}: {rows:,} rows, {columns} columns\n"
-            f"{self.description}\n"
-            f"Columns: {', '.join(self.data.columns)}\n"
-            f"Citation: {self.citation}\n"
-            f"Licence: {self.licence}"
+        paragraphs = (
+            f"{self.name}: {rows:,} rows, {columns} columns",
+            self.description,
+            f"Columns: {', '.join(self.data.columns)}",
+            f"Citation: {self.citation}",
+            f"Licence: {self.licence}",
         )
+        return "\n".join(textwrap.fill(text, width=80, subsequent_indent="    ") for text in paragraphs)

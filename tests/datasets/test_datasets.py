@@ -84,7 +84,9 @@ def test_repr_is_readable_and_the_object_frozen(loader: Callable[[], Dataset]) -
     dataset = loader()
     text = repr(dataset)
     assert f"{len(dataset.data):,} rows" in text
-    assert dataset.citation in text
-    assert dataset.licence in text
+    unwrapped = " ".join(text.split())
+    assert dataset.citation in unwrapped
+    assert dataset.licence in unwrapped
+    assert max(map(len, text.splitlines())) <= 80
     with pytest.raises(dataclasses.FrozenInstanceError):
         dataset.name = "other"  # type: ignore[misc]
