@@ -140,6 +140,13 @@ class Penalty(ABC):
         shrunk = self._shrink(size, scale, weight)
         return np.copysign(np.where(shrunk < np.where(weight > 0, NEGLIGIBLE, 0.0), 0.0, shrunk), centre)
 
+    def residual(self, gradient: NDArray[Any], theta: NDArray[Any], weights: ArrayLike = 1.0) -> NDArray[Any]:
+        """The element of gradient + dP(theta) nearest to 0, shape (p,), in the wider of the two precisions."""
+        point, grad, scale = np.broadcast_arrays(np.asarray(theta), np.asarray(gradient), np.asarray(weights))
+        pull = scale * self._slope(np.maximum(np.abs(point), NEGLIGIBLE))
+        free = np.copysign(np.maximum(np.abs(grad) - pull, 0.0), grad)
+        return np.where(point == 0, free, grad + np.copysign(pull, point))
+
     def distance(self, gradient: ArrayLike, theta: ArrayLike, weights: ArrayLike = 1.0) -> float:
         """Euclidean distance of 0 to gradient + dP(theta): at most gamma certifies theta to gamma / min curvature.
 
@@ -150,10 +157,8 @@ class Penalty(ABC):
         """
         if not self.convex:
             raise ArgumentError(f"{self} is not convex: a small subgradient does not certify its minimiser")
-        point, grad, scale = np.broadcast_arrays(np.asarray(theta), np.asarray(gradient), np.asarray(weights))
-        pull = scale * self._slope(np.maximum(np.abs(point), NEGLIGIBLE))
-        away = np.where(point == 0, np.maximum(np.abs(grad) - pull, 0.0), grad + np.copysign(pull, point))
-        return float(np.sqrt(np.sum(away**2)))
+        nearest = self.residual(np.asarray(gradient), np.asarray(theta), weights)
+        return float(np.sqrt(np.sum(nearest**2)))
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, for JSON."""

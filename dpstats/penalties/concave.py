@@ -97,7 +97,7 @@ class L0(Penalty):
         return 0.0 if self.alpha == 0 else -math.inf
 
     def _height(self, size: Array) -> Array:
-        return self.alpha * (size > 0)
+        return np.where(size > 0, self.alpha, 0.0)
 
     def _slope(self, size: Array) -> Array:
         return np.zeros_like(size)
