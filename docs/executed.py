@@ -1,0 +1,93 @@
+"""Run the Python blocks of a Markdown page and set their output below them.
+
+A page is a notebook in plain text: its ``python`` blocks run in order in one namespace. The documentation shows what
+each printed, the value of its last line, and its figures; the tests run the same function.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run_page(text: str, name: str, figures: Path | None = None) -> str:
+    """Execute a page.
+
+    Parameters
+    ----------
+    text : str
+        Markdown; only blocks fenced as ``python`` run.
+    name : str
+        For tracebacks and figure files.
+    figures : Path, optional
+        A folder below the documentation's source for the figures; without one they are drawn and dropped.
+
+    Returns
+    -------
+    str
+        The page with outputs.
+    """
+    namespace: dict[str, Any] = {"__name__": f"page {name}"}
+
+    def with_output(match: re.Match[str]) -> str:
+        line = text.count("\n", 0, match.start()) + 1
+        shown = run_block(match["code"], f"{name}, line {line}", namespace)
+        parts = [match[0]]
+        if shown:
+            parts.append(f"```text\n{shown}\n```")
+        parts += [f"![]({path})" for path in _save_figures(name, line, figures)]
+        return "\n\n".join(parts)
+
+    return BLOCK.sub(with_output, text)
+
+
+def run_block(code: str, place: str, namespace: dict[str, Any]) -> str:
+    """What the code prints, and the value of its last line if that is an expression."""
+    tree = ast.parse(code, place)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(tree, place, "exec"), namespace)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), place, "eval"), namespace)
+            if value is not None:
+                print(value)
+    return printed.getvalue().rstrip()
+
+
+def _save_figures(name: str, line: int, folder: Path | None) -> list[str]:
+    """Save and close matplotlib's open figures; their paths from the root of the documentation."""
+    if "matplotlib.pyplot" not in sys.modules:
+        return []
+    from matplotlib import pyplot
+
+    paths = []
+    for number in pyplot.get_fignums():
+        if folder is not None:
+            path = folder / f"{name.replace('/', '-')}-{line}-{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pyplot.figure(number).savefig(path, dpi=120, bbox_inches="tight")
+            paths.append(f"/{folder.parent.name}/{folder.name}/{path.name}")
+        pyplot.close(number)
+    return paths
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Run every page that has Python blocks before Sphinx parses it."""
+
+    def on_read(app: Sphinx, name: str, source: list[str]) -> None:
+        if BLOCK.search(source[0]):
+            source[0] = run_page(source[0], name, Path(app.srcdir) / "_build" / "figures")
+
+    app.connect("source-read", on_read)
+    return {"parallel_read_safe": False}

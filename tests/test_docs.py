@@ -1,0 +1,72 @@
+"""What the documentation says can be run, and what it points at exists."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dpstats
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"] + sorted(
+    path for path in (ROOT / "docs").rglob("*.md") if not {"_build", "vignettes"} & set(path.relative_to(ROOT).parts)
+)
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(dpstats.__path__, "dpstats.")
+    if not module.name.endswith("__main__")
+)
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if "```python" in page.read_text()], ids=page_id)
+def test_blocks_run(path: Path, run_page: Callable[..., str]) -> None:
+    run_page(path.read_text(), page_id(path))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", path.read_text())
+    missing = [target for target in targets if not (path.parent / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run(name: str) -> None:
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert failed == 0
+
+
+def test_reference_lists_every_public_name() -> None:
+    reference = (ROOT / "docs" / "api.md").read_text()
+    assert dpstats.__all__
+    for name in dpstats.__all__:
+        assert re.search(rf"^\s*{name}$", reference, re.MULTILINE), f"add {name} to docs/api.md"
+        assert getattr(dpstats, name).__doc__, f"{name} needs a docstring"
+
+
+def test_readme_leads_with_its_two_commands() -> None:
+    first_block = re.search(r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert first_block is not None
+    assert [line.split("#")[0].strip() for line in first_block[1].splitlines()] == ["make demo", "make test"]
+
+
+def test_a_page_shows_what_it_prints_and_the_value_of_its_last_line(run_page: Callable[..., str]) -> None:
+    page = "# T\n\n```python\nx = 2\nprint('seen')\nx + 1\n```\n\n```text\nleft alone\n```\n\n```python\nx\n```\n"
+    assert "```text\nseen\n3\n```" in (shown := run_page(page, "page"))
+    assert shown.endswith("```text\n2\n```\n")
+
+
+def test_a_failing_block_is_caught(run_page: Callable[..., str]) -> None:
+    """Planted."""
+    with pytest.raises(ZeroDivisionError):
+        run_page("```python\n1 / 0\n```\n", "page")
