@@ -1,0 +1,5 @@
+"""``python -m dpstats``."""
+
+from dpstats.cli import main
+
+raise SystemExit(main())

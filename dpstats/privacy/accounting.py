@@ -1,0 +1,270 @@
+"""What several releases promise together: group rule, zCDP, composition, and fair shares of a budget.
+
+Every function rounds against the spender (docs/proofs/composition).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from scipy.optimize import minimize_scalar
+
+from dpstats.errors import ArgumentError
+from dpstats.privacy.exact import exact, float_down, float_up
+from dpstats.privacy.guarantee import Guarantee, check_budget
+
+Accountant = Literal["basic", "zcdp", "pld"]
+PROOF = "docs/proofs/composition"
+
+EPS_UNIT = Fraction(1, 10**12)
+DELTA_UNIT = Fraction(1, 10**18)
+RHO_UNIT = Fraction(1, 10**15)
+
+# Relative allowance for rounding in exp, log and the minimiser's objective: far above their errors of a few ulps.
+_ROUNDING = 1e-9
+# Below this the convolutions of a privacy loss distribution are no longer accurate enough to be trusted.
+_LEAST_PLD_DELTA = 1e-10
+
+
+def group_rule(guarantee: Guarantee) -> Guarantee:
+    """What an add_remove guarantee promises under replace_one: a replacement is one removal and one addition.
+
+    (eps, delta) becomes (2 eps, (1 + exp(eps)) delta), rho becomes 4 rho and mu becomes 2 mu
+    (docs/proofs/composition, section 3).
+
+    Raises
+    ------
+    ArgumentError
+        If `guarantee` is not under add_remove, or if its delta under replace_one would reach 1.
+    """
+    if guarantee.adjacency != "add_remove":
+        raise ArgumentError(
+            "guarantee is under replace_one, which promises nothing under add_remove; "
+            'make the release with adjacency="add_remove"'
+        )
+    delta = Fraction(0)
+    if guarantee.delta > 0:
+        if guarantee.eps < 700:  # beyond, exp would overflow, and no delta is small enough
+            delta = exact(guarantee.delta) * (1 + exact(math.exp(guarantee.eps) * (1 + _ROUNDING)))
+        if not 0 < delta < 1:
+            raise ArgumentError(
+                f"guarantee with eps={guarantee.eps:g}, delta={guarantee.delta:g} promises nothing under "
+                'replace_one; lower its eps or delta, or make the release with adjacency="replace_one"'
+            )
+    return replace(
+        guarantee,
+        eps=float_up(2 * exact(guarantee.eps)),
+        delta=float_up(delta),
+        adjacency="replace_one",
+        rho=None if guarantee.rho is None else float_up(4 * exact(guarantee.rho)),
+        mu=None if guarantee.mu is None else float_up(2 * exact(guarantee.mu)),
+    )
+
+
+def zcdp_cost(guarantee: Guarantee) -> tuple[Fraction, Fraction]:
+    """The least (rho, delta) for which `guarantee` is shown to be delta-approximate rho-zCDP.
+
+    A stated rho or mu costs no delta; an (eps, delta) guarantee costs rho = eps^2/2 and its delta
+    (docs/proofs/composition, section 4).
+    """
+    known = [] if guarantee.rho is None else [exact(guarantee.rho)]
+    if guarantee.mu is not None:
+        known.append(exact(guarantee.mu) ** 2 / 2)
+    if guarantee.delta == 0 or not known:
+        known.append(exact(guarantee.eps) ** 2 / 2)
+        return min(known), exact(guarantee.delta)
+    return min(known), Fraction(0)
+
+
+def zcdp_delta(rho: float, eps: float) -> float:
+    """The delta at which rho-zCDP gives (eps, delta)-DP, rounded up.
+
+    The infimum over orders a > 1 of exp((a - 1)(a rho - eps)) (1 - 1/a)^a / (a - 1): Canonne, Kamath & Steinke
+    2020, Corollary 13. Any order gives a valid bound, so the minimiser need not be exact.
+    """
+
+    def log_delta(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        order = 1.0 + excess
+        return excess * (order * rho - eps) - math.log(excess) + order * math.log1p(-1.0 / order)
+
+    best = minimize_scalar(log_delta, bounds=(-20.0, 30.0), method="bounded", options={"xatol": 1e-10})
+    return min(1.0, math.nextafter(math.exp(min(0.0, float(best.fun))) * (1 + _ROUNDING), 1.0))
+
+
+def zcdp_eps(rho: float, delta: float) -> float:
+    """The least eps (up to rounding upwards) at which rho-zCDP gives (eps, delta)-DP by `zcdp_delta`."""
+    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-12
+    if zcdp_delta(rho, high) > delta:
+        raise ArgumentError(f"delta={delta!r} is too small to convert rho={rho!r}; raise delta")
+    return _least(lambda eps: zcdp_delta(rho, eps) <= delta, low, high)
+
+
+def zcdp_budget(eps: float, delta: float) -> float:
+    """The greatest rho (up to rounding downwards) for which rho-zCDP gives (eps, delta)-DP by `zcdp_delta`."""
+    return -_least(lambda negative: zcdp_delta(-negative, eps) <= delta, -eps, -1e-300)
+
+
+def compose(
+    guarantees: Sequence[Guarantee], *, delta: float | None = None, accountant: Accountant = "basic"
+) -> Guarantee:
+    """The guarantee of several releases on the same data, each free to depend on the ones before.
+
+    The guarantees themselves must have been fixed beforehand; budgets chosen as results come in belong to a
+    `Ledger`, which is a filter. Uncertified parts make the whole uncertified, with their reasons. Under mixed
+    adjacencies the add_remove parts are converted to replace_one by `group_rule`.
+
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+        At least one.
+    delta : float, optional
+        The delta of the total, in (0, 1), at which "zcdp" and "pld" report eps; the sum of the parts' by default.
+    accountant : {"basic", "zcdp", "pld"}
+        "basic" adds eps and delta. "zcdp" adds rho. "pld" convolves privacy loss distributions with Google's
+        dp-accounting: Gaussian for a part with `mu`, else the worst one with the part's (eps, delta). The last two
+        return the basic sum wherever they would be looser.
+
+    Returns
+    -------
+    Guarantee
+        Its `rho` and `mu` are those of the whole where every part has them (a pure part has rho = eps^2/2).
+
+    Raises
+    ------
+    ArgumentError
+        If `guarantees` is empty, an argument is out of range, delta sums to 1 or more, `delta` cannot be reached,
+        or dp-accounting is needed and not installed.
+    """
+    parts = _one_adjacency(guarantees)
+    if accountant not in get_args(Accountant):
+        raise ArgumentError(f"accountant must be one of {list(get_args(Accountant))}, got {accountant!r}")
+    if accountant == "basic" and delta is not None:
+        raise ArgumentError('delta applies to accountant="zcdp" or "pld" only; leave it out')
+    if len(parts) == 1 and delta is None:
+        return parts[0]
+    total_delta = sum((exact(part.delta) for part in parts), Fraction(0))
+    target = float_up(total_delta) if delta is None else check_budget(1.0, delta)[1]
+    if target >= 1:
+        raise ArgumentError("guarantees: their deltas sum to 1 or more, which promises nothing")
+    candidates = []
+    if exact(target) >= total_delta:
+        basic_delta = float_up(total_delta)
+        candidates.append((float_up(sum((exact(part.eps) for part in parts), Fraction(0))), basic_delta))
+    if accountant != "basic" and target > 0:
+        tighter = (_zcdp_total if accountant == "zcdp" else _pld_total)(parts, target)
+        if math.isfinite(tighter):
+            candidates.append((max(tighter, float(EPS_UNIT)), target))
+    if not candidates:
+        raise ArgumentError(f"delta={delta!r} is below what the guarantees reach together; raise it")
+    eps, reached = min(candidates)
+    return _summarise(parts, eps, reached)
+
+
+def split_budget(eps: float, delta: float, weights: Sequence[float]) -> list[tuple[float, float]]:
+    """Shares of (eps, delta) in proportion to `weights`, whose sum in a ledger never exceeds the total.
+
+    Each share is rounded down to the ledger's grid (1e-12 for eps, 1e-18 for delta).
+
+    Raises
+    ------
+    ArgumentError
+        If the budget is invalid, `weights` is empty or holds a number that is not finite and positive, or a share
+        would round to nothing.
+    """
+    eps, delta = check_budget(eps, delta)
+    if not weights or not all(isinstance(w, (int, float)) and 0 < w < math.inf for w in weights):
+        raise ArgumentError("weights must be a non-empty sequence of finite positive numbers")
+    total = sum((exact(weight) for weight in weights), Fraction(0))
+    shares = []
+    for weight in weights:
+        share = exact(weight) / total
+        eps_share = float_down(exact(eps) * share // EPS_UNIT * EPS_UNIT)
+        delta_share = float_down(exact(delta) * share // DELTA_UNIT * DELTA_UNIT)
+        if eps_share <= 0 or (delta > 0 and delta_share <= 0):
+            raise ArgumentError("weights leave a share below the ledger's grid; raise the budget or that weight")
+        shares.append((eps_share, delta_share))
+    return shares
+
+
+def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Bisect for the least point of (low, high] where the monotone `holds` is true; it is true at what is returned."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _one_adjacency(guarantees: Sequence[Guarantee]) -> list[Guarantee]:
+    """The parts under one adjacency; add_remove parts are converted when replace_one ones are present."""
+    parts = list(guarantees)
+    if not parts or not all(isinstance(part, Guarantee) for part in parts):
+        raise ArgumentError("guarantees must be a non-empty sequence of Guarantee objects")
+    if len({part.adjacency for part in parts}) == 1:
+        return parts
+    return [part if part.adjacency == "replace_one" else group_rule(part) for part in parts]
+
+
+def _summarise(parts: list[Guarantee], eps: float, delta: float) -> Guarantee:
+    """A Guarantee with the total figures and whatever else holds of every part."""
+    costs = [zcdp_cost(part) for part in parts]
+    rho = None if any(spent > 0 for _, spent in costs) else float_up(sum((rho for rho, _ in costs), Fraction(0)))
+    mu = None
+    if all(part.mu is not None for part in parts):
+        squares = sum((exact(part.mu or 0.0) ** 2 for part in parts), Fraction(0))
+        mu = math.sqrt(float_up(squares)) * (1 + _ROUNDING)
+    reasons = dict.fromkeys(part.reason for part in parts if part.reason is not None)
+    return Guarantee(
+        eps=eps,
+        delta=delta,
+        adjacency=parts[0].adjacency,
+        certified=not reasons,
+        basis=PROOF,
+        reason="; ".join(reasons) or None,
+        rho=rho,
+        mu=mu,
+    )
+
+
+def _zcdp_total(parts: list[Guarantee], delta: float) -> float:
+    """Eps of the whole at `delta` by adding rho; infinite if the parts' own deltas leave nothing to convert with."""
+    costs = [zcdp_cost(part) for part in parts]
+    left = float_down(exact(delta) - sum((spent for _, spent in costs), Fraction(0)))
+    if left <= 0:
+        return math.inf
+    return zcdp_eps(float_up(sum((rho for rho, _ in costs), Fraction(0))), left)
+
+
+def _pld_total(parts: list[Guarantee], delta: float) -> float:
+    """Eps of the whole at `delta` by convolving pessimistic privacy loss distributions."""
+    try:
+        pld = importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
+        common = importlib.import_module("dp_accounting.pld.common")
+    except ImportError as error:
+        raise ArgumentError(
+            'accountant="pld" needs the package dp-accounting: pip install "dpstats[accounting]"'
+        ) from error
+    if delta < _LEAST_PLD_DELTA:
+        return math.inf
+    # The rounding of each loss to the grid must not drown the least eps, nor the grid outgrow memory.
+    finest = min(part.eps for part in parts) / 100
+    grid = max(min(1e-4, finest), sum(part.eps for part in parts) / 1e6)
+    total: Any = None
+    for (eps, part_delta, mu), count in Counter((p.eps, p.delta, p.mu) for p in parts).items():
+        if mu is None:
+            pair = common.DifferentialPrivacyParameters(eps, part_delta)
+            single = pld.from_privacy_parameters(pair, value_discretization_interval=grid)
+        else:
+            single = pld.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=grid)
+        many = single.self_compose(count) if count > 1 else single
+        total = many if total is None else total.compose(many)
+    # The convolutions truncate and round by less than a thousandth of the least delta admitted above.
+    return float(total.get_epsilon_for_delta(delta * 0.999)) * (1 + _ROUNDING)

@@ -1,0 +1,135 @@
+"""The budget of one data set: charged durably before any row is read, and never overspent."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+from pathlib import Path
+from typing import Any, get_args
+
+from dpstats.errors import ArgumentError, LedgerError
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, limits
+from dpstats.privacy.ledger.schema import ROOT
+from dpstats.privacy.ledger.spender import Budget, Facts, Spender, package_version
+from dpstats.privacy.ledger.store import Store, create
+
+
+class Ledger(Spender):
+    """The budget of one data set in a file, shared safely by processes and threads of one machine.
+
+    Opens the file at `path`, or makes it. Totals are fixed when it is made: an existing file must agree with the
+    arguments. Opening checks the whole file. docs/ledger says what the file must be protected from.
+
+    Parameters
+    ----------
+    path : str or path-like
+        On a local disk; SQLite keeps a ``-wal`` and a ``-shm`` file beside it.
+    dataset : str
+        The name of the data set.
+    eps, delta : float
+        The total budget.
+    adjacency : {"add_remove", "replace_one"}
+        The notion of neighbouring data that the total is stated for.
+    accountant : {"basic", "zcdp"}
+        "basic" adds eps and delta. "zcdp" adds rho, which is better for many Gaussian releases; half of delta pays
+        for its conversion, the other half for charges that have a delta and no rho.
+    timeout : float
+        Seconds to wait for other processes' charges.
+
+    Raises
+    ------
+    LedgerError
+        If the file is not a ledger, is damaged, was written by another version, cannot be written, or disagrees
+        with an argument.
+    ArgumentError
+        If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        dataset: str,
+        eps: float,
+        delta: float = 0.0,
+        *,
+        adjacency: Adjacency = "add_remove",
+        accountant: LedgerAccountant = "basic",
+        timeout: float = 60.0,
+    ) -> None:
+        eps, delta = check_budget(eps, delta)
+        if accountant not in get_args(LedgerAccountant):
+            raise ArgumentError(f"accountant must be one of {list(get_args(LedgerAccountant))}, got {accountant!r}")
+        if not isinstance(dataset, str) or not dataset.strip():
+            raise ArgumentError("dataset must be a non-empty name")
+        asked = Facts(dataset, eps, delta, check_adjacency(adjacency), accountant, limits(accountant, eps, delta))
+        file = _resolve(path)
+        if not file.exists():
+            create(file, _row(asked))
+        self._open(file, timeout)
+        for name in ("dataset", "eps", "delta", "adjacency", "accountant"):
+            found, wanted = getattr(self._facts, name), getattr(asked, name)
+            if found != wanted:
+                self.close()
+                raise LedgerError(
+                    f"{name}: ledger {file} was made with {name}={found!r}, not {wanted!r}; pass {name}={found!r}, "
+                    "or another path for another budget"
+                )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
+        """Open an existing ledger whatever its totals. Raises LedgerError as the constructor, and if it is missing."""
+        ledger = cls.__new__(cls)
+        ledger._open(_resolve(path), timeout)
+        return ledger
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def total(self) -> Budget:
+        """The whole budget, (eps, delta)."""
+        return Budget(self._facts.eps, self._facts.delta)
+
+    def close(self) -> None:
+        """Close the file; a later charge would open it again."""
+        self._store.disconnect()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, dataset={self.dataset!r}, eps={self.total.eps}, delta={self.total.delta})"
+
+    def _open(self, path: Path, timeout: float) -> None:
+        self._store, self._account = Store(path, timeout), ROOT
+        self._store.verify()
+        with self._store.transaction(write=False) as connection:
+            row = connection.execute(
+                "SELECT dataset, eps, delta, adjacency, accountant, limit_eps, limit_delta, limit_rho FROM ledger"
+            ).fetchone()
+        self._facts = Facts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:]))
+
+
+def _resolve(path: str | os.PathLike[str]) -> Path:
+    """The absolute path without symbolic links, so that every process agrees on the name of the log."""
+    try:
+        return Path(path).resolve()
+    except TypeError as error:
+        raise ArgumentError("path must be a string or a path-like object") from error
+
+
+def _row(facts: Facts) -> dict[str, Any]:
+    return {
+        "identity": secrets.token_hex(16),
+        **{name: getattr(facts, name) for name in ("dataset", "eps", "delta", "adjacency", "accountant")},
+        **{f"limit_{name}": value for name, value in facts.limit._asdict().items()},
+        "version": package_version(),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,289 @@
+"""One SQLite file, opened safely: created whole or not at all, checked, locked, and never shared across a fork."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dpstats.errors import LedgerError
+from dpstats.privacy.ledger.schema import APPLICATION_ID, CREATE, SCHEMA_VERSION, UNBALANCED
+
+_RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_DAMAGED = (
+    "is damaged; restore the file from before the damage only if no charge was made since, "
+    "and otherwise treat its budget as spent"
+)
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full; free some space",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk refused; check its space, quota and health",
+    sqlite3.SQLITE_READONLY: "is read-only; give this process write permission to the file and its directory",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; give this process write permission to the file and its directory",
+    sqlite3.SQLITE_PERM: "cannot be opened; give this process write permission to the file and its directory",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: f"is not a ledger, or {_DAMAGED}",
+    sqlite3.SQLITE_CONSTRAINT: "refused an entry that breaks its rules: the file or the program was altered",
+}
+
+# An SQLite connection must not cross a fork: the child would inherit the belief that it holds locks, and could
+# unlink the log that the parent writes to. All are closed before a fork and reopened on both sides when needed.
+_lock = threading.RLock()
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    for store in _stores:
+        store.disconnect()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+class Store:
+    """Transactions on an existing ledger file.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute; the file must exist.
+    timeout : float
+        Seconds to wait for other processes' transactions.
+    """
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+        self._identity: str | None = None
+        self._file: tuple[int, int] | None = None
+        self._connection: sqlite3.Connection | None = None
+        with _lock:
+            _stores.add(self)
+
+    @contextlib.contextmanager
+    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+        """A consistent view of the file; with `write`, durable once the block is left without an error.
+
+        Raises
+        ------
+        LedgerError
+            If the file cannot be opened, trusted, locked or written. Whether a charge whose commit failed was kept
+            is then unknown, but nothing was released on its account.
+        """
+        with _lock, self._translated():
+            connection = self._begin("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException as error:
+                with contextlib.suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    self.disconnect()
+                raise
+
+    def verify(self) -> None:
+        """Check the whole file: pages, indexes, and each balance against its entries. Raises LedgerError."""
+        with self.transaction(write=True) as connection:
+            if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+                raise LedgerError(f"ledger {self.path} {_DAMAGED}")
+            if connection.execute(UNBALANCED).fetchone()[0]:
+                raise LedgerError(f"ledger {self.path}: its balances do not match its entries; it {_DAMAGED}")
+
+    def disconnect(self) -> None:
+        """Close the connection, if any; the next transaction opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_connection", None) is not None:
+            self.disconnect()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        with _lock:
+            _stores.add(self)
+
+    def _begin(self, statement: str) -> sqlite3.Connection:
+        """Connect if need be and start a transaction, waiting for others up to the timeout. Nothing was written yet."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                connection = self._connect()
+                connection.execute(statement)
+                return connection
+            except sqlite3.Error as error:
+                self.disconnect()
+                if _code(error) not in _RETRY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+
+    def _connect(self) -> sqlite3.Connection:
+        """The open connection to the file at the path, after making sure that it is still the same ledger."""
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise LedgerError(f"ledger {self.path} is missing; restore the file, or correct the path") from error
+        if self._connection is not None and self._file == (status.st_dev, status.st_ino):
+            return self._connection
+        self.disconnect()
+        _check_file(self.path)
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=min(self.timeout, 1.0),
+        )
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._file = connection, (status.st_dev, status.st_ino)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Check that the file is a ledger of this version, and the one we know; only then change its settings."""
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise LedgerError(f"path: {self.path} is another program's database; give the ledger a file of its own")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA_VERSION:
+            fix = "upgrade dpstats" if version > SCHEMA_VERSION else "use the dpstats version that wrote it"
+            raise LedgerError(f"ledger {self.path} has schema version {version}, not {SCHEMA_VERSION}; {fix}")
+        identity = connection.execute("SELECT identity FROM ledger").fetchone()[0]
+        if self._identity not in (None, identity):
+            raise LedgerError(f"ledger {self.path} was replaced by another one while in use; open it anew")
+        self._identity = identity
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise LedgerError(f"ledger {self.path} needs a local disk: this file system cannot share a write-ahead log")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours, with the fix."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = _code(error)
+            if code in _RETRY:
+                advice = f"stayed locked by another process for {self.timeout:g} s; try again, or raise timeout"
+            else:
+                advice = _ADVICE.get(code, f"cannot be used ({error}); check that it is a ledger on a local disk")
+            raise LedgerError(f"ledger {self.path} {advice}; nothing was released") from error
+
+
+def insert(connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
+    """Add `row` to `table`; its number."""
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    number = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values())).lastrowid
+    assert number is not None
+    return number
+
+
+def create(path: Path, row: dict[str, Any]) -> None:
+    """Make a complete ledger at `path` in one step, or leave the one that another process has just made.
+
+    The file is built under another name and linked into place, so a crash never leaves half a ledger, and an empty
+    or cut-off file at `path` is never mistaken for a fresh budget.
+
+    Raises
+    ------
+    LedgerError
+        If the directory is missing or cannot be written, or the logs of a deleted ledger are still there.
+    """
+    for suffix in ("-wal", "-journal"):
+        if path.with_name(path.name + suffix).exists():
+            raise LedgerError(
+                f"ledger {path} is missing but its log {path.name}{suffix} is there; restore the ledger beside it, "
+                "or delete the log if that budget is given up"
+            )
+    draft = path.with_name(f"{_draft_prefix(path)}{secrets.token_hex(8)}")
+    try:
+        _write_draft(draft, row)
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    except sqlite3.Error as error:
+        advice = _ADVICE.get(_code(error), f"failed ({error})")
+        raise LedgerError(f"path: a ledger cannot be made in {path.parent}: it {advice}") from error
+    except OSError as error:
+        raise LedgerError(f"path: a ledger cannot be made in {path.parent} ({error.strerror})") from error
+    finally:
+        for name in (draft, draft.with_name(draft.name + "-wal"), draft.with_name(draft.name + "-shm")):
+            with contextlib.suppress(OSError):
+                name.unlink()
+    _sync_directory(path.parent)
+
+
+def _write_draft(draft: Path, row: dict[str, Any]) -> None:
+    """The complete, synchronised database at `draft`, with no log beside it."""
+    connection = sqlite3.connect(draft, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(f"BEGIN; {CREATE}")
+        insert(connection, "ledger", {"one": 1, **row})
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the new name durable, where the system lets a directory be synchronised."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what SQLite would accept: an empty file, which it takes for a new database, and a second name.
+
+    The file is not opened here: closing it would drop the locks of this process's other connections to it.
+    """
+    if not path.is_file():
+        raise LedgerError(f"path: {path} is not a regular file; give the ledger a file of its own")
+    if os.stat(path).st_size == 0:
+        raise LedgerError(
+            f"path: {path} is empty, not a ledger; restore it, or delete it if it never was one (nothing was written)"
+        )
+    if os.stat(path).st_nlink > 1:
+        _drop_drafts(path)
+    if os.stat(path).st_nlink > 1:
+        raise LedgerError(f"ledger {path} has a second hard link, whose log would be another file; remove that link")
+
+
+def _draft_prefix(path: Path) -> str:
+    return f".{path.name}.draft-"
+
+
+def _drop_drafts(path: Path) -> None:
+    """Remove the second name that a crash between linking and unlinking a draft has left."""
+    for draft in path.parent.glob(f"{_draft_prefix(path)}*"):
+        with contextlib.suppress(OSError):
+            if draft.samefile(path):
+                draft.unlink()
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, 0 if the error has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
