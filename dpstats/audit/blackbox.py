@@ -72,7 +72,7 @@ def audit(
     Raises
     ------
     ArgumentError
-        If an argument is outside its range, the contract of `vectorized` is broken, or every run raises.
+        If an argument is outside its range, the contract of `vectorized` is broken, or every run raises the same.
 
     Notes
     -----

@@ -160,7 +160,7 @@ def observe_pair(
     Raises
     ------
     ArgumentError
-        If every run on both data sets raises (nothing was audited), or the contract of ``vectorized`` is broken.
+        If every run raises the same exception (nothing was audited), or the contract of ``vectorized`` is broken.
     """
     size = min(runs, 20_000 if vectorized else max(1, min(1000, runs // 20)))
     sizes = [min(size, runs - start) for start in range(0, runs, size)]
@@ -176,8 +176,8 @@ def observe_pair(
         vectors.extend(numbers)
         labels.extend(words)
         advance(len(words))
-    if all("raises " in label for label in labels):
-        raise ArgumentError("mechanism raised an exception on every run of both data sets, so nothing was audited")
+    if "raises " in labels[0] and len(set(labels)) == 1:
+        raise ArgumentError("mechanism raised the same exception on every run, so nothing was audited; run it alone")
     return _encode(vectors, labels, runs)
 
 
@@ -189,7 +189,8 @@ def _encode(vectors: list[list[float] | FloatArray], labels: list[str], runs: in
     width = int(np.bincount(shown).argmax()) if len(shown) else 0
     fits = widths == width
     values = np.full((len(vectors), width), np.nan)
-    values[fits] = np.array([vector for vector, fit in zip(vectors, fits, strict=True) if fit]).reshape(-1, width)
+    if width:
+        values[fits] = [vector for vector, fit in zip(vectors, fits, strict=True) if fit]
     for i in np.flatnonzero(~fits):
         text[i] += f"; {widths[i]} numbers"
     for i in np.flatnonzero(fits & ~np.isfinite(values).all(axis=1)):
