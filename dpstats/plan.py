@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.families import Family
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
@@ -101,11 +103,17 @@ class Plan:
         rows = []
         if self.bought:
             rows.append(("ranges", range_eps(self.request, self.bought), 0.0, ", ".join(self.bought)))
-        rows.append(("objective", self.objective.eps, self.objective.delta, f"{self.noise.kind} noise in the objective"))
+        kind = self.noise.kind
+        rows.append(("objective", self.objective.eps, self.objective.delta, f"{kind} noise in the objective"))
         rows.append(("release", self.objective.final.eps, 0.0, "discrete noise on the optimum"))
         total = (sum(row[1] for row in rows), sum(row[2] for row in rows))
         rows.append(("total", *total, ""))
         return pd.DataFrame(rows, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
+
+    @property
+    def title(self) -> str:
+        """A line that names the release, for the ledger."""
+        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns"
 
     def digest(self) -> str:
         """A hash of the public facts, as the ledger records it."""
@@ -113,19 +121,29 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        objective = self.objective
         return {
             "formula": self.formula,
-            "names": list(self.names),
-            "family": self.family.to_dict(),
-            "method": self.request.method,
             "bought": list(self.bought),
+            "request": self.request.to_dict(),
+            "design": self.design.to_dict(),
+            "objective": self.objective.to_dict(),
             "guarantee": self.guarantee.to_dict(),
-            "curvature": objective.curvature.tolist(),
-            "noise": {"kind": self.noise.kind, "norm": self.noise.norm, "scale": self.noise.scale},
-            "noise_shape": objective.noise_shape.tolist(),
-            "budget": self.budget.reset_index().to_dict(orient="list"),
         }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Plan:
+        """The plan whose `to_dict` gave `stored`."""
+        objective = ObjectivePlan.from_dict(stored["objective"])
+        design = ArrayDesign if stored["formula"] is None else DesignSpec
+        return cls(
+            request=Request.from_dict(stored["request"]),
+            design=design.from_dict(stored["design"]),
+            family=objective.family,
+            formula=stored["formula"],
+            bought=tuple(stored["bought"]),
+            objective=objective,
+            guarantee=Guarantee(**stored["guarantee"]),
+        )
 
 
 def range_eps(request: Request, bought: tuple[str, ...]) -> float:

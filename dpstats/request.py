@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, UncertifiedError
+from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.families import from_dict as family_from_dict
 from dpstats.penalties import Penalty
+from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
@@ -86,6 +88,28 @@ class Request:
     def uncertified_reasons(self) -> tuple[str, ...]:
         """Why nothing released under this request can be certified; empty if it can."""
         return () if self.seed is None else ("seeded: the noise can be reproduced by whoever knows the seed",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON. The seed stays out: it would reproduce the noise."""
+        return {
+            **{name: getattr(self, name) for name in ("eps", "delta", "method", "adjacency")},
+            "family": self.family.to_dict(),
+            "penalty": None if self.penalty is None else self.penalty.to_dict(),
+            "options": asdict(self.options),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Request:
+        """The request whose `to_dict` gave `stored`."""
+        penalty = stored["penalty"]
+        return cls(
+            **{name: stored[name] for name in ("eps", "delta", "method", "adjacency")},
+            family=family_from_dict(stored["family"]),
+            penalty=None if penalty is None else penalty_from_dict(penalty),
+            allow_uncertified=False,
+            seed=None,
+            options=Options(**stored["options"]),
+        )
 
 
 def make_request(

@@ -97,6 +97,10 @@ class Family(ABC):
                     target[rows] = block
         return out
 
+    def slope(self, eta: Array, endog: Array) -> Array:
+        """l' alone, where neither the loss nor l'' is wanted; shape (rows,), in the dtype of eta."""
+        return self.derivatives(eta, endog).gradient
+
     def resolve(self, response_range: tuple[float, float] | None) -> Family:
         """Fill in caps left open from the public range of the response (after scaling); the default has none."""
         return self

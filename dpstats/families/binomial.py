@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from scipy import special
 
 from dpstats.families.base import Array, Family, LossCurve
 
@@ -59,6 +60,11 @@ class Binomial(Family):
         small *= inverse
         small *= inverse
         return value, gradient, small
+
+    def slope(self, eta: Array, endog: Array) -> Array:
+        """l' = +-expit(+-eta), free of cancellation in both tails."""
+        sign = 1 - 2 * endog
+        return sign * special.expit(sign * eta)
 
     def mean(self, eta: Array) -> Array:
         """The probability of 1."""

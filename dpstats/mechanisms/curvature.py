@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpstats.families.base import Family
+from dpstats.mechanisms.design import PublicDesign
 
 NOISE_COST = 1.02
 """The joint bound may cost this much more noise, in scale, than no Jacobian at all."""
@@ -15,14 +15,17 @@ LARGEST_RATIO = 1e6
 """Range of kappa searched: from 1 / LARGEST_RATIO to LARGEST_RATIO."""
 
 
-def default_curvature(
-    family: Family, unit_ratio: float, radius: float, mean_square: Callable[[float], float]
-) -> float:
+def default_radius(design: PublicDesign) -> float:
+    """A guess at the norm of the coefficients, for rows of the design's Euclidean norm."""
+    size = len(design.names)
+    return 1.6 * float(np.sqrt(size / design.curvature_ratio(np.ones(size))))
+
+
+def default_curvature(unit_ratio: float, radius: float, mean_square: Callable[[float], float]) -> float:
     """The curvature m = max(m_joint, m_risk) (docs/proofs/objective, choice of the curvature).
 
     Parameters
     ----------
-    family : Family
     unit_ratio : float
         kappa at curvature one, sup ||x||^2.
     radius : float

@@ -104,6 +104,11 @@ class ArrayDesign:
         """Plain public values, for JSON."""
         return {"names": list(self.names), "norms": dict(self.norms), "response_name": self.response_name}
 
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ArrayDesign:
+        """The design whose `to_dict` gave `stored`."""
+        return cls(tuple(stored["names"]), stored["norms"], response_name=stored["response_name"])
+
     @property
     def terms(self) -> tuple[ArrayTerm, ...]:
         """One term holding every column."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families.base import Family
-from dpstats.mechanisms.curvature import default_curvature
+from dpstats.families import Family
+from dpstats.families import from_dict as family_from_dict
+from dpstats.mechanisms.curvature import default_curvature, default_radius
 from dpstats.mechanisms.design import NORM_NAMES, NormName, PublicDesign
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.privacy.calibration import classical_scale, joint_scale
@@ -83,6 +86,31 @@ class ObjectivePlan:
         """One draw of the linear term, shape (p,)."""
         return self.noise.sample(self.size, random) / self.noise_shape
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            **{name: getattr(self, name).tolist() for name in _VECTORS},
+            "family": self.family.to_dict(),
+            "noise": asdict(self.noise),
+            "final": asdict(self.final),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ObjectivePlan:
+        """The plan whose `to_dict` gave `stored`."""
+        return cls(
+            **{name: stored[name] for name in _PLAIN},
+            **{name: np.asarray(stored[name], dtype=np.float64) for name in _VECTORS},
+            family=family_from_dict(stored["family"]),
+            noise=Noise(**stored["noise"]),
+            final=LatticeRelease(**stored["final"]),
+        )
+
+
+_PLAIN = ("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "radius", "tolerance")
+_VECTORS = ("curvature", "noise_shape")
+
 
 def plan_objective(
     design: PublicDesign,
@@ -120,15 +148,40 @@ def plan_objective(
     ObjectivePlan
         Of the three norms, the one whose noise has the least mean squared norm.
     """
-    candidates = []
-    for norm in NORM_NAMES if delta == 0 else ("l2",):
-        shape = noise_shape(design, norm)
-        if not np.isfinite(design.norm_bound(norm, shape)):
-            continue
-        candidates.append(
-            _plan_norm(design, family, norm, shape, eps, delta, adjacency, final_eps, ridge, curvature, radius)
+    size = len(design.names)
+    kind: Literal["laplace", "gaussian"] = "gaussian" if delta > 0 else "laplace"
+    metric = min(_metrics(design, kind), key=lambda metric: metric.unit_square * metric.row_norm**2)
+
+    @cache
+    def scale_at(kappa: float) -> float:
+        return joint_scale(
+            family, eps=eps, delta=delta, curvature_ratio=kappa, row_norm=metric.row_norm, adjacency=adjacency
         )
-    return min(candidates, key=lambda plan: plan.expected_square)
+
+    guess = default_radius(design) if radius is None else radius
+    if curvature is None:
+        unit_ratio = design.curvature_ratio(np.ones(size))
+        floor = default_curvature(unit_ratio, guess, lambda kappa: metric.unit_square * scale_at(kappa) ** 2)
+        total = np.maximum(ridge, floor)
+    else:
+        total = ridge + curvature
+    kappa = design.curvature_ratio(total)
+    tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * scale_at(kappa)
+    return ObjectivePlan(
+        family=family,
+        eps=eps,
+        delta=delta,
+        adjacency=adjacency,
+        curvature=total,
+        kappa=kappa,
+        row_norm=metric.row_norm,
+        noise=Noise(kind, metric.norm, scale_at(kappa)),
+        noise_shape=metric.shape,
+        classical_scale=classical_scale(family, eps=eps, delta=delta, row_norm=metric.row_norm, adjacency=adjacency),
+        radius=guess,
+        tolerance=tolerance,
+        final=LatticeRelease(final_eps, 2 * tolerance / float(np.min(total)), size),
+    )
 
 
 def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: RandomSource) -> Vector:
@@ -162,58 +215,21 @@ def noise_shape(design: PublicDesign, norm: NormName) -> Vector:
     return shape / np.max(shape)
 
 
-def _plan_norm(
-    design: PublicDesign,
-    family: Family,
-    norm: NormName,
-    shape: Vector,
-    eps: float,
-    delta: float,
-    adjacency: Adjacency,
-    final_eps: float,
-    ridge: Vector,
-    curvature: float | Vector | None,
-    radius: float | None,
-) -> ObjectivePlan:
-    """The plan whose noise has the given norm and shape."""
-    size = len(design.names)
-    row_norm = design.norm_bound(norm, shape)
+class _Metric(NamedTuple):
+    """A norm for the noise, the shape of its columns, and what they cost."""
 
-    def noise_at(kappa: float) -> Noise:
-        scale = joint_scale(
-            family, eps=eps, delta=delta, curvature_ratio=kappa, row_norm=row_norm, adjacency=adjacency
-        )
-        return Noise("gaussian" if delta > 0 else "laplace", norm, scale)
+    norm: NormName
+    shape: Vector
+    row_norm: float
+    unit_square: float
+    """E||b / a||^2 at noise scale 1."""
 
-    def mean_square(noise: Noise) -> float:
-        return noise.expected_square(size) / size * float(np.sum(shape**-2.0))
 
-    guess = radius if radius is not None else default_radius(design, family)
-    if curvature is None:
-        unit_ratio = design.curvature_ratio(np.ones(size))
-        floor = default_curvature(family, unit_ratio, guess, lambda kappa: mean_square(noise_at(kappa)))
-        total = np.maximum(ridge, floor)
-    else:
-        total = ridge + curvature
-    kappa = design.curvature_ratio(total)
-    noise = noise_at(kappa)
-    root_mean_square = float(np.sqrt(mean_square(noise)))
-    tolerance = GRADIENT_SHARE * root_mean_square
-    distance = tolerance * (1 + 2.0**-8) / float(np.min(total))
-    return ObjectivePlan(
-        family=family,
-        eps=eps,
-        delta=delta,
-        adjacency=adjacency,
-        curvature=total,
-        kappa=kappa,
-        row_norm=row_norm,
-        noise=noise,
-        noise_shape=shape,
-        classical_scale=classical_scale(
-            family, eps=eps, delta=delta, curvature_ratio=kappa, row_norm=row_norm, adjacency=adjacency
-        ),
-        radius=guess,
-        tolerance=tolerance,
-        final=LatticeRelease(final_eps, distance, size),
-    )
+def _metrics(design: PublicDesign, kind: Literal["laplace", "gaussian"]) -> Iterator[_Metric]:
+    """The norms that the design bounds."""
+    for norm in NORM_NAMES if kind == "laplace" else ("l2",):
+        shape = noise_shape(design, norm)
+        row_norm = design.norm_bound(norm, shape)
+        if np.isfinite(row_norm):
+            spread = Noise(kind, norm, 1.0).expected_square(len(shape)) * float(np.mean(shape**-2.0))
+            yield _Metric(norm, shape, row_norm, spread)

@@ -37,9 +37,7 @@ def check_array(name: str, values: Any, ndim: int) -> NDArray[Any]:
     return array
 
 
-def array_blocks(
-    endog: NDArray[Any], exog: NDArray[Any], family: Family, norms: Mapping[str, float]
-) -> list[Block]:
+def array_blocks(endog: NDArray[Any], exog: NDArray[Any], family: Family, norms: Mapping[str, float]) -> list[Block]:
     """Blocks of complete rows within the bounds; views of the arrays wherever nothing had to change.
 
     Parameters
@@ -67,7 +65,8 @@ def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[str
     factor = np.ones(len(exog))
     for name, bound in norms.items():
         complete &= np.isfinite(lengths[name])
-        factor = np.where(lengths[name] > bound, np.minimum(factor, INSIDE * bound / np.maximum(lengths[name], bound)), factor)
+        needed = np.where(lengths[name] > bound, INSIDE * bound / np.maximum(lengths[name], bound), 1.0)
+        factor = np.minimum(factor, needed)
     if not complete.all():
         exog, response, factor = exog[complete], response[complete], factor[complete]
     if (factor < 1).any():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,37 +11,18 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
-from dpstats.families import Family
-from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.mechanisms.design import ArrayDesign, PublicDesign, array_norms
+from dpstats.families import Family, Gaussian
+from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared
+from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import array_blocks, check_array
 from dpstats.plan import Plan, make_plan, range_eps
-from dpstats.privacy.ranges import buy_range
 from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.ranges import buy_range
 from dpstats.request import Request
 from dpstats.solvers.objective import Block
 
 UNIT_RESPONSE = (-1.0, 1.0)
 """The range assumed of a continuous array response, as row_norm=1 is of the rows."""
-
-
-class Source(Protocol):
-    """Rows and the public facts about them."""
-
-    def check_schema(self, family: Family) -> None:
-        """Raise if names, types or shapes cannot work; reads no cell."""
-
-    def plan(self, request: Request) -> Plan:
-        """The plan, from public facts alone."""
-
-    def complete(self, plan: Plan, random: RandomSource) -> Plan:
-        """Buy what the plan left open, and return the plan with it filled in. Reads rows: charge first."""
-
-    def blocks(self, plan: Plan) -> Sequence[Block]:
-        """Clipped, scaled row blocks. Reads rows: charge first."""
-
-    def public_rows(self) -> int:
-        """The number of rows as given; for `replace_one`, where it is public."""
 
 
 class ArraySource:
@@ -137,3 +117,31 @@ class FormulaSource:
         """The number of rows as given."""
         assert self.data is not None
         return len(self.data)
+
+    def _undeclared(self, family: Family) -> tuple[str, ...]:
+        """Columns whose range must be bought, from the schema alone."""
+        return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data))
+
+    def _plan(self, request: Request, domain: Domain, bought: tuple[str, ...]) -> Plan:
+        """The plan under a Domain that declares every column."""
+        design = design_spec(self.formula, domain, family=request.family)
+        if self.data is not None:
+            design.check_schema(self.data)
+        return make_plan(request, design, scaled_family(request.family, design), formula=self.formula, bought=bought)
+
+
+def scaled_family(family: Family, design: DesignSpec) -> Family:
+    """The family on the scale of the design's response, open caps filled in from its public range.
+
+    A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
+    """
+    if isinstance(family, Gaussian):
+        _, half_width = design.response_scaling()
+        given = family.residual_cap
+        return Gaussian(given / half_width) if given is not None else family.resolve(UNIT_RESPONSE)
+    return family.resolve((design.response.low, design.response.high))
+
+
+def numeric_cells(column: pd.Series) -> NDArray[np.float64]:
+    """A numeric column's cells as floats, missing ones as NaN."""
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)

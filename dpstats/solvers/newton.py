@@ -8,16 +8,14 @@ from scipy import linalg
 
 from dpstats.solvers.objective import CHUNK_ROWS, LADDER, PerturbedObjective, Vector
 
-WARM_START_ROWS = 16 * CHUNK_ROWS
-"""Above twice this many rows the first iterations run on a thinned sample of about so many rows."""
+WARM_START_ROWS = 8 * CHUNK_ROWS
+"""Data several times longer are first solved on a thinned sample of about so many rows."""
 
 MAX_ITERATIONS = 500
 MAX_REFINEMENTS = 30
 
 
-def minimize(
-    objective: PerturbedObjective, tolerance: float, start: Vector | None = None
-) -> NDArray[np.longdouble]:
+def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> NDArray[np.longdouble]:
     """Minimise J until the norm of its gradient is certified to be at most `tolerance`.
 
     J is strongly convex, so the Newton direction with backtracking converges from anywhere: separable, collinear,
@@ -38,36 +36,40 @@ def minimize(
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
     theta = _warm_start(objective, theta)
-    theta, hessian = damped_newton(objective, theta)
+    theta, hessian = damped_newton(objective, theta, decrement=1e-9)
     return _refine(objective, theta, hessian, tolerance)
 
 
 def _warm_start(objective: PerturbedObjective, theta: Vector) -> Vector:
     """Move theta to the optimum of a thinned objective when the data are large; else leave it."""
-    rows = sum(len(endog) for _, endog in objective.blocks)
-    if rows <= 2 * WARM_START_ROWS:
-        return theta
-    thinned = objective.thinned(rows // WARM_START_ROWS)
-    return damped_newton(thinned, theta, relative_tolerance=1e-6)[0]
+    every = objective.rows // WARM_START_ROWS
+    return theta if every < 4 else damped_newton(objective.thinned(every), theta, decrement=1e-2)[0]
 
 
-def damped_newton(
-    objective: PerturbedObjective, theta: Vector, relative_tolerance: float = 1e-12
-) -> tuple[Vector, NDArray[np.float64]]:
-    """Newton steps with Armijo backtracking in float64, until the decrease is lost in rounding.
+def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float) -> tuple[Vector, NDArray[np.float64]]:
+    """Newton steps with Armijo backtracking in float64.
+
+    Parameters
+    ----------
+    objective : PerturbedObjective
+    theta : ndarray, shape (p,)
+        Where to begin.
+    decrement : float
+        Squared Newton decrement at which the full step is taken and trusted without another look: Newton's
+        convergence is quadratic there, and the caller certifies the result.
 
     Returns
     -------
     theta : ndarray, shape (p,)
     hessian : ndarray, shape (p, p)
-        The Hessian at the last point but one, close enough for refinement steps.
+        The Hessian one step before theta, close enough for refinement steps.
     """
     current = objective.accumulate(theta)
     for _ in range(MAX_ITERATIONS):
         direction = -solve_positive(current.hessian, current.gradient, float(np.min(objective.curvature)))
         slope = float(current.gradient @ direction)
-        if -slope <= relative_tolerance**2 * (1 + abs(current.value)):
-            break
+        if -slope <= decrement:
+            return theta + direction, current.hessian
         noise = 1e-13 * (1 + abs(current.value))
         length = 1.0
         while length > 1e-12:
@@ -92,6 +94,8 @@ def _refine(
     point = theta.astype(np.longdouble)
     floor = float(np.min(objective.curvature))
     rung = 0
+    while rung + 1 < len(LADDER) and objective.rounding_bound(point, LADDER[rung], 0.0) > tolerance / 2:
+        rung += 1
     best, best_norm = point, np.inf
     for _ in range(MAX_REFINEMENTS):
         certified = objective.certified_gradient(point, LADDER[rung])

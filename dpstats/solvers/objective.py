@@ -72,6 +72,11 @@ class PerturbedObjective:
         """The number of columns p."""
         return len(self.curvature)
 
+    @property
+    def rows(self) -> int:
+        """The number of rows: private, like everything here."""
+        return sum(len(endog) for _, endog in self.blocks)
+
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[Block]:
         """The row blocks cut into pieces of at most `rows` rows."""
         for exog, endog in self.blocks:
@@ -111,26 +116,30 @@ class PerturbedObjective:
         family's constants and the number of rows.
         """
         dtype = precision.dtype
-        unit = float(np.finfo(dtype).eps)
         point = theta.astype(dtype)
         total = np.zeros(self.size, dtype=np.longdouble)
-        rows, absolute = 0, 0.0
+        absolute = 0.0
         for exog, endog in self.chunks(CERTIFIED_ROWS):
             exact = exog.astype(dtype, copy=False)
             slope = precision.slope(self.family, exact, point, endog.astype(dtype, copy=False))
             total += slope @ exact
-            rows += len(endog)
             absolute += float(np.sum(np.abs(slope)))
-        radius = float(np.linalg.norm(theta.astype(np.float64)))
-        family = self.family
-        eta_error = precision.eta_error(self.size, unit, self.row_norm * radius)
-        slope_error = family.curvature_bound * eta_error + 8 * unit * family.lipschitz
-        sums = 2 * unit * CERTIFIED_ROWS * absolute + 4 * float(np.finfo(np.longdouble).eps) * rows * absolute / max(
-            1, CERTIFIED_ROWS
-        )
         gradient = self.curvature * theta + self.noise + total
-        public = 8 * unit * float(np.linalg.norm(self.curvature * theta.astype(np.float64)) + np.linalg.norm(self.noise))
-        return CertifiedGradient(gradient, self.row_norm * (rows * slope_error + sums) + public)
+        return CertifiedGradient(gradient, self.rounding_bound(theta, precision, absolute))
+
+    def rounding_bound(self, theta: NDArray[np.longdouble], precision: Precision, absolute: float) -> float:
+        """Bound on the rounding error of a gradient, given the sum `absolute` of |l'| over the rows.
+
+        With ``absolute=0`` it is what cannot be avoided at this precision, known before the pass over the rows.
+        """
+        unit = float(np.finfo(precision.dtype).eps)
+        extended = float(np.finfo(np.longdouble).eps)
+        point = theta.astype(np.float64)
+        eta_error = precision.eta_error(self.size, unit, self.row_norm * float(np.linalg.norm(point)))
+        slope_error = self.family.curvature_bound * eta_error + 8 * unit * self.family.lipschitz
+        sums = (2 * unit * CERTIFIED_ROWS + 4 * extended * self.rows / CERTIFIED_ROWS) * absolute
+        public = 8 * unit * float(np.linalg.norm(self.curvature * point) + np.linalg.norm(self.noise))
+        return self.row_norm * (self.rows * slope_error + sums) + public
 
     def _smooth(self, theta: Vector) -> tuple[float, Vector, NDArray[np.float64]]:
         """The part of J without data: quadratic and noise; the Hessian starts from zero."""
@@ -147,7 +156,7 @@ class Precision(NamedTuple):
     def slope(self, family: Family, exog: Array, theta: Array, endog: Array) -> Array:
         """l' of each row, shape (rows,)."""
         if not self.compensated:
-            return family.derivatives(exog @ theta, endog).gradient
+            return family.slope(exog @ theta, endog)
         high, low = compensated_product(exog, theta)
         derivatives = family.derivatives(high, endog)
         return derivatives.gradient + derivatives.curvature * low
