@@ -114,7 +114,9 @@ class RemovalProfile:
 def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> RemovalProfile:
     """Bound the removal profile for noise with X L / sigma = mu."""
     slopes = mu * lines[0]
-    levels = (slopes[:, None] * grid.nodes + (lines[1] + slopes**2 / 2)[:, None]).max(axis=0)
+    values = np.multiply.outer(slopes, grid.nodes)
+    values += (lines[1] + slopes**2 / 2)[:, None]
+    levels = values.max(axis=0)
     levels = levels[levels <= EPS_MAX + 1] if levels[0] <= EPS_MAX else levels[:1]
     cells, steps = len(levels) - 1, np.diff(levels)
     # g lies below its chord on each cell, and E exp(-chord) >= exp(-E chord) by Jensen's inequality.
