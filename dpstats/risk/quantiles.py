@@ -1,0 +1,179 @@
+"""Quantiles of weighted sums of squares of a noise vector (docs/proofs/risk, quantiles)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal, special
+
+from dpstats.errors import ArgumentError
+from dpstats.privacy.noise import Noise
+
+Vector = NDArray[np.float64]
+
+SMALLEST_GRID, LARGEST_GRID = 2**14, 2**18
+"""Points of the grid on which the law of a sum is kept."""
+
+CELLS_PER_ROUNDING = 2000
+"""Grid points for every variable rounded up, so that all roundings together stay near a tenth of a percent."""
+
+MIXTURE_CELLS = 2**12
+"""Points kept of a sum's law before it is mixed with a random radius."""
+
+LEVELS = 64
+"""Distinct weights kept apart; of more, each is rounded up to the next of so many levels."""
+
+FFT_ERROR = 1e-9
+"""Bound on the rounding error of a distribution function computed by fast Fourier transforms."""
+
+
+def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> float:
+    """A bound that sum_j w_j b_j**2 exceeds with probability at most 1 - `probability`.
+
+    Parameters
+    ----------
+    noise : Noise
+        The law of b.
+    weights : ndarray, shape (p,)
+        Non-negative, not all zero.
+    probability : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Exact up to rounding squares up to a fine grid; never below the quantile. For equal weights the bound of
+        `Noise.norm_quantile` if that is smaller.
+
+    Raises
+    ------
+    ArgumentError
+        If `weights` are negative, not finite or all zero, or `probability` is not strictly between 0 and 1.
+
+    Notes
+    -----
+    Each law is, up to its scale, rho * sum_j w_j xi_j**2 with independent xi_j and an independent rho: normal xi and
+    rho = 1 (Gaussian noise) or rho twice a Gamma((p + 1) / 2) (l2); Laplace xi and rho = 1 (l1); uniform xi and rho
+    the square of a Gamma(p + 1) (linf). See docs/proofs/risk.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not np.any(weights > 0):
+        raise ArgumentError("weights must be a vector of finite non-negative numbers, not all zero")
+    if not 0 < probability < 1:
+        raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+    largest = float(np.max(weights))
+    norm_bound = largest * noise.norm_quantile(len(weights), probability) ** 2
+    if np.ptp(weights) == 0 and (noise.kind == "gaussian" or noise.norm == "l2"):
+        return norm_bound
+    failure = 1 - probability - FFT_ERROR
+    if failure <= 0:
+        return norm_bound
+    unit = _unit_quantile(noise, weights[weights > 0] / largest, len(weights), failure)
+    return min(norm_bound, noise.scale**2 * largest * unit)
+
+
+def _unit_quantile(noise: Noise, weights: Vector, size: int, failure: float) -> float:
+    """The quantile at unit scale for positive weights, `size` being the dimension of the whole vector."""
+    levels, counts = _levels(weights)
+    law = "normal" if noise.kind == "gaussian" or noise.norm == "l2" else noise.norm
+    mixed = noise.kind == "laplace" and noise.norm != "l1"
+    allowed = failure / 1000 if mixed else failure
+    mean, variance = {"normal": (1.0, 2.0), "l1": (2.0, 20.0), "linf": (1 / 3, 4 / 45)}[law]
+    largest = mean * float(counts @ levels) + 6 * math.sqrt(variance * float(counts @ levels**2))
+    while True:
+        masses, step = _sum_law(law, levels, counts, largest)
+        if 1 - float(np.sum(masses)) <= allowed:
+            break
+        largest *= 2
+    if not mixed:
+        # The first point whose distribution function reaches 1 - failure.
+        return step * int(np.searchsorted(np.cumsum(masses), 1 - failure))
+    masses, step = _coarsen(masses, step)
+    points = step * np.arange(1, len(masses) + 1)
+    overflow = max(0.0, 1 - float(np.sum(masses)))
+
+    def exceeds(bound: float) -> bool:
+        if noise.norm == "linf":
+            tail = special.gammaincc(size + 1, np.sqrt(bound / points))
+        else:
+            tail = special.gammaincc((size + 1) / 2, bound / (2 * points))
+        return float(masses @ tail) + overflow > failure
+
+    return _bisect(exceeds, largest * size)
+
+
+def _levels(weights: Vector) -> tuple[Vector, NDArray[np.intp]]:
+    """Distinct weights and how often each occurs, after rounding up to at most LEVELS of them."""
+    levels, counts = np.unique(weights, return_counts=True)
+    if len(levels) > LEVELS:
+        rungs = np.geomspace(levels[0], levels[-1], LEVELS)
+        rungs[-1] = levels[-1]
+        levels, counts = np.unique(rungs[np.searchsorted(rungs, weights)], return_counts=True)
+    return levels, counts
+
+
+def _sum_law(law: str, levels: Vector, counts: NDArray[np.intp], largest: float) -> tuple[Vector, float]:
+    """Masses of sum_j w_j xi_j**2, rounded up, at the grid points 0, step, 2 step ... up to `largest`; and the step."""
+    roundings = len(levels) if law == "normal" else int(np.sum(counts))
+    points = 2 ** math.ceil(math.log2(CELLS_PER_ROUNDING * roundings))
+    points = min(max(points, SMALLEST_GRID), LARGEST_GRID)
+    step = largest / (points - 1)
+    grid = step * np.arange(points)
+    total = np.zeros(points)
+    total[0] = 1.0
+    for level, count in zip(levels, counts, strict=True):
+        square = grid / level
+        if law == "normal":
+            group = np.diff(special.gammainc(count / 2, square / 2), prepend=0.0)
+        elif law == "l1":
+            group = _power(np.diff(-np.expm1(-np.sqrt(square)), prepend=0.0), int(count))
+        else:
+            group = _power(np.diff(np.minimum(np.sqrt(square), 1), prepend=0.0), int(count))
+        total = _convolve(total, group)
+    return total, step
+
+
+def _convolve(first: Vector, second: Vector) -> Vector:
+    """Law of the sum of two grid variables; what falls beyond the grid is dropped, and so counts as exceeding."""
+    return np.maximum(signal.fftconvolve(first, second)[: len(first)], 0)
+
+
+def _power(masses: Vector, count: int) -> Vector:
+    """Law of the sum of `count` independent copies, by repeated squaring."""
+    result: Vector | None = None
+    while count:
+        if count & 1:
+            result = masses if result is None else _convolve(result, masses)
+        count >>= 1
+        if count:
+            masses = _convolve(masses, masses)
+    assert result is not None
+    return result
+
+
+def _coarsen(masses: Vector, step: float) -> tuple[Vector, float]:
+    """Fewer and wider cells; each takes the value of its last point."""
+    width = max(1, len(masses) // MIXTURE_CELLS)
+    # Prepending the cells below zero puts point k * width last in its block, so that values are k * wide step.
+    padded = np.concatenate((np.zeros(width - 1), masses, np.zeros(-(len(masses) + width - 1) % width)))
+    coarse = padded.reshape(-1, width).sum(axis=1)
+    coarse[1] += coarse[0]
+    return coarse[1:], step * width
+
+
+def _bisect(exceeds: Callable[[float], bool], start: float) -> float:
+    """The upper end of a narrow interval in which a decreasing condition turns false."""
+    high = start
+    while exceeds(high):
+        high *= 2
+    low = 0.0
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        if exceeds(middle):
+            low = middle
+        else:
+            high = middle
+    return high

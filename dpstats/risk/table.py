@@ -1,0 +1,165 @@
+"""The table of excess-risk bounds of a plan (docs/risk)."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.families.base import Family
+from dpstats.privacy.noise import Noise
+from dpstats.risk.gaps import gap_mean, gap_quantile
+from dpstats.risk.printed import Bound, Gap, Setting, Statement, printed_bounds
+
+PROOF = "docs/proofs/risk"
+
+
+class ReleasePlan(Protocol):
+    """The public facts of a release by a perturbed objective."""
+
+    @property
+    def family(self) -> Family:
+        """The loss, its caps set."""
+
+    @property
+    def curvature(self) -> NDArray[np.float64]:
+        """m, shape (p,), the diagonal of the objective's quadratic term."""
+
+    @property
+    def noise(self) -> Noise:
+        """The law of the linear term times `noise_shape`."""
+
+    @property
+    def noise_shape(self) -> NDArray[np.float64]:
+        """Public weights a, shape (p,): the linear term is the noise divided by them."""
+
+    @property
+    def kappa(self) -> float:
+        """sup x' M^-1 x over all rows."""
+
+    @property
+    def eps(self) -> float:
+        """The privacy parameter."""
+
+    @property
+    def delta(self) -> float:
+        """The privacy parameter, 0 for pure privacy."""
+
+    @property
+    def radius(self) -> float:
+        """The guess at the norm of the coefficients in model units."""
+
+
+def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
+    """Bounds on what privacy costs in the objective, proved and printed side by side.
+
+    A function of public values alone: no row is read, and n is what the caller says it is.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        A plan, or anything with its public facts.
+    pi : float
+        Probability, over the noise, that a bound may fail.
+    radius : float, optional
+        Norm of the coefficients to compare with, in model units; by default the plan's guess.
+    n : int, optional
+        Number of rows, public or assumed. Without it the column ``per_row`` and the bounds that need n are NaN.
+
+    Returns
+    -------
+    DataFrame
+        One bound a row, the proved ones first, with columns
+
+        - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
+          "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
+          the level 1 - pi or in the mean. "population": the expected loss of a new row, times n.
+        - ``source``: proof page, or paper and equation.
+        - ``value``: in units of the sum objective (the sum of losses).
+        - ``per_row``: value / n.
+        - ``holds``: "proved"; "implied" (not below a proved bound on the same quantity); "not implied";
+          "order only" (a constant is missing); "other mechanism".
+        - ``note``: what to know about it.
+
+    Raises
+    ------
+    ArgumentError
+        If `pi` is not strictly between 0 and 1, `radius` is not positive or `n` is not a positive integer.
+
+    References
+    ----------
+    docs/proofs/risk and docs/risk.
+    """
+    radius = plan.radius if radius is None else radius
+    if not (math.isfinite(radius) and radius > 0):
+        raise ArgumentError(f"radius must be finite and positive, got {radius!r}")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+        raise ArgumentError(f"n must be a positive integer, got {n!r}")
+    proved = proved_bounds(plan, pi, radius)
+    best = {(bound.gap, bound.statement): bound.value for bound in reversed(proved)}
+    printed = printed_bounds(_setting(plan, pi, radius, n))
+    rows = [
+        (*_describe(bound, pi), bound.value, math.nan if n is None else bound.value / n, holds, bound.note)
+        for bounds in (proved, printed)
+        for bound in bounds
+        for holds in ["proved" if bounds is proved else _holds(bound, best)]
+    ]
+    return pd.DataFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
+
+
+def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:
+    """The bounds of docs/proofs/risk; of two on the same quantity the sharper comes first."""
+    noise, shape, curvature = plan.noise, plan.noise_shape, plan.curvature
+    crude = (noise.norm_quantile(len(shape), 1 - pi) / float(np.min(shape))) ** 2 / (2 * float(np.min(curvature)))
+    sharp = gap_quantile(noise, shape, curvature, pi)
+    whole = gap_quantile(noise, shape, curvature, pi, removed=curvature, radius=radius)
+    return [
+        Bound(
+            "regularised", "quantile", f"{PROOF}, theorem 1", sharp, "attained when there are no rows and no penalty"
+        ),
+        Bound("regularised", "quantile", f"{PROOF}, theorem 1", crude, "||b||^2 / (2 min m)"),
+        Bound("regularised", "mean", f"{PROOF}, theorem 1", gap_mean(noise, shape, curvature), ""),
+        Bound("unregularised", "quantile", f"{PROOF}, theorem 2", whole, "against every theta of norm radius"),
+        Bound(
+            "unregularised",
+            "mean",
+            f"{PROOF}, theorem 2",
+            gap_mean(noise, shape, curvature, removed=curvature, radius=radius),
+            "least at m = sqrt(E||b||^2) / radius",
+        ),
+    ]
+
+
+def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> Setting:
+    """The plan in the sources' terms; they know one curvature, so its least entry."""
+    row_square = plan.kappa * float(np.max(plan.curvature))
+    return Setting(
+        columns=len(plan.curvature),
+        eps=plan.eps,
+        delta=plan.delta,
+        pi=pi,
+        curvature=float(np.min(plan.curvature)),
+        lipschitz=plan.family.lipschitz * math.sqrt(row_square),
+        smoothness=plan.family.curvature_bound * row_square,
+        radius=radius,
+        rows=n,
+    )
+
+
+def _describe(bound: Bound, pi: float) -> tuple[str, str]:
+    """The first two columns."""
+    level = {"quantile": f"with probability {1 - pi:g}", "mean": "in the mean", "order": "order of growth"}
+    return f"{bound.gap}, {level[bound.statement]}", bound.source
+
+
+def _holds(bound: Bound, best: dict[tuple[Gap, Statement], float]) -> str:
+    """Whether the proved bounds imply a printed one."""
+    if not bound.same_mechanism:
+        return "other mechanism"
+    if bound.statement == "order":
+        return "order only"
+    return "implied" if bound.value >= best[bound.gap, bound.statement] else "not implied"
