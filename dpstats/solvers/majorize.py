@@ -15,6 +15,9 @@ HEAVIEST = 1e25
 
 ITERATIONS = 200
 
+DECREMENT = 1e-9
+"""Squared Newton decrement that ends each fit: the next one moves the target anyway."""
+
 
 def minimize(
     objective: PerturbedObjective,
@@ -65,9 +68,13 @@ def iterate(
         No coefficient is exactly zero, nor is the point certified.
     """
     scale = prox.check_weights(weights, objective.size)
-    theta = damped_newton(objective, np.zeros(objective.size))[0] if start is None else np.asarray(start, np.float64)
+    theta = (
+        damped_newton(objective, np.zeros(objective.size), DECREMENT)[0]
+        if start is None
+        else np.asarray(start, np.float64)
+    )
     for _ in range(iterations):
-        previous, theta = theta, damped_newton(majorized(objective, penalty, theta, scale), theta)[0]
+        previous, theta = theta, damped_newton(majorized(objective, penalty, theta, scale), theta, DECREMENT)[0]
         if np.max(np.abs(theta - previous), initial=0.0) <= change * np.max(np.abs(theta), initial=0.0):
             break
     return theta

@@ -1,0 +1,159 @@
+"""The `augmented` realisation of NAPP-ERM: penalty and privacy noise as extra rows for an ordinary fitter.
+
+Noise rows are appended to the data and the whole is given to an unpenalised GLM fitter, here statsmodels'. As the
+number of noise rows grows the fit tends to the weighted ridge of `solvers.majorize` (docs/proofs/napp, realisations).
+It is for replication and for borrowing other software: the sampled rows miss the curvature that privacy needs, so no
+guarantee covers it (docs/napp.md).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import statsmodels.api as sm
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Family, Gaussian, Poisson
+from dpstats.penalties import Penalty
+from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers.majorize import HEAVIEST
+
+Vector = NDArray[np.float64]
+Block = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
+
+RESPONSES = {"gaussian": 1.0, "binomial": 0.0, "poisson": 0.0}
+"""The response e_y of a noise row. The paper suggests 0 for linear and 1 for Poisson regression, where l'(0) = 0 and
+its eq. (3) divides by it; and 0 and 1 in halves for logistic, whose antithetic pairs then fail to cancel."""
+
+
+def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDArray[np.float64]:
+    """Standard normal draws in antithetic pairs (row i and row i + noise_rows/2), shape (noise_rows, columns).
+
+    Raises
+    ------
+    ArgumentError
+        If `noise_rows` is not a positive even number.
+    """
+    if isinstance(noise_rows, bool) or not isinstance(noise_rows, int) or noise_rows <= 0 or noise_rows % 2:
+        raise ArgumentError(f"noise_rows must be a positive even number, got {noise_rows!r}")
+    half = ndtri(random.random(noise_rows // 2 * columns)).reshape(-1, columns)
+    return np.concatenate([half, -half])
+
+
+def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.float64]) -> Block:
+    """Noise rows whose losses add up to about 1/2 theta' diag(curvature) theta + noise'theta (seed eq. 3 and 5).
+
+    Parameters
+    ----------
+    family : Gaussian, Binomial or Poisson
+        Without caps: an ordinary fitter knows none.
+    curvature, noise : ndarray, shape (p,)
+        The quadratic term wanted (privacy's m plus the majoriser's weights) and the linear term b.
+    draws : ndarray, shape (noise_rows, p)
+        From `reference_draws`.
+
+    Returns
+    -------
+    exog : ndarray, shape (noise_rows, p)
+    endog : ndarray, shape (noise_rows,)
+
+    Raises
+    ------
+    ArgumentError
+        For another family.
+    """
+    response = _response(family)
+    slope, bend = _at_zero(family, response)
+    rows = len(draws)
+    return draws * np.sqrt(curvature / (rows * bend)) + noise / (rows * slope), np.full(rows, response)
+
+
+def minimize(
+    family: Family,
+    blocks: Sequence[Block],
+    curvature: Vector,
+    noise: Vector,
+    penalty: Penalty | None,
+    random: RandomSource,
+    *,
+    weights: Vector | None = None,
+    noise_rows: int = 10_000,
+    iterations: int = 80,
+    change: float = 1e-7,
+) -> Vector:
+    """The augmented counterpart of `solvers.majorize.iterate`: one statsmodels GLM fit an iteration.
+
+    The same standard normal draws serve every iteration, rescaled, so that the iterations converge (the paper redraws
+    them and averages the wander away).
+
+    Parameters
+    ----------
+    family : Gaussian, Binomial or Poisson
+    blocks : sequence of (exog, endog)
+        Row blocks; stacked in memory.
+    curvature, noise : ndarray, shape (p,)
+        As in `PerturbedObjective`.
+    penalty : Penalty or None
+    random : RandomSource
+    weights : ndarray, shape (p,), optional
+        Column weights of the penalty, ones by default.
+    noise_rows : int
+        n_e, even.
+    iterations, change
+        At most so many fits; stop when no coefficient moves by more than `change` times the largest.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        Uncertified.
+    """
+    scale = np.ones(len(noise)) if weights is None else np.asarray(weights, dtype=np.float64)
+    draws = reference_draws(noise_rows, len(noise), random)
+    exog = np.concatenate([np.empty((0, len(noise))), *(block[0] for block in blocks)])
+    endog = np.concatenate([np.empty(0), *(block[1] for block in blocks)])
+
+    def fit(total: Vector, start: Vector) -> Vector:
+        extra, response = augment(family, total, noise, draws)
+        return _ordinary_fit(family, np.concatenate([exog, extra]), np.concatenate([endog, response]), start)
+
+    theta = fit(curvature, np.zeros(len(noise)))
+    if penalty is None:
+        return theta
+    for _ in range(iterations):
+        heavier = np.minimum(penalty.majorizer(theta, scale), HEAVIEST)
+        previous, theta = theta, fit(curvature + heavier, theta)
+        if np.max(np.abs(theta - previous)) <= change * np.max(np.abs(theta)):
+            break
+    return theta
+
+
+def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, start: Vector) -> Vector:
+    """Maximum likelihood by statsmodels, silent: its warnings would tell of the data."""
+    likelihood = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial, "poisson": sm.families.Poisson}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = sm.GLM(endog, exog, family=likelihood[family.name]())
+        fitted = model.fit(start_params=start, tol=1e-12, tol_criterion="params", maxiter=200)
+    return np.asarray(fitted.params, dtype=np.float64)
+
+
+def _response(family: Family) -> float:
+    if not isinstance(family, (Gaussian, Binomial, Poisson)):
+        raise ArgumentError(
+            f"realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson; got {family!r}"
+        )
+    return RESPONSES[family.name]
+
+
+def _at_zero(family: Family, response: float) -> tuple[float, float]:
+    """l'(0) and l''(0) of the uncapped loss at a response."""
+    if isinstance(family, Gaussian):
+        return -response, 1.0
+    if isinstance(family, Binomial):
+        return 0.5 - response, 0.25
+    return 1.0 - response, 1.0
