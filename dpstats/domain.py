@@ -125,7 +125,7 @@ class Domain(Mapping[str, Range | Levels]):
         return hash(frozenset(self._columns.items()))
 
     def __repr__(self) -> str:
-        return f"Domain({ {name: _plain(column) for name, column in self.items()} !r})"
+        return f"Domain({ {name: _plain(column) for name, column in self.items()}!r})"
 
     def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Domain:
         """A new Domain that also declares `ranges` (column name to (low, high)).

@@ -1,0 +1,114 @@
+"""Public bounds on the terms of a design, and the suprema that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+MARGIN = 1e-3
+"""A smooth basis may rise a little between grid points; bounds measured on a grid are widened by this share."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One term of the design in model units: where it stands and how large it can be in any row.
+
+    Attributes
+    ----------
+    name : str
+    columns : slice
+        The term's k columns of the design.
+    maxima : ndarray, shape (k,)
+        Bounds on the absolute value of each column.
+    l2, l1 : float
+        Bounds on the Euclidean norm and on the sum of absolute values of the term's part of a row.
+    penalized : bool
+        Whether a penalty applies to the term.
+    """
+
+    name: str
+    columns: slice
+    maxima: Array
+    l2: float
+    l1: float
+    penalized: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class FactorBounds:
+    """What one coded factor contributes to its terms.
+
+    `low` and `high`, shape (k,), bound its columns; `l2` and `l1` bound the norms of the row after each column is
+    divided by its largest absolute value.
+    """
+
+    low: Array
+    high: Array
+    l2: float
+    l1: float
+
+
+def measure(values: Array, *, grid: bool) -> FactorBounds:
+    """Bounds of a factor from its values on public rows, shape (m, k); rows with a non-finite value are left out.
+
+    With `grid`, the rows only sample the values a column can take, and the bounds are widened by `MARGIN`.
+
+    Raises
+    ------
+    ValueError
+        If no public row is finite.
+    """
+    finite = values[np.isfinite(values).all(axis=1)]
+    if len(finite) == 0:
+        raise ValueError("it is not finite anywhere on the declared ranges")
+    low, high = finite.min(axis=0), finite.max(axis=0)
+    unit = np.abs(finite) / _nonzero(np.maximum(np.abs(low), np.abs(high)))
+    l2, l1 = np.sqrt((unit**2).sum(axis=1).max()), unit.sum(axis=1).max()
+    margin = MARGIN if grid else 0.0
+    width = high - low
+    return FactorBounds(low - margin * width, high + margin * width, float(l2 * (1 + margin)), float(l1 * (1 + margin)))
+
+
+def interact(factors: list[FactorBounds]) -> FactorBounds:
+    """Bounds of the products of factors, in patsy's column order (the first factor varies fastest).
+
+    Exact when the factors read different columns of the data, since then each can be at its extreme at once, and the
+    norm of an outer product is the product of the norms; never too small otherwise.
+    """
+    low, high, l2, l1 = np.ones(1), np.ones(1), 1.0, 1.0
+    for factor in factors:
+        ends = [np.multiply.outer(end, other).ravel() for end in (factor.low, factor.high) for other in (low, high)]
+        low, high = np.min(ends, axis=0), np.max(ends, axis=0)
+        l2, l1 = l2 * factor.l2, l1 * factor.l1
+    return FactorBounds(low, high, l2, l1)
+
+
+def largest_sum(gains: Array, limits: Array, total: float) -> float:
+    """max sum_j gains_j z_j over 0 <= z_j <= limits_j and sum_j z_j <= total (a fractional knapsack)."""
+    order = np.argsort(-gains)
+    room = np.clip(total - np.concatenate(([0.0], np.cumsum(limits[order])[:-1])), 0.0, limits[order])
+    return float(gains[order] @ room)
+
+
+def term_norms(term: Term, which: str, weights: Array) -> float:
+    """An upper bound on the norm of the term's part of a row after multiplying column j by weights_j.
+
+    For l2 the supremum under the term's bounds is exact; it is returned squared. For l1 it is the smaller of two
+    bounds, from the l1 bound and, by Cauchy and Schwarz, from the l2 bound.
+    """
+    if len(term.maxima) == 0:
+        return 0.0
+    if which == "linf":
+        return float(np.max(weights * term.maxima))
+    if which == "l2":
+        return largest_sum(weights**2, term.maxima**2, term.l2**2)
+    by_l2 = term.l2 * float(np.linalg.norm(weights[term.maxima > 0]))
+    return min(largest_sum(weights, term.maxima, term.l1), by_l2)
+
+
+def _nonzero(values: Array) -> Array:
+    return np.where(values > 0, values, 1.0)

@@ -1,0 +1,182 @@
+"""From the cells of a frame to encoded columns, one row at a time: coerce, clip, match levels, mark as missing.
+
+Nothing here raises, warns or branches on a cell in a way that another row could notice. What may raise looks at
+column names and dtypes alone, which are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain, Levels, Range, Scalar, as_number, canonical
+from dpstats.errors import DataError, DomainError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """An encoded categorical column: positions among its levels (-1 is missing), and the contrast asked for."""
+
+    values: NDArray[np.intp]
+    levels: tuple[Scalar, ...]
+    contrast: Any = None
+
+
+Encoded = Array | Codes
+
+
+def as_frame(data: object) -> pd.DataFrame:
+    """`data` as a DataFrame: a frame itself, a mapping of equally long columns, or anything with ``to_pandas()``.
+
+    Raises
+    ------
+    DataError
+        If it is none of these, or has no columns.
+    """
+    if not isinstance(data, (pd.DataFrame, Mapping)) and hasattr(data, "to_pandas"):
+        data = data.to_pandas()
+    if isinstance(data, Mapping):
+        try:
+            data = pd.DataFrame(dict(data))
+        except (TypeError, ValueError):
+            raise DataError("data is a mapping that is not a table; give columns of one length each") from None
+    if not isinstance(data, pd.DataFrame):
+        raise DataError(f"data must be a pandas DataFrame or a mapping of columns, got {type(data).__name__}")
+    if data.shape[1] == 0:
+        raise DataError("data has no columns")
+    return data
+
+
+def check_columns(frame: pd.DataFrame, domain: Domain, columns: Iterable[str]) -> None:
+    """Raise unless every name in `columns` is one column of `frame` whose dtype suits its declaration.
+
+    Raises
+    ------
+    DataError
+        If a column is absent or appears twice.
+    DomainError
+        If its dtype is not numbers, booleans, text, categories or objects, or can match none of its levels.
+    """
+    for name in columns:
+        kind = dtype_kind(frame, name)
+        declared = domain.get(name)
+        if kind == "numeric" and isinstance(declared, Levels) and all(isinstance(v, str) for v in declared.code_of()):
+            raise DomainError(
+                f"column {name!r} holds numbers, but none of its declared levels is a number; "
+                "declare the numbers as levels or convert the column"
+            )
+
+
+def dtype_kind(frame: pd.DataFrame, name: str) -> Literal["boolean", "numeric", "text"]:
+    """What the dtype of one column says of its cells; errors as in `check_columns`."""
+    count = int((frame.columns == name).sum())
+    if count != 1:
+        what = "has no column" if count == 0 else "has more than one column"
+        raise DataError(f"data {what} {name!r}, which the formula uses")
+    dtype: Any = frame.dtypes.iloc[int(np.flatnonzero(frame.columns == name)[0])]
+    is_dtype = pd.api.types
+    if is_dtype.is_object_dtype(dtype) or isinstance(dtype, (pd.CategoricalDtype, pd.StringDtype)):
+        return "text"
+    if is_dtype.is_bool_dtype(dtype):
+        return "boolean"
+    if is_dtype.is_numeric_dtype(dtype) and not is_dtype.is_complex_dtype(dtype):
+        return "numeric"
+    if isinstance(dtype, pd.ArrowDtype) and dtype.type is str:
+        return "text"
+    raise DomainError(f"column {name!r} has dtype {dtype}; convert it to numbers, booleans or text first")
+
+
+def encode(frame: pd.DataFrame, domain: Domain, columns: Iterable[str]) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
+    """Encode declared columns.
+
+    Parameters
+    ----------
+    frame : DataFrame, n rows
+        Has passed `check_columns`.
+    columns : iterable of str
+        Names to encode, all in `domain`.
+
+    Returns
+    -------
+    encoded : dict
+        A range gives floats of shape (n,) within it, missing as NaN; levels give `Codes`.
+    complete : ndarray of bool, shape (n,)
+        Rows with no missing cell among `columns`.
+    """
+    encoded: dict[str, Encoded] = {}
+    complete = np.ones(len(frame), dtype=bool)
+    for name in columns:
+        declared, cells = domain[name], frame[name]
+        if isinstance(declared, Range):
+            numbers = _clipped(_numbers(cells), declared)
+            complete &= ~np.isnan(numbers)
+            encoded[name] = numbers
+        else:
+            codes = encode_levels(cells, declared)
+            complete &= codes >= 0
+            encoded[name] = Codes(codes, declared.values)
+    return encoded, complete
+
+
+def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, Encoded]:
+    """The rows where `rows` holds, of every encoded column."""
+    return {
+        name: Codes(column.values[rows], column.levels, column.contrast) if isinstance(column, Codes) else column[rows]
+        for name, column in encoded.items()
+    }
+
+
+def encode_levels(cells: pd.Series[Any], levels: Levels) -> NDArray[np.intp]:
+    """Position of each cell among `levels` by canonical value, -1 where there is none; shape (n,)."""
+    code_of = levels.code_of()
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        categories = [code_of.get(canonical(c), -1) for c in cells.cat.categories]  # type: ignore[arg-type]
+        return _look_up(categories, cells.cat.codes.to_numpy())
+    if pd.api.types.is_numeric_dtype(cells.dtype):
+        return _numeric_codes(_numbers(cells), code_of)
+    # Only text is factorized: among mixed objects, which of several equal ones comes first depends on other rows.
+    if cells.dtype != object or pd.api.types.infer_dtype(cells, skipna=True) == "string":
+        codes, uniques = pd.factorize(cells)
+        return _look_up([code_of.get(canonical(value), -1) for value in uniques], codes)  # type: ignore[arg-type]
+    return np.fromiter((code_of.get(canonical(cell), -1) for cell in cells), np.intp, len(cells))  # type: ignore[arg-type]
+
+
+def _look_up(table: list[int], positions: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
+    # The last entry answers position -1, pandas' mark for a missing cell.
+    return np.array([*table, -1], dtype=np.intp)[positions]
+
+
+def _numeric_codes(numbers: Array, code_of: Mapping[float | str, int]) -> NDArray[np.intp]:
+    known = np.array(sorted(value for value in code_of if isinstance(value, float)))
+    if len(known) == 0:
+        return np.full(len(numbers), -1, dtype=np.intp)
+    codes = np.array([code_of[float(value)] for value in known], dtype=np.intp)
+    nearest = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    return np.where(known[nearest] == numbers, codes[nearest], -1)
+
+
+def _numbers(cells: pd.Series[Any]) -> Array:
+    """The cells as doubles, shape (n,); what is not a finite number is NaN or infinite."""
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        table = np.array([*(as_number(category) for category in cells.cat.categories), np.nan])
+        return table[cells.cat.codes.to_numpy()]
+    numeric = pd.api.types.is_numeric_dtype(cells.dtype) and not isinstance(cells.dtype, pd.ArrowDtype)
+    if numeric:
+        with np.errstate(all="ignore"):
+            return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    if isinstance(cells.dtype, pd.ArrowDtype) and cells.dtype.kind in "iufb":
+        return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    return np.fromiter((as_number(cell) for cell in cells), np.float64, len(cells))
+
+
+def _clipped(numbers: Array, declared: Range) -> Array:
+    clipped = np.clip(numbers, declared.low, declared.high)
+    clipped[~np.isfinite(numbers)] = np.nan
+    return clipped

@@ -1,0 +1,150 @@
+"""The right-hand side as patsy codes it, learned from the Domain alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import patsy
+from numpy.typing import NDArray
+from patsy.build import build_design_matrices, design_matrix_builders
+from patsy.desc import Term as PatsyTerm
+from patsy.design_info import DesignInfo
+from patsy.missing import NAAction
+
+from dpstats.domain import Domain
+from dpstats.errors import FormulaError
+from dpstats.formula.bounds import FactorBounds, interact, measure
+from dpstats.formula.cells import Encoded
+from dpstats.formula.expression import Column, Value, as_codes, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.parse import Factor, Formula
+from dpstats.formula.public_frame import end_rows, public_frame
+
+Array = NDArray[np.float64]
+
+NO_SCOPE = patsy.EvalEnvironment([{}])
+NOTHING_MISSING = NAAction(on_NA="raise", NA_types=[])
+"""Incomplete rows are dropped before patsy sees them; what is not finite afterwards is dropped after it."""
+
+
+class PublicFactor:
+    """A factor in patsy's factor protocol that evaluates a bound tree instead of Python code."""
+
+    origin = None
+
+    def __init__(self, factor: Factor, domain: Domain) -> None:
+        self.code = factor.code
+        self.node = bind(factor.node, domain)
+
+    def name(self) -> str:
+        """The factor's text, from which patsy makes column names."""
+        return self.code
+
+    def memorize_passes_needed(self, state: dict[str, Any], eval_env: object) -> int:
+        """Nothing to memorize: what there was to learn came from the Domain."""
+        return 0
+
+    def eval(self, state: object, data: Mapping[str, Encoded]) -> Array | pd.Categorical:
+        """Values on encoded rows, as patsy takes them."""
+        value = evaluate(self.node, data)
+        codes = as_codes(value)
+        if codes is None:
+            return value if isinstance(value, np.ndarray) and value.ndim > 1 else as_numbers(value)
+        # Without an object dtype pandas would turn levels such as 1 and 2.5 into 1.0 and 2.5.
+        categories = pd.Index(list(codes.levels), dtype=object)
+        categorical = pd.Categorical.from_codes(codes.values, categories)
+        categorical.contrast = codes.contrast  # type: ignore[attr-defined]
+        return categorical
+
+    def public_values(self, domain: Domain) -> Value:
+        """Values on a public frame that fills the declared space of the factor's own columns."""
+        columns = list(dict.fromkeys(columns_of(self.node)))
+        return evaluate(self.node, public_frame(domain, columns, faces=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublicFactor) and self.code == other.code
+
+    def __hash__(self) -> int:
+        return hash((PublicFactor, self.code))
+
+
+def public_design(formula: Formula, domain: Domain) -> DesignInfo:
+    """patsy's design of the right-hand side; no rows are read.
+
+    Raises
+    ------
+    FormulaError
+        If a factor cannot be evaluated on the declared ranges and levels, or no column results.
+    """
+    factors = {factor.code: PublicFactor(factor, domain) for term in formula.terms for factor in term}
+    terms = [PatsyTerm([factors[factor.code] for factor in term]) for term in formula.terms]
+    rows = end_rows(domain, formula.exog_columns)
+    try:
+        info = design_matrix_builders([terms], lambda: iter([rows]), NO_SCOPE)[0]
+    except FormulaError:
+        raise
+    # What patsy raises here concerns contrasts and levels, both public; IndexError is a contrast's unknown reference.
+    except (patsy.PatsyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise FormulaError(f"formula {formula.text!r} cannot be coded: {str(error).splitlines()[0]}") from error
+    if not info.column_names:
+        raise FormulaError(f"formula {formula.text!r} has no columns; keep the intercept or add a column")
+    return info
+
+
+def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[FactorBounds]], tuple[str, ...]]:
+    """Bounds of each term in the user's units, one entry a subterm, and notes for the user on public oddities."""
+    cache: dict[Any, FactorBounds] = {}
+    notes: list[str] = []
+
+    def bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
+        key = (factor, id(contrast))
+        if key not in cache:
+            cache[key] = (
+                _numeric_bounds(factor, domain, notes)
+                if contrast is None
+                else _contrast_bounds(factor, contrast, info.factor_infos[factor].categories)
+            )
+        return cache[key]
+
+    terms = {
+        term: [interact([bounds(f, sub.contrast_matrices.get(f)) for f in sub.factors]) for sub in subterms]
+        for term, subterms in info.term_codings.items()
+    }
+    return terms, tuple(notes)
+
+
+def is_numeric(info: DesignInfo, term: PatsyTerm) -> bool:
+    """Whether every factor of the term is numeric (an intercept has none and counts as numeric)."""
+    return all(info.factor_infos[factor].type == "numerical" for factor in term.factors)
+
+
+def design_rows(info: DesignInfo, encoded: Mapping[str, Encoded], rows: int) -> Array:
+    """patsy's design matrix of complete encoded rows, shape (rows, p), in the user's units; may hold infinities."""
+    if not info.factor_infos:
+        return np.ones((rows, len(info.column_names)))
+    with np.errstate(all="ignore"):
+        return np.asarray(build_design_matrices([info], encoded, NA_action=NOTHING_MISSING)[0])
+
+
+def _numeric_bounds(factor: PublicFactor, domain: Domain, notes: list[str]) -> FactorBounds:
+    value = factor.public_values(domain)
+    assert isinstance(value, np.ndarray)
+    columns = value if value.ndim > 1 else value[:, None]
+    try:
+        bounds = measure(columns, grid=not isinstance(factor.node, Column))
+    except ValueError as error:
+        raise FormulaError(f"{factor.code}: {error}") from error
+    if not np.isfinite([*bounds.low, *bounds.high]).all():
+        raise FormulaError(f"{factor.code}: its values are too large on the declared ranges")
+    if not np.isfinite(columns).all():
+        notes.append(f"{factor.code} is not finite on all of the declared ranges: rows where it is not are left out.")
+    return bounds
+
+
+def _contrast_bounds(factor: PublicFactor, contrast: Any, levels: tuple[Any, ...]) -> FactorBounds:
+    matrix = np.asarray(contrast.matrix, dtype=float)
+    if matrix.ndim != 2 or len(matrix) != len(levels) or not np.isfinite(matrix).all():
+        raise FormulaError(f"{factor.code}: the contrast must be a finite matrix with one row a level")
+    return measure(matrix, grid=False)

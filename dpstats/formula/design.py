@@ -1,0 +1,384 @@
+"""The design as a public object: columns, bounds and scaling from formula and Domain, then rows block by block.
+
+A design is fixed before any row is read (docs/proofs/design): every column is clipped to its public range, centred if
+it is a numeric term of one column beside an intercept, and divided to at most 1; every term's part of a row is
+shrunk to the term's public norms; the row is divided by the root of the sum of the squared term norms. So a row's
+norm is at most 1 whatever the cells are, and a bound that is too small costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from patsy.design_info import DesignInfo
+
+from dpstats.domain import Domain
+from dpstats.errors import DomainError, FormulaError
+from dpstats.families.base import Family
+from dpstats.formula import cells, coding
+from dpstats.formula.bounds import Array, Term, term_norms
+from dpstats.formula.expression import Column
+from dpstats.formula.parse import Formula, parse
+from dpstats.formula.response import Kind, Response, ResponseSpec, assumed_range, bind_response
+
+SLACK = 1e-12
+"""Rows are kept this share below the declared bounds, so that rounding never carries them above."""
+
+
+@dataclass(frozen=True, eq=False)
+class DesignSpec:
+    """A design in model units; made by `design_spec`.
+
+    Attributes
+    ----------
+    formula : str
+    domain : Domain
+        The columns that the formula reads.
+    names : tuple of str
+        The p column names, as patsy writes them.
+    terms : tuple of Term
+        In the order of their columns; bounds in model units, whose squared l2 bounds sum to 1.
+    has_intercept : bool
+    response : ResponseSpec
+    lower, upper : ndarray, shape (p,)
+        Public range of each column in the user's units.
+    center, scale : ndarray, shape (p,)
+        A column in model units is (x - center) / scale.
+    notes : tuple of str
+        Public oddities worth telling the user.
+    """
+
+    formula: str
+    domain: Domain
+    names: tuple[str, ...]
+    terms: tuple[Term, ...]
+    has_intercept: bool
+    response: ResponseSpec
+    lower: Array
+    upper: Array
+    center: Array
+    scale: Array
+    notes: tuple[str, ...]
+    _info: DesignInfo = field(repr=False)
+    _response: Response = field(repr=False)
+    _parsed: Formula = field(repr=False)
+    _shrunk: tuple[Term, ...] = field(repr=False)
+
+    @property
+    def response_name(self) -> str:
+        """The response as the formula writes it."""
+        return self.response.name
+
+    @property
+    def row_norms(self) -> dict[str, float]:
+        """Bounds on the l1, l2 and linf norms of a row."""
+        ones = np.ones(len(self.names))
+        return {"l1": self.norm_bound("l1", ones), "l2": 1.0, "linf": self.norm_bound("linf", ones)}
+
+    def norm_bound(self, which: str, weights: Array) -> float:
+        """A bound on the norm of x * weights over all rows x.
+
+        Parameters
+        ----------
+        which : {"l1", "l2", "linf"}
+        weights : ndarray, shape (p,)
+            One factor a column; the sign does not matter.
+
+        Returns
+        -------
+        float
+            The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
+        """
+        sizes = np.abs(np.asarray(weights, dtype=float))
+        bounds = [term_norms(term, which, sizes[term.columns]) for term in self.terms]
+        if which == "linf":
+            return max(bounds)
+        return float(np.sqrt(sum(bounds))) if which == "l2" else float(sum(bounds))
+
+    def curvature_ratio(self, curvature: Array) -> float:
+        """kappa: the supremum over all rows x of sum_j x_j**2 / curvature_j, for positive `curvature`, shape (p,)."""
+        return self.norm_bound("l2", np.asarray(curvature, dtype=float) ** -0.5) ** 2
+
+    def back_transform(self) -> tuple[Array, Array]:
+        """A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
+        size = self.response.scale
+        matrix, shift = np.diag(size / self.scale), np.zeros(len(self.names))
+        if self.has_intercept:
+            at = self.names.index("Intercept")
+            matrix[at] -= size * self.center / self.scale
+            shift[at] = self.response.center
+        return matrix, shift
+
+    def response_scaling(self) -> tuple[float, float]:
+        """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
+        return self.response.center, self.response.scale
+
+    def check_schema(self, data: object) -> None:
+        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and dtypes alone."""
+        frame = cells.as_frame(data)
+        cells.check_columns(frame, self.domain, self._parsed.columns)
+
+    def blocks(self, data: object, block_rows: int = 65536) -> list[tuple[Array, Array]]:
+        """Rows in model units, in blocks.
+
+        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left
+        out without a trace.
+
+        Parameters
+        ----------
+        data : DataFrame, n rows
+        block_rows : int
+            Rows of `data` read at a time; a block has at most as many.
+
+        Returns
+        -------
+        list of (exog, endog)
+            float64 arrays of shapes (r, p), C-contiguous, and (r,); one block of no rows if `data` has none.
+
+        Raises
+        ------
+        DataError, DomainError
+            As `check_schema`.
+        """
+        return list(self.iter_blocks(data, block_rows))
+
+    def iter_blocks(self, data: object, block_rows: int = 65536) -> Iterator[tuple[Array, Array]]:
+        """The blocks of `blocks`, one at a time."""
+        self.check_schema(data)
+        frame = cells.as_frame(data)
+        response_columns = [name for name in self._parsed.columns if name in self._response.domain]
+        for part in _slices(frame, block_rows):
+            encoded, complete = cells.encode(part, self.domain, self._parsed.exog_columns)
+            outcome, known = cells.encode(part, self._response.domain, response_columns)
+            complete &= known
+            if not complete.all():
+                encoded, outcome = cells.take(encoded, complete), cells.take(outcome, complete)
+            endog = self._response.encode(outcome)
+            exog = self._model_rows(encoded, len(endog))
+            kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
+            yield (exog, endog) if kept.all() else (exog[kept], endog[kept])
+
+    def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
+        """Rows for prediction.
+
+        Parameters
+        ----------
+        data : DataFrame, n rows
+            The response is not needed.
+
+        Returns
+        -------
+        exog : ndarray, shape (n, p)
+            In model units; NaN in rows that cannot be encoded.
+        complete : ndarray of bool, shape (n,)
+            Rows that can.
+
+        Raises
+        ------
+        DataError, DomainError
+            If a column is absent, repeated, or of a dtype that cannot be encoded.
+        """
+        frame = cells.as_frame(data)
+        cells.check_columns(frame, self.domain, self._parsed.exog_columns)
+        result = np.full((len(frame), len(self.names)), np.nan)
+        start = 0
+        for part in _slices(frame, 65536):
+            encoded, complete = cells.encode(part, self.domain, self._parsed.exog_columns)
+            exog = self._model_rows(cells.take(encoded, complete), int(complete.sum()))
+            exog[~np.isfinite(exog).all(axis=1)] = np.nan
+            result[start + np.flatnonzero(complete)] = exog
+            start += len(part)
+        return result, ~np.isnan(result).any(axis=1)
+
+    def _model_rows(self, encoded: Mapping[str, cells.Encoded], rows: int) -> Array:
+        """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""
+        exog = coding.design_rows(self._info, encoded, rows)
+        exog[~np.isfinite(exog)] = np.nan
+        np.clip(exog, self.lower, self.upper, out=exog)
+        exog -= self.center
+        exog /= self.scale
+        for term in self._shrunk:
+            _shrink(exog[:, term.columns], term)
+        return exog
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON: enough to build the design again, and its scaling to compare with."""
+        return {
+            "formula": self.formula,
+            "domain": self.domain.to_dict(),
+            "response": self.response.kind,
+            "names": list(self.names),
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> DesignSpec:
+        """Build the design that `to_dict` described.
+
+        Raises
+        ------
+        DomainError
+            If this version of dpstats would scale it differently, so that stored coefficients would not fit.
+        """
+        spec = _build(parse(stored["formula"]), Domain.from_dict(stored["domain"]), stored["response"])
+        same = list(spec.names) == stored["names"] and all(
+            np.allclose(getattr(spec, fact), stored[fact], rtol=1e-9, atol=0) for fact in ("center", "scale")
+        )
+        if not same:
+            raise DomainError("the stored design was made by a version of dpstats that scales columns differently")
+        return spec
+
+
+def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Family) -> DesignSpec:
+    """Fix the design of `formula` from public facts; no rows are read.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"y ~ x + C(group, Sum) + bs(age, df=5)"``; every factor must be a row-wise function of the data.
+    domain : Domain or dict
+        Must declare every column that the formula reads. A response may be left out if the family fixes its range.
+    family : Family
+        Says whether the response is continuous, binary or a count.
+
+    Returns
+    -------
+    DesignSpec
+
+    Raises
+    ------
+    FormulaError
+        If the formula cannot be parsed, is not row-wise, or has no columns.
+    DomainError
+        If a column is not declared, or the response's declaration does not suit the family.
+    """
+    parsed = parse(formula)
+    declared = _with_response(parsed, Domain.coerce(domain), family)
+    for name in parsed.columns:
+        if name not in declared:
+            raise DomainError(
+                f"column {name!r} is not declared; add {{{name!r}: (low, high)}} or {{{name!r}: [levels]}} to the "
+                "domain (variables of the calling program are not visible to formulas)"
+            )
+    return _build(parsed, Domain({name: declared[name] for name in parsed.columns}), family.response)
+
+
+def numeric_columns_undeclared(
+    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+) -> list[str]:
+    """Numeric columns that the formula reads and the Domain does not declare, by names and dtypes alone.
+
+    Boolean columns, and a response whose range the family fixes, need no range and are left out.
+
+    Raises
+    ------
+    DataError
+        If `data` is not a table, or lacks or repeats a column of the formula.
+    DomainError
+        If an undeclared column is not numeric: its levels cannot be bought and must be declared.
+    """
+    parsed, frame = parse(formula), cells.as_frame(data)
+    known = schema_domain(formula, domain, frame, family)
+    cells.check_columns(frame, known, parsed.columns)
+    undeclared = [name for name in parsed.columns if name not in known]
+    for name in undeclared:
+        if cells.dtype_kind(frame, name) == "text":
+            raise DomainError(
+                f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
+                f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
+            )
+    return undeclared
+
+
+def schema_domain(
+    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+) -> Domain:
+    """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
+    parsed, frame = parse(formula), cells.as_frame(data)
+    known = Domain.coerce(domain)
+    known = known if family is None else _with_response(parsed, known, family)
+    boolean = [n for n in parsed.columns if n not in known and cells.dtype_kind(frame, n) == "boolean"]
+    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
+
+
+def _with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
+    node = parsed.response.node
+    implied = assumed_range(family.response, getattr(family, "y_max", None))
+    if implied is None or not isinstance(node, Column) or node.name in domain:
+        return domain
+    return domain.with_ranges({node.name: (implied.low, implied.high)})
+
+
+def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
+    info = coding.public_design(parsed, domain)
+    has_intercept = any(not term.factors for term in info.term_codings)
+    response = bind_response(parsed, domain, kind, has_intercept)
+    by_term, notes = coding.term_bounds(info, domain)
+    parts = [part for subterms in by_term.values() for part in subterms]
+    lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
+    centered = np.zeros(len(lower), dtype=bool)
+    for term, columns in info.term_slices.items():
+        single = columns.stop - columns.start == 1 and coding.is_numeric(info, term)
+        centered[columns] = has_intercept and single and bool(term.factors)
+    center = np.where(centered, lower / 2 + upper / 2, 0.0)
+    reach = np.maximum(np.abs(lower - center), np.abs(upper - center))
+    units = [
+        _unit_term(term.name(), info.term_slices[term], reach, [(part.l2, part.l1) for part in parts])
+        for term, parts in by_term.items()
+    ]
+    norm = float(np.sqrt(sum(term.l2**2 for term in units)))
+    if norm == 0:
+        raise FormulaError(f"formula {parsed.text!r}: every column is zero on the declared ranges")
+    terms = [Term(term.name, term.columns, term.maxima / norm, term.l2 / norm, term.l1 / norm) for term in units]
+    numeric = {term.name() for term in by_term if any(info.factor_infos[f].type == "numerical" for f in term.factors)}
+    return DesignSpec(
+        formula=parsed.text,
+        domain=domain,
+        names=tuple(info.column_names),
+        terms=tuple(terms),
+        has_intercept=has_intercept,
+        response=response.spec,
+        lower=lower,
+        upper=upper,
+        center=center,
+        scale=np.where(reach > 0, reach, 1.0) * norm * (1 + SLACK),
+        notes=notes,
+        _info=info,
+        _response=response,
+        _parsed=parsed,
+        _shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
+    )
+
+
+def _unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:
+    """A term whose columns are divided by their reach; its norms come from those of its parts."""
+    maxima = (reach[columns] > 0).astype(float)
+    l2 = np.sqrt(sum(l2**2 for l2, _ in norms))
+    l1 = sum(l1 for _, l1 in norms)
+    # A single centred column reaches 1 whatever its range was; the parts' norms are of uncentred columns.
+    return Term(name, columns, maxima, float(min(l2, np.linalg.norm(maxima))), float(min(l1, maxima.sum())))
+
+
+def _shrink(part: Array, term: Term) -> None:
+    """Scale each row of `part` down, in place, to the term's bounds less the slack."""
+    squares, sizes = np.zeros(len(part)), np.zeros(len(part))
+    # Column by column: a sum along rows could be rounded in another order when the number of rows changes.
+    for column in part.T:
+        squares += column * column
+        sizes += np.abs(column)
+    with np.errstate(all="ignore"):
+        by_l2 = term.l2 / (1 + SLACK) / np.sqrt(squares)
+        by_l1 = term.l1 / (1 + SLACK) / sizes
+    factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
+    part *= factor[:, None]
+
+
+def _slices(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
+    for start in range(0, max(len(frame), 1), rows):
+        yield frame.iloc[start : start + rows]

@@ -1,0 +1,101 @@
+"""Rows made up from the Domain alone, on which transforms learn and bounds are measured."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain, Levels, Range
+from dpstats.formula.cells import Codes, Encoded
+
+POINTS = (1009, 251, 61, 17)
+"""Grid sizes, all prime; the finest that keeps the frame below MOST_ROWS is taken."""
+
+MOST_ROWS = 2**17
+MOST_LEVEL_COMBINATIONS = 2**12
+MOST_CORNER_COLUMNS = 10
+GENERATOR = 76
+"""Multiplier of the Korobov lattice: its powers modulo each size in POINTS spread well (tested in two dimensions)."""
+
+
+def public_frame(domain: Domain, columns: Sequence[str], *, faces: bool = False) -> dict[str, Encoded]:
+    """Encoded columns that fill the declared space.
+
+    Numeric columns follow a Korobov lattice: each is a permutation of the same uniform grid over its range, end
+    points included, and together they fill the box, whose corners are added. Every combination of levels meets every
+    numeric point (beyond `MOST_LEVEL_COMBINATIONS`, an even selection of combinations).
+
+    Parameters
+    ----------
+    domain : Domain
+        Declares every name in `columns`.
+    columns : sequence of str
+    faces : bool
+        Add lattice points on the faces and edges of the box, where products and interactions have their extremes;
+        this denser boundary is for bounds, not for learning means and quantiles.
+
+    Returns
+    -------
+    dict
+        Column name to encoded values, all of one length, at least 1.
+    """
+    ranges = {name: column for name in columns if isinstance(column := domain[name], Range)}
+    levels = {name: column for name in columns if isinstance(column := domain[name], Levels)}
+    combinations = _level_combinations([len(column.values) for column in levels.values()])
+    unit = _unit_points(len(ranges), len(combinations), faces)
+    numeric_rows = np.tile(np.arange(len(unit)), len(combinations))
+    level_rows = np.repeat(np.arange(len(combinations)), len(unit))
+    frame: dict[str, Encoded] = {}
+    for position, (name, column) in enumerate(ranges.items()):
+        # Written as a mean of the ends so that both are met exactly.
+        at = unit[numeric_rows, position]
+        frame[name] = np.clip(column.low * (1 - at) + column.high * at, column.low, column.high)
+    for position, (name, factor) in enumerate(levels.items()):
+        frame[name] = Codes(combinations[level_rows, position], factor.values)
+    return frame
+
+
+def end_rows(domain: Domain, columns: Sequence[str]) -> dict[str, Encoded]:
+    """Two encoded rows: every range at its low and then its high end, every factor at its first level."""
+    return {
+        name: np.array([declared.low, declared.high], dtype=float)
+        if isinstance(declared := domain[name], Range)
+        else Codes(np.zeros(2, dtype=np.intp), declared.values)
+        for name in columns
+    }
+
+
+def _level_combinations(sizes: Sequence[int]) -> NDArray[np.intp]:
+    """Codes of the level combinations, shape (combinations, factors); one empty combination without factors."""
+    total = int(np.prod(sizes, dtype=object))
+    count = min(total, MOST_LEVEL_COMBINATIONS)
+    picked = [round(i * (total - 1) / max(count - 1, 1)) for i in range(count)]
+    codes = np.empty((count, len(sizes)), dtype=np.intp)
+    for column in reversed(range(len(sizes))):
+        codes[:, column] = [index % sizes[column] for index in picked]
+        picked = [index // sizes[column] for index in picked]
+    return codes
+
+
+def _unit_points(columns: int, combinations: int, faces: bool) -> NDArray[np.float64]:
+    """Points that fill the unit cube, shape (points, columns); a single empty point without columns."""
+    if columns == 0:
+        return np.empty((1, 0))
+    size = next((size for size in POINTS if size * combinations <= MOST_ROWS), POINTS[-1])
+    steps = np.array([pow(GENERATOR, column, size) for column in range(columns)])
+    lattice = (np.arange(size)[:, None] * steps % size) / (size - 1)
+    if columns == 1:
+        return lattice
+    corner_values = (
+        itertools.product((0.0, 1.0), repeat=columns)
+        if columns <= MOST_CORNER_COLUMNS
+        else [(end,) * columns for end in (0.0, 1.0)]
+    )
+    parts = [lattice, np.array(list(corner_values))]
+    if faces:
+        # Stretching the lattice and clipping it puts a quarter of the points of each column on either end.
+        parts.append(np.clip(2 * lattice - 0.5, 0, 1))
+    return np.concatenate(parts)

@@ -1,0 +1,144 @@
+"""The response: its public range or levels, and how rows of it are scaled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain, Levels, Range, Scalar
+from dpstats.errors import DomainError, FormulaError
+from dpstats.formula.cells import Codes, Encoded
+from dpstats.formula.expression import Column, Node, Value, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.parse import Formula
+from dpstats.formula.public_frame import public_frame
+
+Array = NDArray[np.float64]
+Kind = Literal["continuous", "binary", "count"]
+
+
+@dataclass(frozen=True)
+class ResponseSpec:
+    """Public facts about the response.
+
+    Attributes
+    ----------
+    name : str
+        As the formula writes it.
+    low, high : float
+        Its range in the user's units; 0 and 1 for a binary response.
+    kind : {"continuous", "binary", "count"}
+    levels : tuple or None
+        The levels coded 0 and 1, of a binary response declared by levels.
+    center, scale : float
+        A row's response in model units is (y - center) / scale; 0 and 1 unless continuous.
+    """
+
+    name: str
+    low: float
+    high: float
+    kind: Kind
+    levels: tuple[Scalar, ...] | None
+    center: float = 0.0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response bound to the Domain that its columns are encoded by."""
+
+    spec: ResponseSpec
+    node: Node
+    domain: Domain
+
+    def encode(self, rows: dict[str, Encoded]) -> Array:
+        """Model-unit values of encoded rows, shape (rows,); what cannot be a response is NaN (missing)."""
+        values = _as_response(evaluate(self.node, rows))
+        if self.spec.kind == "binary":
+            return np.where((values == 0) | (values == 1), values, np.nan)
+        clipped = np.clip(values, self.spec.low, self.spec.high)
+        return np.where(np.isfinite(values), (clipped - self.spec.center) / self.spec.scale, np.nan)
+
+
+def bind_response(formula: Formula, domain: Domain, kind: Kind, has_intercept: bool) -> Response:
+    """The response of `formula` under the declared facts.
+
+    Raises
+    ------
+    DomainError
+        If its declaration does not suit the kind of response.
+    FormulaError
+        If it has no finite value on the declared ranges.
+    """
+    node, name = formula.response.node, formula.response.code
+    if kind == "binary" and isinstance(node, Column):
+        domain = _binary_column(domain, node.name)
+    node = bind(node, domain)
+    value = evaluate(node, public_frame(domain, list(dict.fromkeys(columns_of(node))), faces=True))
+    levels = value.levels if isinstance(value, Codes) else None
+    if kind == "binary":
+        return Response(_binary_spec(name, value, levels), node, domain)
+    if levels is not None:
+        raise DomainError(
+            f"the response {name!r} is declared by levels, but this family needs a number; "
+            "declare a range (low, high), or choose the binomial family"
+        )
+    public = _as_response(value)
+    public = public[np.isfinite(public)]
+    if len(public) == 0:
+        raise FormulaError(f"the response {name!r} is not finite anywhere on the declared ranges")
+    low, high = float(public.min()), float(public.max())
+    if kind == "count":
+        if high <= 0:
+            raise DomainError(f"the response {name!r} must be able to exceed 0 to be a count; declare (0, most)")
+        return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain)
+    center = low / 2 + high / 2 if has_intercept else 0.0
+    scale = max(abs(low - center), abs(high - center)) or 1.0
+    return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain)
+
+
+def _binary_column(domain: Domain, name: str) -> Domain:
+    """Encode a 0/1 column by equality: clipping would turn a 2 into a 1."""
+    declared = domain[name]
+    if isinstance(declared, Levels):
+        return domain
+    if (declared.low, declared.high) != (0, 1):
+        raise DomainError(
+            f"the response {name!r} has the range ({declared.low}, {declared.high}), but the family needs 0 and 1; "
+            f"declare (0, 1) or two levels, or compare it in the formula: I({name} > value) ~ ..."
+        )
+    return Domain({**domain, name: [0, 1]})
+
+
+def _binary_spec(name: str, value: Value, levels: tuple[Scalar, ...] | None) -> ResponseSpec:
+    if levels is not None and len(levels) != 2:
+        raise DomainError(
+            f"the response {name!r} has {len(levels)} levels, but the family needs two; "
+            "declare two levels or compare it in the formula: I(column == 'level') ~ ..."
+        )
+    if levels is None:
+        public = _as_response(value)
+        if not np.isin(public[np.isfinite(public)], (0, 1)).all():
+            raise DomainError(
+                f"the response {name!r} takes values other than 0 and 1; declare (0, 1) or two levels, "
+                "or compare it in the formula: I(column > value) ~ ..."
+            )
+    return ResponseSpec(name, 0.0, 1.0, "binary", None if levels in (None, (0, 1)) else levels)
+
+
+def _as_response(value: Value) -> Array:
+    if isinstance(value, Codes):
+        return value.values.astype(np.float64)
+    try:
+        return np.asarray(as_numbers(value), dtype=np.float64)
+    except TypeError as error:
+        raise FormulaError(f"the response is not a single column of numbers: {error}") from error
+
+
+def assumed_range(kind: Kind, most: float | None) -> Range | None:
+    """The range of an undeclared response that the family itself fixes, if any."""
+    if kind == "binary":
+        return Range(0, 1)
+    return Range(0, most) if kind == "count" and most is not None else None
