@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dpstats.privacy import ranges
 
 REPEATS = 40
-PRICES = (1.0, 2.0, 3.0, 4.0, 6.0)
+PRICES = ((1.0, 1.0), (2.0, 2.0), (2.0, 3.0), (2.0, 4.0), (4.0, 4.0))
 
 
 def columns(rows: int, random: np.random.Generator) -> dict[str, NDArray[np.float64]]:
@@ -30,10 +30,10 @@ def quality(values: NDArray[np.float64], eps: float, random: np.random.Generator
 
 
 def main() -> None:
-    """Print, for each price of a doubling, the median width ratio, its 95 % point and the mean share clipped."""
+    """Print, for each pair of prices, the median width ratio, its 95 % point and the mean share clipped."""
     settings = [(eps, rows) for eps in (0.02, 0.1) for rows in (1_000, 5_000, 30_000)]
-    for price in PRICES:
-        ranges.ROWS_PER_DOUBLING = price
+    for prices in PRICES:
+        ranges.COARSE_PRICE, ranges.FINE_PRICE = prices
         for eps, rows in settings:
             random = np.random.default_rng(0)
             found = {
@@ -44,7 +44,7 @@ def main() -> None:
                 f"{name} {np.median(q[:, 0]):.2g}/{np.quantile(q[:, 0], 0.95):.2g}/{q[:, 1].mean():.3f}"
                 for name, q in found.items()
             )
-            print(f"price {price:g} eps {eps:g} rows {rows}: " + "  ".join(cells))
+            print(f"prices {prices} eps {eps:g} rows {rows}: " + "  ".join(cells))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ COARSE_EDGES: NDArray[np.float64] = np.concatenate([-_POWERS[::-1], [0.0], _POWE
 FINE_BINS = 64
 """Equal parts into which the second selection divides the interval that the first one chose."""
 
-ROWS_PER_DOUBLING = 2.0
+COARSE_PRICE, FINE_PRICE = 2.0, 3.0
 """An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
 Settled by the experiment in docs/proofs/ranges."""
 
@@ -76,7 +76,7 @@ def buy_range(
     --------
     >>> import numpy as np
     >>> low, high = buy_range(np.arange(100_000) % 80, eps=1.0)
-    >>> -5 < low < 5 and 70 < high < 90
+    >>> low < 2 and high > 77
     True
     """
     check_budget(eps)
@@ -84,14 +84,14 @@ def buy_range(
     random = SystemRandom() if random is None else random
     blocks = _checked_blocks(values)
     scale = noise_scale(eps / 2, adjacency)
-    row_price = ROWS_PER_DOUBLING * max(scale, 1.0)
+    unit = max(scale, 1.0)
 
     # Below width 1 the first penalty is nearly flat: with too few rows to tell, the range ends up short, not absurd.
-    scores = interval_scores(blocks, COARSE_EDGES, lambda width: row_price * np.log2(1 + width))
+    scores = interval_scores(blocks, COARSE_EDGES, lambda width: COARSE_PRICE * unit * np.log2(1 + width))
     low, high = _interval(COARSE_EDGES, noisy_argmax(scores, scale, adjacency, random))
 
     edges = np.linspace(low, high, FINE_BINS + 1)
-    scores = interval_scores(blocks, edges, lambda width: row_price * np.log2(width / (high - low)))
+    scores = interval_scores(blocks, edges, lambda width: FINE_PRICE * unit * np.log2(width / (high - low)))
     return _interval(edges, noisy_argmax(scores, scale, adjacency, random))
 
 
