@@ -14,6 +14,9 @@ from dpstats.solvers.objective import Block
 
 BLOCK_ROWS = 65536
 
+LONGEST = 1e150
+"""Rows longer than this count as not finite: their squares overflow and shortening them would lose all digits."""
+
 INSIDE = 1 - 2.0**-48
 """Shortened rows end this much inside the bound, so that rounding cannot put them outside."""
 
@@ -58,13 +61,13 @@ def array_blocks(endog: NDArray[Any], exog: NDArray[Any], family: Family, norms:
 
 
 def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[str, float]) -> Block:
-    """Drop rows that are not finite (or whose norm overflows), shorten those that are too long."""
+    """Drop rows that are not finite, shorten those that are too long."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = {name: _length(exog, name) for name in norms}
     complete = np.isfinite(response)
     factor = np.ones(len(exog))
     for name, bound in norms.items():
-        complete &= np.isfinite(lengths[name])
+        complete &= lengths[name] < LONGEST
         needed = np.where(lengths[name] > bound, INSIDE * bound / np.maximum(lengths[name], bound), 1.0)
         factor = np.minimum(factor, needed)
     if not complete.all():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family, Gaussian
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared
+from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import array_blocks, check_array
 from dpstats.plan import Plan, make_plan, range_eps
@@ -94,7 +94,7 @@ class FormulaSource:
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
         bought = self._undeclared(request.family)
-        return self._plan(request, self.domain.with_ranges(dict.fromkeys(bought, UNIT_RESPONSE)), bought)
+        return self._plan(request, dict.fromkeys(bought, UNIT_RESPONSE))
 
     def complete(self, plan: Plan, random: RandomSource) -> Plan:
         """Buy the ranges the Domain leaves open and plan with them. Reads rows: charge first."""
@@ -106,7 +106,7 @@ class FormulaSource:
             name: buy_range(numeric_cells(self.data[name]), eps=share, adjacency=plan.request.adjacency, random=random)
             for name in plan.bought
         }
-        return self._plan(plan.request, self.domain.with_ranges(ranges), plan.bought)
+        return self._plan(plan.request, ranges)
 
     def blocks(self, plan: Plan) -> Sequence[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -120,14 +120,14 @@ class FormulaSource:
 
     def _undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
-        return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data))
+        return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
 
-    def _plan(self, request: Request, domain: Domain, bought: tuple[str, ...]) -> Plan:
-        """The plan under a Domain that declares every column."""
-        design = design_spec(self.formula, domain, family=request.family)
-        if self.data is not None:
-            design.check_schema(self.data)
-        return make_plan(request, design, scaled_family(request.family, design), formula=self.formula, bought=bought)
+    def _plan(self, request: Request, ranges: Mapping[str, tuple[float, float]]) -> Plan:
+        """The plan under a Domain completed by `ranges`."""
+        known = schema_domain(self.formula, self.domain, self.data, request.family).with_ranges(dict(ranges))
+        design = design_spec(self.formula, known, family=request.family)
+        family = scaled_family(request.family, design)
+        return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges))
 
 
 def scaled_family(family: Family, design: DesignSpec) -> Family:
