@@ -274,7 +274,7 @@ def numeric_columns_undeclared(
 ) -> list[str]:
     """Numeric columns that the formula reads and the Domain does not declare, by names and dtypes alone.
 
-    Boolean columns, and a response whose range the family fixes, need no range and are left out.
+    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range the family fixes, need no range and are left out.
 
     Raises
     ------
@@ -283,8 +283,11 @@ def numeric_columns_undeclared(
     DomainError
         If an undeclared column is not numeric: its levels cannot be bought and must be declared.
     """
-    parsed, frame = parse(formula), cells.as_frame(data)
-    known = schema_domain(formula, domain, frame, family)
+    parsed = parse(formula)
+    known = schema_domain(formula, domain, data, family)
+    if data is None:
+        return [name for name in parsed.columns if name not in known]
+    frame = cells.as_frame(data)
     cells.check_columns(frame, known, parsed.columns)
     undeclared = [name for name in parsed.columns if name not in known]
     for name in undeclared:
@@ -300,9 +303,12 @@ def schema_domain(
     formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
 ) -> Domain:
     """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
-    parsed, frame = parse(formula), cells.as_frame(data)
+    parsed = parse(formula)
     known = Domain.coerce(domain)
     known = known if family is None else _with_response(parsed, known, family)
+    if data is None:
+        return known
+    frame = cells.as_frame(data)
     boolean = [n for n in parsed.columns if n not in known and cells.dtype_kind(frame, n) == "boolean"]
     return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
 
