@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,7 +89,9 @@ def _export(options: argparse.Namespace) -> None:
     if options.format == "csv":
         text = entries.to_csv(index=False)
     else:
-        text = entries.to_json(orient="records", date_format="iso", indent=2, double_precision=15) + "\n"
+        entries["time"] = entries["time"].map(lambda time: time.isoformat())
+        records = entries.astype(object).where(entries.notna(), None).to_dict("records")
+        text = json.dumps(records, indent=2) + "\n"
     if options.output is None:
         sys.stdout.write(text)
         return
