@@ -68,10 +68,10 @@ class Poisson(Family):
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         cap = eta.dtype.type(self._caps[0])
         log_cap = np.log(cap)
-        inside = eta < log_cap
-        mean = np.where(inside, np.exp(np.minimum(eta, log_cap)), cap)
+        # The cap is taken on the mean, so that rounding of its logarithm does not enter l'.
+        mean = np.minimum(np.exp(np.minimum(eta, log_cap + 1)), cap)
         value = mean - endog * eta + cap * np.maximum(eta - log_cap, 0)
-        return value, mean - endog, mean * inside
+        return value, mean - endog, mean * (mean < cap)
 
     def mean(self, eta: Array) -> Array:
         """exp(eta), held at the largest finite number."""
