@@ -31,7 +31,7 @@ def as_number(cell: object) -> float:
             number = float(cell)
         else:
             return math.nan
-    except (ValueError, OverflowError):
+    except Exception:  # cells may be objects of any class, and no error may depend on a cell
         return math.nan
     return number if math.isfinite(number) else math.nan
 
@@ -205,7 +205,8 @@ def _range(name: object, pair: tuple[object, ...]) -> Range:
         raise DomainError(f"the range of {name!r} must be finite, got ({low!r}, {high!r})")
     if not float(low) < float(high):
         raise DomainError(f"the range of {name!r} must have low < high, got ({low!r}, {high!r})")
-    return Range(low, high)
+    # Beyond 2**53 an integer is not a double; below, it reads better as the user wrote it.
+    return Range(*(end if abs(end) <= 2**53 else float(end) for end in (low, high)))
 
 
 def _levels(name: object, values: list[object]) -> Levels:

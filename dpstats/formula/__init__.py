@@ -1,0 +1,1 @@
+"""Formulas that learn from the Domain alone: whitelist, public frame, design."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
 
 Array = NDArray[np.float64]
 
@@ -94,20 +97,30 @@ def largest_sum(gains: Array, limits: Array, total: float) -> float:
     return float(gains[order] @ room)
 
 
-def term_norms(term: Term, which: str, weights: Array) -> float:
+def term_norm(term: Term, which: str, weights: Array) -> float:
     """An upper bound on the norm of the term's part of a row after multiplying column j by weights_j.
 
-    For l2 the supremum under the term's bounds is exact; it is returned squared. For l1 it is the smaller of two
-    bounds, from the l1 bound and, by Cauchy and Schwarz, from the l2 bound.
+    The supremum under the term's bounds for l2 and linf; for l1 the smaller of two bounds, from the l1 bound and, by
+    Cauchy and Schwarz, from the l2 bound.
+
+    Raises
+    ------
+    ArgumentError
+        If `which` is not a norm known here.
     """
-    if len(term.maxima) == 0:
-        return 0.0
     if which == "linf":
-        return float(np.max(weights * term.maxima))
+        return float(np.max(weights * term.maxima, initial=0.0))
     if which == "l2":
-        return largest_sum(weights**2, term.maxima**2, term.l2**2)
-    by_l2 = term.l2 * float(np.linalg.norm(weights[term.maxima > 0]))
-    return min(largest_sum(weights, term.maxima, term.l1), by_l2)
+        return math.sqrt(largest_sum(weights**2, term.maxima**2, term.l2**2))
+    if which == "l1":
+        by_l2 = term.l2 * float(np.linalg.norm(weights[term.maxima > 0]))
+        return min(largest_sum(weights, term.maxima, term.l1), by_l2)
+    raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {which!r}")
+
+
+def combined_norm(norms: Array, which: str) -> float:
+    """The norm of a row whose parts have the given `norms`."""
+    return float(np.linalg.norm(norms, {"l1": 1, "l2": 2, "linf": np.inf}[which]))
 
 
 def _nonzero(values: Array) -> Array:

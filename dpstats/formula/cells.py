@@ -67,7 +67,7 @@ def check_columns(frame: pd.DataFrame, domain: Domain, columns: Iterable[str]) -
     for name in columns:
         kind = dtype_kind(frame, name)
         declared = domain.get(name)
-        if kind == "numeric" and isinstance(declared, Levels) and all(isinstance(v, str) for v in declared.code_of()):
+        if kind != "text" and isinstance(declared, Levels) and all(isinstance(v, str) for v in declared.code_of()):
             raise DomainError(
                 f"column {name!r} holds numbers, but none of its declared levels is a number; "
                 "declare the numbers as levels or convert the column"
@@ -80,8 +80,10 @@ def dtype_kind(frame: pd.DataFrame, name: str) -> Literal["boolean", "numeric", 
     if count != 1:
         what = "has no column" if count == 0 else "has more than one column"
         raise DataError(f"data {what} {name!r}, which the formula uses")
-    dtype: Any = frame.dtypes.iloc[int(np.flatnonzero(frame.columns == name)[0])]
+    dtype: Any = frame[name].dtype
     is_dtype = pd.api.types
+    if isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "mMc":
+        dtype = dtype.categories.dtype
     if is_dtype.is_object_dtype(dtype) or isinstance(dtype, (pd.CategoricalDtype, pd.StringDtype)):
         return "text"
     if is_dtype.is_bool_dtype(dtype):
@@ -141,11 +143,24 @@ def encode_levels(cells: pd.Series[Any], levels: Levels) -> NDArray[np.intp]:
         return _look_up(categories, cells.cat.codes.to_numpy())
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return _numeric_codes(_numbers(cells), code_of)
-    # Only text is factorized: among mixed objects, which of several equal ones comes first depends on other rows.
-    if cells.dtype != object or pd.api.types.infer_dtype(cells, skipna=True) == "string":
+    if isinstance(cells.dtype, (pd.StringDtype, pd.ArrowDtype)):
         codes, uniques = pd.factorize(cells)
         return _look_up([code_of.get(canonical(value), -1) for value in uniques], codes)  # type: ignore[arg-type]
-    return np.fromiter((code_of.get(canonical(cell), -1) for cell in cells), np.intp, len(cells))  # type: ignore[arg-type]
+    return _object_codes(cells, code_of)
+
+
+def _object_codes(cells: pd.Series[Any], code_of: Mapping[float | str, int]) -> NDArray[np.intp]:
+    # Only strings are remembered: a dictionary takes 1, True and timedelta(1) for one key, and the first row would win.
+    seen: dict[str, int] = {}
+
+    def code(cell: object) -> int:
+        if type(cell) is not str:
+            return code_of.get(canonical(cell), -1)  # type: ignore[arg-type]
+        if cell not in seen:
+            seen[cell] = code_of.get(canonical(cell), -1)  # type: ignore[arg-type]
+        return seen[cell]
+
+    return np.fromiter(map(code, cells), np.intp, len(cells))
 
 
 def _look_up(table: list[int], positions: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
@@ -167,12 +182,9 @@ def _numbers(cells: pd.Series[Any]) -> Array:
     if isinstance(cells.dtype, pd.CategoricalDtype):
         table = np.array([*(as_number(category) for category in cells.cat.categories), np.nan])
         return table[cells.cat.codes.to_numpy()]
-    numeric = pd.api.types.is_numeric_dtype(cells.dtype) and not isinstance(cells.dtype, pd.ArrowDtype)
-    if numeric:
+    if pd.api.types.is_numeric_dtype(cells.dtype):
         with np.errstate(all="ignore"):
-            return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-    if isinstance(cells.dtype, pd.ArrowDtype) and cells.dtype.kind in "iufb":
-        return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+            return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.fromiter((as_number(cell) for cell in cells), np.float64, len(cells))
 
 

@@ -21,7 +21,7 @@ from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families.base import Family
 from dpstats.formula import cells, coding
-from dpstats.formula.bounds import Array, Term, term_norms
+from dpstats.formula.bounds import Array, Term, combined_norm, term_norm
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind, Response, ResponseSpec, assumed_range, bind_response
@@ -95,10 +95,8 @@ class DesignSpec:
             The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
         """
         sizes = np.abs(np.asarray(weights, dtype=float))
-        bounds = [term_norms(term, which, sizes[term.columns]) for term in self.terms]
-        if which == "linf":
-            return max(bounds)
-        return float(np.sqrt(sum(bounds))) if which == "l2" else float(sum(bounds))
+        bounds = np.array([term_norm(term, which, sizes[term.columns]) for term in self.terms])
+        return combined_norm(bounds, which)
 
     def curvature_ratio(self, curvature: Array) -> float:
         """kappa: the supremum over all rows x of sum_j x_j**2 / curvature_j, for positive `curvature`, shape (p,)."""
@@ -274,7 +272,8 @@ def numeric_columns_undeclared(
 ) -> list[str]:
     """Numeric columns that the formula reads and the Domain does not declare, by names and dtypes alone.
 
-    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range the family fixes, need no range and are left out.
+    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range
+    the family fixes, need no range and are left out.
 
     Raises
     ------
@@ -289,14 +288,13 @@ def numeric_columns_undeclared(
         return [name for name in parsed.columns if name not in known]
     frame = cells.as_frame(data)
     cells.check_columns(frame, known, parsed.columns)
-    undeclared = [name for name in parsed.columns if name not in known]
-    for name in undeclared:
-        if cells.dtype_kind(frame, name) == "text":
+    for name in parsed.columns:
+        if name not in Domain.coerce(domain) and cells.dtype_kind(frame, name) == "text":
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
                 f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
             )
-    return undeclared
+    return [name for name in parsed.columns if name not in known]
 
 
 def schema_domain(

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain, Levels, Range
 from dpstats.formula.cells import Codes, Encoded
 
-POINTS = (1009, 251, 61, 17)
-"""Grid sizes, all prime; the finest that keeps the frame below MOST_ROWS is taken."""
+POINTS = (8191, 1009, 251, 61, 17)
+"""Lattice sizes, all prime; the finest that keeps the frame below MOST_ROWS is taken, from 1009 on for one column."""
 
 MOST_ROWS = 2**17
 MOST_LEVEL_COMBINATIONS = 2**12
@@ -84,7 +84,8 @@ def _unit_points(columns: int, combinations: int, faces: bool) -> NDArray[np.flo
     """Points that fill the unit cube, shape (points, columns); a single empty point without columns."""
     if columns == 0:
         return np.empty((1, 0))
-    size = next((size for size in POINTS if size * combinations <= MOST_ROWS), POINTS[-1])
+    sizes = POINTS[1:] if columns == 1 else POINTS
+    size = next((size for size in sizes if size * combinations <= MOST_ROWS), sizes[-1])
     steps = np.array([pow(GENERATOR, column, size) for column in range(columns)])
     lattice = (np.arange(size)[:, None] * steps % size) / (size - 1)
     if columns == 1:
