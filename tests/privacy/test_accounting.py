@@ -137,7 +137,7 @@ def test_pure_parts_compose_better_at_a_delta() -> None:
 
 
 def randomised_response_eps(eps: float, count: int, delta: float) -> float:
-    """The eps of `count` randomised responses at `delta`: the worst case of pure parts (Kairouz, Oh & Viswanath 2015)."""
+    """The eps of `count` randomised responses at `delta`: the worst pure parts (Kairouz et al. 2015)."""
     truthful = binom.pmf(range(count + 1), count, 1 / (1 + math.exp(-eps)))
     losses = [(2 * j - count) * eps for j in range(count + 1)]
     low, high = 0.0, count * eps

@@ -259,7 +259,7 @@ class Part(Spender):
             raise DataError(f"data must have exactly one column {self.by!r}, which the partition goes by")
         chosen = _equal(data[self.by], self.value)
         for value in self._earlier:
-            chosen &= ~_equal(data[self.by], value)
+            chosen = chosen & ~_equal(data[self.by], value)
         return data.loc[chosen]
 
 
