@@ -31,7 +31,7 @@ def header_table(results: GLMResults) -> SimpleTable:
     guarantee, request = plan.guarantee, plan.request
     title = f"Private Generalized Linear Model: {plan.family.name}"
     if not guarantee.certified:
-        title = f"*** NOT CERTIFIED: {guarantee.reason} ***\n{title}"
+        title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
     left = [
         ("Dep. Variable:", plan.design.response_name),
         ("Model:", "GLM"),
@@ -50,29 +50,27 @@ def header_table(results: GLMResults) -> SimpleTable:
         ("Noise:", f"{plan.noise.kind} ({plan.noise.norm})"),
         ("No. Observations:", "private" if results.nobs is None else str(results.nobs)),
     ]
-    rows = [[left_value, name, right_value] for (_, left_value), (name, right_value) in zip(left, right, strict=True)]
-    formats = {**fmt_2cols, "table_dec_below": ""}
-    return SimpleTable(rows, stubs=[name for name, _ in left], title=title, txt_fmt=formats)
+    table = SimpleTable([[value] for _, value in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[value] for _, value in right], stubs=[name for name, _ in right]))
+    return table
 
 
 def coefficient_table(results: GLMResults) -> SimpleTable:
     """Coefficients in the user's units and in model units."""
-    params = results.params
     rows = [
-        [format_number(value), format_number(scaled)]
-        for value, scaled in zip(params, results.scaled_params, strict=True)
+        (name, [format_number(value), format_number(scaled)])
+        for (name, value), scaled in zip(results.params.items(), results.scaled_params, strict=True)
     ]
-    return SimpleTable(rows, headers=["coef", "scaled coef"], stubs=shorten(params.index), txt_fmt=fmt_params)
+    return full_width(["coef", "scaled coef"], rows, columns=[12, 13])
 
 
 def budget_table(results: GLMResults) -> SimpleTable:
     """Every purchase and the total."""
-    budget = results.budget
     rows = [
-        [format_number(row.eps), format_number(row.delta), shorten([str(row.buys)], 44)[0]]
-        for row in budget.itertuples()
+        (name, [format_number(row["eps"]), format_number(row["delta"]), shorten(row["buys"], 44)])
+        for name, row in results.budget.iterrows()
     ]
-    return SimpleTable(rows, headers=["eps", "delta", "buys"], stubs=list(budget.index), txt_fmt=fmt_params)
+    return full_width(["eps", "delta", "buys"], rows, columns=[10, 10, 45], title="Budget")
 
 
 def noise_table(results: GLMResults) -> SimpleTable:
@@ -80,11 +78,20 @@ def noise_table(results: GLMResults) -> SimpleTable:
     objective = results.plan.objective
     ratio = objective.classical_scale / objective.noise.scale
     rows = [
-        ["joint bound (used)", format_number(objective.noise.scale), ""],
-        ["classical split", format_number(objective.classical_scale), f"{ratio:.2f} times the noise"],
+        ("joint bound (used)", [format_number(objective.noise.scale), "1"]),
+        ("classical split", [format_number(objective.classical_scale), format_number(ratio)]),
     ]
-    headers = ["scale", ""]
-    return SimpleTable([row[1:] for row in rows], headers=headers, stubs=[row[0] for row in rows], txt_fmt=fmt_params)
+    return full_width(["scale", "ratio"], rows, columns=[12, 12], title="Noise in the objective")
+
+
+def full_width(
+    headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int], title: str | None = None
+) -> SimpleTable:
+    """A table as wide as the header: named rows, with the given widths for the columns beside the names."""
+    room = WIDTH - sum(columns) - len(columns)
+    formats = {**fmt_params, "colwidths": [room, *columns]}
+    stubs = [shorten(name, room) for name, _ in rows]
+    return SimpleTable([cells for _, cells in rows], headers=list(headers), stubs=stubs, title=title, txt_fmt=formats)
 
 
 def notes(results: GLMResults) -> list[str]:
@@ -117,9 +124,10 @@ def wrap_notes(said: Sequence[str]) -> list[str]:
     return lines
 
 
-def shorten(names: Sequence[Any], width: int = 40) -> list[str]:
-    """Names of at most `width` characters."""
-    return [str(name) if len(str(name)) <= width else str(name)[: width - 3] + "..." for name in names]
+def shorten(name: Any, width: int) -> str:
+    """The name, cut to at most `width` characters."""
+    text = str(name)
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def format_number(value: float) -> str:
