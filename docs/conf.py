@@ -1,10 +1,12 @@
 """Sphinx settings; `make docs` builds with warnings as errors."""
 
+import re
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import matplotlib as mpl
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
 mpl.use("Agg")
@@ -23,7 +25,6 @@ extensions = [
     "executed",
 ]
 exclude_patterns = ["_build"]
-nitpicky = False
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
@@ -39,3 +40,14 @@ html_theme_options = {
     "page_width": "1080px",
 }
 html_show_sourcelink = False
+
+
+def escape_bars(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Let docstrings write |x| for an absolute value, which reStructuredText would take for a substitution."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[i] = re.sub(r"(``.*?``)|\|", lambda found: found[1] or r"\|", line)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", escape_bars, priority=900)

@@ -20,6 +20,7 @@ LAYERS = (
     "formula",
     "solvers",
     "mechanisms",
+    "risk",
     "request",
     "plan",
     "results",
@@ -29,6 +30,7 @@ LAYERS = (
     "api",
     "",  # dpstats/__init__.py: the public names
     "demo",
+    "cli",
     "__main__",
 )
 """Files and folders of dpstats, lowest first; each may import what stands before it, and itself."""
