@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
+from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
-from dpstats.request import Request
+from dpstats.request import Options, Request
 
 Vector = NDArray[np.float64]
 
@@ -151,6 +152,28 @@ def range_eps(request: Request, bought: tuple[str, ...]) -> float:
     return request.options.range_share * request.eps if bought else 0.0
 
 
+def penalty_weights(design: PublicDesign, options: Options) -> Vector:
+    """The penalty's weight on each column, shape (p,): 0 on the intercept, else as the options say, else 1.
+
+    Raises
+    ------
+    ArgumentError
+        If a key of the option `penalty_weights` is neither a term nor a column.
+    """
+    weights = np.ones(len(design.names))
+    if design.has_intercept:
+        weights[design.names.index("Intercept")] = 0.0
+    terms = {getattr(term, "name", ""): term.columns for term in design.terms}
+    for key, weight in (options.penalty_weights or {}).items():
+        if key in terms:
+            weights[terms[key]] = weight
+        elif key in design.names:
+            weights[design.names.index(key)] = weight
+        else:
+            raise ArgumentError(f"penalty_weights: {key!r} is neither a term nor a column; terms: {', '.join(terms)}")
+    return weights
+
+
 def make_plan(
     request: Request, design: PublicDesign, family: Family, *, formula: str | None, bought: tuple[str, ...] = ()
 ) -> Plan:
@@ -168,18 +191,19 @@ def make_plan(
     """
     rest = request.eps - range_eps(request, bought)
     final_eps = request.options.release_share * rest
-    objective = plan_objective(
-        design,
-        family,
+    options = request.options
+    purchase = Purchase(
         eps=rest - final_eps,
         delta=request.delta,
-        adjacency=request.adjacency,
         final_eps=final_eps,
-        ridge=np.zeros(len(design.names)),
-        curvature=request.options.curvature,
-        radius=request.options.radius,
+        adjacency=request.adjacency,
+        retrieval=options.retrieval,
+        curvature=options.curvature,
+        radius=options.radius,
     )
-    guarantee = Guarantee(request.eps, request.delta, request.adjacency, basis="docs/proofs/objective")
+    objective = plan_objective(design, family, purchase, request.penalty, penalty_weights(design, options))
+    spent = request.eps - (objective.planned_eps - objective.eps)
+    guarantee = Guarantee(spent, request.delta, request.adjacency, basis="docs/proofs/objective")
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
     return Plan(request, design, family, formula, bought, objective, guarantee)

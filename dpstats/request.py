@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,12 +35,19 @@ class Options:
         Share of eps that buys the ranges of numeric columns left out of the Domain.
     release_share : float
         Share of eps that the final discrete noise is charged.
+    retrieval : {"recycle", "return", None}
+        What becomes of the budget that the joint bound retrieves from the classical split: less noise, a lower charge
+        for noise of the classical scale, or nothing.
+    penalty_weights : dict, optional
+        Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
     """
 
     curvature: float | None = None
     radius: float | None = None
     range_share: float = 0.1
     release_share: float = 0.01
+    retrieval: Literal["recycle", "return"] | None = "recycle"
+    penalty_weights: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):
@@ -51,6 +58,11 @@ class Options:
             value = getattr(self, name)
             if not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        if self.retrieval not in ("recycle", "return", None):
+            raise ArgumentError(f"retrieval must be 'recycle', 'return' or None, got {self.retrieval!r}")
+        for key, weight in (self.penalty_weights or {}).items():
+            if not (_is_number(weight) and weight >= 0):
+                raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {weight!r}")
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:

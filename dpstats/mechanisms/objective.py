@@ -15,11 +15,13 @@ from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import default_curvature, default_radius
 from dpstats.mechanisms.design import NORM_NAMES, NormName, PublicDesign
 from dpstats.mechanisms.release import LatticeRelease
-from dpstats.privacy.calibration import classical_scale, joint_scale
+from dpstats.penalties import Penalty, split_curvature
+from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers.newton import minimize
+from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import Block, PerturbedObjective
 
 Vector = NDArray[np.float64]
@@ -49,7 +51,15 @@ class ObjectivePlan:
     noise_shape : ndarray, shape (p,)
         Public weights a: the objective's linear term is b / a.
     classical_scale : float
-        The scale the same guarantee costs under the classical split, at the same curvature.
+        The scale that the papers' even split of `planned_eps` would cost.
+    planned_eps : float
+        What was set aside for the noise; `eps` is less where retrieved budget is returned.
+    joint_need : float
+        The eps that noise of the classical scale really costs, by the joint bound.
+    penalty : Penalty or None
+        What the penalty is beyond its curvature, which is part of `curvature`.
+    penalty_weights : ndarray, shape (p,)
+        Its weight on each column.
     radius : float
         The guessed norm of the coefficients in model units that the default curvature was chosen for.
     tolerance : float
@@ -68,6 +78,10 @@ class ObjectivePlan:
     noise: Noise
     noise_shape: Vector
     classical_scale: float
+    planned_eps: float
+    joint_need: float
+    penalty: Penalty | None
+    penalty_weights: Vector
     radius: float
     tolerance: float
     final: LatticeRelease
@@ -93,36 +107,66 @@ class ObjectivePlan:
             **{name: getattr(self, name).tolist() for name in _VECTORS},
             "family": self.family.to_dict(),
             "noise": asdict(self.noise),
+            "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "final": asdict(self.final),
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ObjectivePlan:
         """The plan whose `to_dict` gave `stored`."""
+        vectors: dict[str, Any] = {name: np.asarray(stored[name], dtype=np.float64) for name in _VECTORS}
         return cls(
             **{name: stored[name] for name in _PLAIN},
-            **{name: np.asarray(stored[name], dtype=np.float64) for name in _VECTORS},
+            **vectors,
             family=family_from_dict(stored["family"]),
             noise=Noise(**stored["noise"]),
+            penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
             final=LatticeRelease(**stored["final"]),
         )
 
 
-_PLAIN = ("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "radius", "tolerance")
-_VECTORS = ("curvature", "noise_shape")
+_PLAIN = (
+    *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
+    *("radius", "tolerance"),
+)
+_VECTORS = ("curvature", "penalty_weights", "noise_shape")
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """What one release may cost, and how its noise and curvature are to be chosen.
+
+    Attributes
+    ----------
+    eps, delta : float
+        For the noise in the objective; delta = 0 means Laplace noise, delta > 0 Gaussian.
+    final_eps : float
+        For the final discrete noise, on top of `eps`.
+    adjacency : {"add_remove", "replace_one"}
+    retrieval : {"recycle", "return", None}
+        Where the budget goes that the joint bound retrieves from the classical split: into less noise, back to the
+        analyst (the noise keeps the classical scale and what it really costs is charged), or nowhere.
+    curvature : float, optional
+        Curvature added to the penalty's own; by default what the penalty lacks of the default curvature.
+    radius : float, optional
+        The analyst's guess at the norm of the coefficients in model units.
+    """
+
+    eps: float
+    delta: float
+    final_eps: float
+    adjacency: Adjacency
+    retrieval: Literal["recycle", "return"] | None = "recycle"
+    curvature: float | None = None
+    radius: float | None = None
 
 
 def plan_objective(
     design: PublicDesign,
     family: Family,
-    *,
-    eps: float,
-    delta: float,
-    adjacency: Adjacency,
-    final_eps: float,
-    ridge: Vector,
-    curvature: float | Vector | None = None,
-    radius: float | None = None,
+    purchase: Purchase,
+    penalty: Penalty | None = None,
+    penalty_weights: Vector | None = None,
 ) -> ObjectivePlan:
     """Choose curvature and noise for one release, from public facts only.
 
@@ -131,17 +175,11 @@ def plan_objective(
     design : PublicDesign
     family : Family
         With every cap filled in.
-    eps, delta : float
-        What the noise may cost; delta = 0 means Laplace noise, delta > 0 Gaussian.
-    adjacency : {"add_remove", "replace_one"}
-    final_eps : float
-        What the final discrete noise may cost, on top of `eps`.
-    ridge : ndarray, shape (p,)
-        Curvature the penalty has everywhere; it counts towards M.
-    curvature : float or ndarray, optional
-        Curvature added to the penalty's; by default what `ridge` lacks of the default (privacy.md section 2d).
-    radius : float, optional
-        The analyst's guess at the norm of the coefficients in model units.
+    purchase : Purchase
+    penalty : Penalty, optional
+        Convex. Curvature that it has everywhere counts towards M (docs/proofs/napp).
+    penalty_weights : ndarray, shape (p,), optional
+        Its weight on each column, ones by default.
 
     Returns
     -------
@@ -149,38 +187,48 @@ def plan_objective(
         Of the three norms, the one whose noise has the least mean squared norm.
     """
     size = len(design.names)
-    kind: Literal["laplace", "gaussian"] = "gaussian" if delta > 0 else "laplace"
+    weights = np.ones(size) if penalty_weights is None else penalty_weights
+    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
+    kind: Literal["laplace", "gaussian"] = "gaussian" if purchase.delta > 0 else "laplace"
     metric = min(_metrics(design, kind), key=lambda metric: metric.unit_square * metric.row_norm**2)
+    bought: dict[str, Any] = {"delta": purchase.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
 
     @cache
     def scale_at(kappa: float) -> float:
-        return joint_scale(
-            family, eps=eps, delta=delta, curvature_ratio=kappa, row_norm=metric.row_norm, adjacency=adjacency
-        )
+        return joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
 
-    guess = default_radius(design) if radius is None else radius
-    if curvature is None:
+    radius = default_radius(design) if purchase.radius is None else purchase.radius
+    if purchase.curvature is None:
         unit_ratio = design.curvature_ratio(np.ones(size))
-        floor = default_curvature(unit_ratio, guess, lambda kappa: metric.unit_square * scale_at(kappa) ** 2)
-        total = np.maximum(ridge, floor)
+        floor = default_curvature(unit_ratio, radius, lambda kappa: metric.unit_square * scale_at(kappa) ** 2)
+        total = np.maximum(ridge * weights, floor)
     else:
-        total = ridge + curvature
+        total = ridge * weights + purchase.curvature
     kappa = design.curvature_ratio(total)
-    tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * scale_at(kappa)
+    classical = classical_scale(family, eps=purchase.eps, **bought)
+    need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=kind, **bought)
+    # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
+    retrieved = need < purchase.eps
+    scale = classical if retrieved and purchase.retrieval != "recycle" else scale_at(kappa)
+    tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * scale
     return ObjectivePlan(
         family=family,
-        eps=eps,
-        delta=delta,
-        adjacency=adjacency,
+        eps=need if retrieved and purchase.retrieval == "return" else purchase.eps,
+        delta=purchase.delta,
+        adjacency=purchase.adjacency,
         curvature=total,
         kappa=kappa,
         row_norm=metric.row_norm,
-        noise=Noise(kind, metric.norm, scale_at(kappa)),
+        noise=Noise(kind, metric.norm, scale),
         noise_shape=metric.shape,
-        classical_scale=classical_scale(family, eps=eps, delta=delta, row_norm=metric.row_norm, adjacency=adjacency),
-        radius=guess,
+        classical_scale=classical,
+        planned_eps=purchase.eps,
+        joint_need=need,
+        penalty=remainder,
+        penalty_weights=weights,
+        radius=radius,
         tolerance=tolerance,
-        final=LatticeRelease(final_eps, 2 * tolerance / float(np.min(total)), size),
+        final=LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(total)), size),
     )
 
 
@@ -194,9 +242,13 @@ def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: Rand
         Rows within the bounds the plan was made for.
     random : RandomSource
     """
-    design_norm = float(np.sqrt(plan.kappa * np.max(plan.curvature)))
-    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random), design_norm)
-    return plan.final.release(minimize(objective, plan.tolerance), random)
+    row_norm = float(np.sqrt(plan.kappa * np.max(plan.curvature)))
+    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random), row_norm)
+    if plan.penalty is None:
+        return plan.final.release(newton.minimize(objective, plan.tolerance), random)
+    optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
+    released = plan.final.release(optimum, random)
+    return plan.final.sparse(released) if plan.penalty.sparse else released
 
 
 def noise_shape(design: PublicDesign, norm: NormName) -> Vector:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.families import Family
+from dpstats.mechanisms.design import NormName
 from dpstats.solvers.objective import Block
 
 BLOCK_ROWS = 65536
@@ -40,7 +41,9 @@ def check_array(name: str, values: Any, ndim: int) -> NDArray[Any]:
     return array
 
 
-def array_blocks(endog: NDArray[Any], exog: NDArray[Any], family: Family, norms: Mapping[str, float]) -> list[Block]:
+def array_blocks(
+    endog: NDArray[Any], exog: NDArray[Any], family: Family, norms: Mapping[NormName, float]
+) -> list[Block]:
     """Blocks of complete rows within the bounds; views of the arrays wherever nothing had to change.
 
     Parameters
@@ -60,7 +63,7 @@ def array_blocks(endog: NDArray[Any], exog: NDArray[Any], family: Family, norms:
     return blocks
 
 
-def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[str, float]) -> Block:
+def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[NormName, float]) -> Block:
     """Drop rows that are not finite, shorten those that are too long."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = {name: _length(exog, name) for name in norms}
@@ -77,7 +80,7 @@ def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[str
     return exog, response
 
 
-def _length(exog: NDArray[np.float64], norm: str) -> NDArray[np.float64]:
+def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:
     """The norm of each row, shape (rows,)."""
     if norm == "l2":
         return np.sqrt(np.einsum("ij,ij->i", exog, exog))

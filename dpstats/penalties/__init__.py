@@ -11,7 +11,7 @@ from dpstats.penalties.bridge import Bridge
 from dpstats.penalties.concave import L0, SCAD
 from dpstats.penalties.convex import ElasticNet, Lasso, Ridge
 
-__all__ = ["L0", "NEGLIGIBLE", "SCAD", "Bridge", "ElasticNet", "Lasso", "Penalty", "Ridge", "from_dict", "penalty"]
+__all__ = ["L0", "NEGLIGIBLE", "SCAD", "Bridge", "ElasticNet", "Lasso", "Penalty", "Ridge", "from_dict", "penalty", "split_curvature"]
 
 _KINDS: dict[str, type[Penalty]] = {kind.name: kind for kind in (Ridge, Lasso, ElasticNet, Bridge, SCAD, L0)}
 
@@ -64,3 +64,16 @@ def from_dict(stored: Mapping[str, Any]) -> Penalty:
     found = penalty(stored["name"], **{key: value for key, value in stored.items() if key != "name"})
     assert found is not None
     return found
+
+
+def split_curvature(whole: Penalty) -> tuple[float, Penalty | None]:
+    """A convex penalty as modulus / 2 t^2 plus a penalty without curvature, or plus nothing (None).
+
+    The quadratic part joins the objective's own, where it counts towards the curvature that privacy needs.
+    """
+    if isinstance(whole, Ridge) or (isinstance(whole, Bridge) and whole.q == 2):
+        return whole.modulus, None
+    if isinstance(whole, ElasticNet):
+        slope = whole.alpha * whole.l1_ratio
+        return whole.modulus, Lasso(slope) if slope > 0 else None
+    return 0.0, whole if whole.alpha > 0 else None

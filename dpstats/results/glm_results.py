@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError
-from dpstats.mechanisms.design import ArrayDesign
+from dpstats.formula.design import DesignSpec
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
@@ -85,7 +85,7 @@ class GLMResults:
         if which not in ("mean", "linear"):
             raise ArgumentError(f"which must be 'mean' or 'linear', got {which!r}")
         design = self.plan.design
-        if isinstance(design, ArrayDesign):
+        if not isinstance(design, DesignSpec):
             exog = np.asarray(newdata, dtype=np.float64)
             if exog.ndim != 2 or exog.shape[1] != len(design.names):
                 raise DataError(f"newdata must have shape (rows, {len(design.names)}), got {exog.shape}")
@@ -150,8 +150,8 @@ class GLMResults:
 
     def _respond(self, linear: Vector, which: str) -> Vector:
         """Scaled linear predictors as predictions in the response's units."""
-        values = self.plan.family.mean(linear) if which == "mean" else linear
+        values: Vector = np.asarray(self.plan.family.mean(linear) if which == "mean" else linear, dtype=np.float64)
         if self.plan.family.response != "continuous":
             return values
         middle, half_width = self.plan.design.response_scaling()
-        return middle + half_width * values
+        return np.asarray(middle + half_width * values)

@@ -50,7 +50,9 @@ def header_table(results: GLMResults) -> SimpleTable:
         ("Noise:", f"{plan.noise.kind} ({plan.noise.norm})"),
         ("No. Observations:", "private" if results.nobs is None else str(results.nobs)),
     ]
-    table = SimpleTable([[value] for _, value in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table = SimpleTable(
+        [[value] for _, value in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols
+    )
     table.extend_right(SimpleTable([[value] for _, value in right], stubs=[name for name, _ in right]))
     return table
 
