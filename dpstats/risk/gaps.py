@@ -74,7 +74,7 @@ def gap_mean(
 def log_concave_quantile(deviation: float, probability: float) -> float:
     """A bound that a symmetric log-concave variable exceeds with at most `probability` < 1/2.
 
-    From its standard deviation alone; attained by a truncated Laplace variable (docs/proofs/risk, lemma 3).
+    From its standard deviation alone, by the log-concavity of P(|X| > t) (docs/proofs/risk, lemma 3).
     """
     if not 0 < probability < 0.5:
         raise ArgumentError(f"probability must lie strictly between 0 and 1/2, got {probability!r}")

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal, special
+from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.privacy.noise import Noise
 
 Vector = NDArray[np.float64]
 
-SMALLEST_GRID, LARGEST_GRID = 2**14, 2**18
+SMALLEST_GRID, LARGEST_GRID = 2**14, 2**17
 """Points of the grid on which the law of a sum is kept."""
 
 CELLS_PER_ROUNDING = 2000
-"""Grid points for every variable rounded up, so that all roundings together stay near a tenth of a percent."""
+"""Grid points for every variable rounded up, where the largest grid allows."""
 
 MIXTURE_CELLS = 2**12
 """Points kept of a sum's law before it is mixed with a random radius."""
@@ -26,7 +26,13 @@ MIXTURE_CELLS = 2**12
 LEVELS = 64
 """Distinct weights kept apart; of more, each is rounded up to the next of so many levels."""
 
-FFT_ERROR = 1e-9
+BEYOND = 1e-3
+"""Share of the failure probability that may lie beyond the grid."""
+
+TILT = 10.0
+"""Sums beyond the grid wrap around, damped by exp(-TILT): they then add less than BEYOND exp(-TILT) of the failure."""
+
+FFT_ERROR = 1e-8
 """Bound on the rounding error of a distribution function computed by fast Fourier transforms."""
 
 
@@ -68,7 +74,7 @@ def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> flo
     norm_bound = largest * noise.norm_quantile(len(weights), probability) ** 2
     if np.ptp(weights) == 0 and (noise.kind == "gaussian" or noise.norm == "l2"):
         return norm_bound
-    failure = 1 - probability - FFT_ERROR
+    failure = (1 - probability) * (1 - BEYOND * math.exp(-TILT)) - FFT_ERROR
     if failure <= 0:
         return norm_bound
     unit = _unit_quantile(noise, weights[weights > 0] / largest, len(weights), failure)
@@ -79,16 +85,14 @@ def _unit_quantile(noise: Noise, weights: Vector, size: int, failure: float) -> 
     """The quantile at unit scale for positive weights, `size` being the dimension of the whole vector."""
     levels, counts = _levels(weights)
     law = "normal" if noise.kind == "gaussian" or noise.norm == "l2" else noise.norm
-    mixed = noise.kind == "laplace" and noise.norm != "l1"
-    allowed = failure / 1000 if mixed else failure
     mean, variance = {"normal": (1.0, 2.0), "l1": (2.0, 20.0), "linf": (1 / 3, 4 / 45)}[law]
     largest = mean * float(counts @ levels) + 6 * math.sqrt(variance * float(counts @ levels**2))
     while True:
         masses, step = _sum_law(law, levels, counts, largest)
-        if 1 - float(np.sum(masses)) <= allowed:
+        if 1 - float(np.sum(masses)) <= BEYOND * failure:
             break
         largest *= 2
-    if not mixed:
+    if noise.kind == "gaussian" or noise.norm == "l1":
         # The first point whose distribution function reaches 1 - failure.
         return step * int(np.searchsorted(np.cumsum(masses), 1 - failure))
     masses, step = _coarsen(masses, step)
@@ -122,36 +126,18 @@ def _sum_law(law: str, levels: Vector, counts: NDArray[np.intp], largest: float)
     points = min(max(points, SMALLEST_GRID), LARGEST_GRID)
     step = largest / (points - 1)
     grid = step * np.arange(points)
-    total = np.zeros(points)
-    total[0] = 1.0
+    damping = np.exp(-TILT * np.arange(points) / points)
+    spectrum = np.ones(points // 2 + 1, dtype=np.complex128)
     for level, count in zip(levels, counts, strict=True):
-        square = grid / level
+        square, copies = grid / level, int(count)
         if law == "normal":
-            group = np.diff(special.gammainc(count / 2, square / 2), prepend=0.0)
+            distribution, copies = special.gammainc(count / 2, square / 2), 1
         elif law == "l1":
-            group = _power(np.diff(-np.expm1(-np.sqrt(square)), prepend=0.0), int(count))
+            distribution = -np.expm1(-np.sqrt(square))
         else:
-            group = _power(np.diff(np.minimum(np.sqrt(square), 1), prepend=0.0), int(count))
-        total = _convolve(total, group)
-    return total, step
-
-
-def _convolve(first: Vector, second: Vector) -> Vector:
-    """Law of the sum of two grid variables; what falls beyond the grid is dropped, and so counts as exceeding."""
-    return np.maximum(signal.fftconvolve(first, second)[: len(first)], 0)
-
-
-def _power(masses: Vector, count: int) -> Vector:
-    """Law of the sum of `count` independent copies, by repeated squaring."""
-    result: Vector | None = None
-    while count:
-        if count & 1:
-            result = masses if result is None else _convolve(result, masses)
-        count >>= 1
-        if count:
-            masses = _convolve(masses, masses)
-    assert result is not None
-    return result
+            distribution = np.minimum(np.sqrt(square), 1)
+        spectrum *= np.fft.rfft(np.diff(distribution, prepend=0.0) * damping) ** copies
+    return np.maximum(np.fft.irfft(spectrum, points), 0) / damping, step
 
 
 def _coarsen(masses: Vector, step: float) -> tuple[Vector, float]:
