@@ -82,6 +82,13 @@ def log_concave_quantile(deviation: float, probability: float) -> float:
     return deviation * exponent / math.sqrt(2 * (1 - math.exp(-exponent) * (1 + exponent)))
 
 
+def check_failure(pi: float) -> float:
+    """Return `pi` if it is a probability strictly between 0 and 1, else raise ArgumentError."""
+    if isinstance(pi, bool) or not isinstance(pi, (int, float, np.floating)) or not 0 < pi < 1:
+        raise ArgumentError(f"pi must be a number strictly between 0 and 1, got {pi!r}")
+    return float(pi)
+
+
 def _coordinate_deviation(noise: Noise, size: int) -> float:
     """Standard deviation of one coordinate; all are alike."""
     return math.sqrt(noise.expected_square(size) / size)
@@ -89,8 +96,7 @@ def _coordinate_deviation(noise: Noise, size: int) -> float:
 
 def _check(shape: Vector, curvature: Vector, pi: float, removed: Vector | None, radius: float) -> Vector:
     """Validate the arguments of a gap and fill in `removed`."""
-    if not 0 < pi < 1:
-        raise ArgumentError(f"pi must lie strictly between 0 and 1, got {pi!r}")
+    check_failure(pi)
     if not (math.isfinite(radius) and radius >= 0):
         raise ArgumentError(f"radius must be finite and not negative, got {radius!r}")
     for name, values in (("shape", shape), ("curvature", curvature)):

@@ -268,7 +268,7 @@ def fukuchi(setting: Setting) -> list[Bound]:
         rest += math.sqrt(2 * columns) * smooth * sigma * (math.log(2) + 3)
         return 8 * unit + shrinkage + rest * setting.radius**2 / (2 * math.sqrt(rows))
 
-    note = "input perturbation of a quadratic loss; needs n; rests on lemma 7, which fails"
+    note = "input perturbation of a quadratic loss; needs n; rests on lemma 7, which fails and mixes units"
     return [
         Bound(
             "unregularised",

@@ -17,7 +17,7 @@ from dpstats.privacy.calibration import check_positive, objective_noise
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.risk import printed
-from dpstats.risk.gaps import gap_quantile
+from dpstats.risk.gaps import check_failure, gap_quantile
 from dpstats.risk.table import PROOF
 
 NO_JACOBIAN = 1e6
@@ -106,6 +106,7 @@ def sample_size(
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
     adjacency = check_adjacency(adjacency)
+    pi = check_failure(pi)
     target, radius = check_positive("target", target), check_positive("radius", radius)
     if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
         raise ArgumentError(f"columns must be a positive integer, got {columns!r}")

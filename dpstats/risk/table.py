@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
+from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
-from dpstats.risk.gaps import gap_mean, gap_quantile
+from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
 from dpstats.risk.printed import Bound, Gap, Setting, Statement, printed_bounds
 
 PROOF = "docs/proofs/risk"
@@ -94,9 +95,8 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
     ----------
     docs/proofs/risk and docs/risk.
     """
-    radius = plan.radius if radius is None else radius
-    if not (math.isfinite(radius) and radius > 0):
-        raise ArgumentError(f"radius must be finite and positive, got {radius!r}")
+    pi = check_failure(pi)
+    radius = check_positive("radius", plan.radius if radius is None else radius)
     if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
         raise ArgumentError(f"n must be a positive integer, got {n!r}")
     proved = proved_bounds(plan, pi, radius)
