@@ -65,9 +65,11 @@ def check_columns(frame: pd.DataFrame, domain: Domain, columns: Iterable[str]) -
         If its dtype is not numbers, booleans, text, categories or objects, or can match none of its levels.
     """
     for name in columns:
-        kind = dtype_kind(frame, name)
-        declared = domain.get(name)
-        if kind != "text" and isinstance(declared, Levels) and all(isinstance(v, str) for v in declared.code_of()):
+        kind, declared = dtype_kind(frame, name), domain.get(name)
+        # Floats may be levels of text of which every cell is missing, so only integers and booleans tell.
+        if kind == "text" or frame[name].dtype.kind not in "iub" or not isinstance(declared, Levels):
+            continue
+        if all(isinstance(level, str) for level in declared.code_of()):
             raise DomainError(
                 f"column {name!r} holds numbers, but none of its declared levels is a number; "
                 "declare the numbers as levels or convert the column"
@@ -90,7 +92,7 @@ def dtype_kind(frame: pd.DataFrame, name: str) -> Literal["boolean", "numeric", 
         return "boolean"
     if is_dtype.is_numeric_dtype(dtype) and not is_dtype.is_complex_dtype(dtype):
         return "numeric"
-    if isinstance(dtype, pd.ArrowDtype) and dtype.type is str:
+    if isinstance(dtype, pd.ArrowDtype) and dtype.type in (str, type(None)):
         return "text"
     raise DomainError(f"column {name!r} has dtype {dtype}; convert it to numbers, booleans or text first")
 

@@ -210,9 +210,11 @@ class _Translator:
                 return self._transform(tree, name)
             case ast.Call(func=ast.Attribute(value=ast.Name("np" | "numpy"), attr=name)):
                 return self._numpy(tree, name)
+        if isinstance(tree.func, ast.Attribute):
+            raise self._refusal(tree.func)
         known = ", ".join(sorted(["I", "Q", "C", "abs", *TRANSFORMS]))
         raise FormulaError(
-            f"{self._text(tree)} is refused: only {known} and elementwise np functions can be called in a formula"
+            f"{self._text(tree)} is refused: a formula can call only {known} and elementwise np functions"
         )
 
     def _numpy(self, tree: ast.Call, name: str) -> Apply:

@@ -17,14 +17,12 @@ POINTS = (8191, 1009, 251, 61, 17)
 MOST_ROWS = 2**17
 MOST_LEVEL_COMBINATIONS = 2**12
 MOST_CORNER_COLUMNS = 10
-GENERATOR = 76
-"""Multiplier of the Korobov lattice: its powers modulo each size in POINTS spread well (tested in two dimensions)."""
 
 
 def public_frame(domain: Domain, columns: Sequence[str], *, faces: bool = False) -> dict[str, Encoded]:
     """Encoded columns that fill the declared space.
 
-    Numeric columns follow a Korobov lattice: each is a permutation of the same uniform grid over its range, end
+    Numeric columns follow a rank-1 lattice: each is a permutation of the same uniform grid over its range, end
     points included, and together they fill the box, whose corners are added. Every combination of levels meets every
     numeric point (beyond `MOST_LEVEL_COMBINATIONS`, an even selection of combinations).
 
@@ -86,8 +84,7 @@ def _unit_points(columns: int, combinations: int, faces: bool) -> NDArray[np.flo
         return np.empty((1, 0))
     sizes = POINTS[1:] if columns == 1 else POINTS
     size = next((size for size in sizes if size * combinations <= MOST_ROWS), sizes[-1])
-    steps = np.array([pow(GENERATOR, column, size) for column in range(columns)])
-    lattice = (np.arange(size)[:, None] * steps % size) / (size - 1)
+    lattice = (np.arange(size)[:, None] * _steps(columns, size) % size) / (size - 1)
     if columns == 1:
         return lattice
     corner_values = (
@@ -100,3 +97,15 @@ def _unit_points(columns: int, combinations: int, faces: bool) -> NDArray[np.flo
         # Stretching the lattice and clipping it puts a quarter of the points of each column on either end.
         parts.append(np.clip(2 * lattice - 0.5, 0, 1))
     return np.concatenate(parts)
+
+
+def _steps(columns: int, size: int) -> NDArray[np.intp]:
+    """Multipliers of a rank-1 lattice, shape (columns,): 1, then powers of the generalised golden ratio.
+
+    The golden ratio g, the root of g**columns = g + 1, spreads points most evenly (Roberts' sequence); a prime `size`
+    makes every multiplier a permutation of the grid.
+    """
+    golden = 1.5
+    for _ in range(60):
+        golden = (1 + golden) ** (1 / max(columns, 2))
+    return np.array([1, *(max(1, round(size * golden**-power)) for power in range(1, columns))], dtype=np.intp)

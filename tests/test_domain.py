@@ -1,0 +1,161 @@
+"""Declaring public facts: ranges, levels, and the rule by which cells match levels."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats.domain import Domain, Levels, Range, as_number, canonical
+from dpstats.errors import DomainError
+
+
+def test_ranges_levels_and_bool_are_told_apart() -> None:
+    domain = Domain({"hours-per-week": (1, 99.5)}, sex=["F", "M"], smoker=bool, zero_one=[0, 1])
+    assert dict(domain) == {
+        "hours-per-week": Range(1, 99.5),
+        "sex": Levels(("F", "M")),
+        "smoker": Range(0, 1),
+        "zero_one": Levels((0, 1)),
+    }
+
+
+def test_levels_may_come_as_an_array_or_an_index() -> None:
+    domain = Domain(a=np.array([3, 1]), b=pd.Index(["u", "v"]))
+    assert domain["a"] == Levels((3, 1))
+    assert type(domain["a"].values[0]) is int
+    assert domain["b"] == Levels(("u", "v"))
+
+
+def test_coerce_keeps_a_domain_and_builds_one_from_a_dict_or_nothing() -> None:
+    domain = Domain(x=(0, 1))
+    assert Domain.coerce(domain) is domain
+    assert Domain.coerce({"x": (0, 1)}) == domain
+    assert len(Domain.coerce(None)) == 0
+
+
+@pytest.mark.parametrize(
+    ("declaration", "fix"),
+    [
+        ((1, 0), "low < high"),
+        ((1, 1), "low < high"),
+        ((0, math.inf), "finite"),
+        ((math.nan, 1), "finite"),
+        ((-1.7e308, 1.7e308), "finite"),
+        ((0, 10**400), "finite"),
+        ((0, 1, 2), "pair of numbers"),
+        ((0,), "pair of numbers"),
+        (("F", "M"), "write levels as a list"),
+        ((False, True), "pair of numbers"),
+        ((0, 1j), "pair of numbers"),
+        ([], "empty"),
+        (["a", "b", " a "], "not distinct"),
+        ([1, "1.0"], "not distinct"),
+        ([True, 1], "not distinct"),
+        (["a", None], "strings, finite numbers"),
+        ([1.0, math.nan], "strings, finite numbers"),
+        ([["a"], ["b"]], "list of levels"),
+        ([pd.Timestamp("2020-01-01")], "strings, finite numbers"),
+        ({"a", "b"}, "list of levels"),
+        ("abc", "list of levels"),
+        (None, "list of levels"),
+        (float, "list of levels"),
+        (3, "list of levels"),
+    ],
+)
+def test_bad_declarations_name_the_column_and_the_fix(declaration: object, fix: str) -> None:
+    with pytest.raises(DomainError, match=f"'wage'.*{fix}"):
+        Domain(wage=declaration)
+
+
+@pytest.mark.parametrize("columns", [[("x", (0, 1))], {3: (0, 1)}, "x"])
+def test_columns_must_map_strings(columns: object) -> None:
+    with pytest.raises(DomainError):
+        Domain(columns)  # type: ignore[arg-type]
+
+
+def test_a_column_is_declared_once() -> None:
+    with pytest.raises(DomainError, match="twice"):
+        Domain({"x": (0, 1)}, x=(0, 2))
+    with pytest.raises(DomainError, match="already declares 'x'"):
+        Domain(x=(0, 1)).with_ranges({"x": (0, 2)})
+
+
+def test_with_ranges_leaves_the_original_alone() -> None:
+    domain = Domain(sex=["F", "M"])
+    wider = domain.with_ranges({"x": (-4.0, 4.0)})
+    assert "x" not in domain
+    assert wider == Domain(sex=["F", "M"], x=(-4.0, 4.0))
+
+
+def test_domains_are_immutable_and_hashable() -> None:
+    domain = Domain(x=(0, 1), a=["u", 2, True])
+    with pytest.raises(TypeError):
+        domain["x"] = Range(0, 2)  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        domain.other = 1  # type: ignore[attr-defined]
+    assert hash(domain) == hash(Domain(a=["u", 2, True], x=(0, 1)))
+    assert domain != Domain(x=(0, 2), a=["u", 2, True])
+
+
+def test_json_round_trip_keeps_types_and_order() -> None:
+    domain = Domain({"größe (m)": (0.5, 2)}, level=["1a", 2, 3.5, True], age=(17, 90))
+    again = Domain.from_json(domain.to_json())
+    assert again == domain
+    assert list(again) == list(domain)
+    assert [type(v) for v in again["level"].values] == [str, int, float, bool]  # type: ignore[union-attr]
+    assert eval(repr(domain), {"Domain": Domain}) == domain
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"x": 1}', '{"x": {}}', '{"x": {"range": [0]}}', '{"x": {"range": [0, 1], "levels": []}}']
+)
+def test_from_json_refuses_what_it_did_not_write(text: str) -> None:
+    with pytest.raises(DomainError):
+        Domain.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (np.True_, 1.0),
+        ("1", 1.0),
+        (" 1.00 ", 1.0),
+        ("1e3", 1000.0),
+        (Decimal("2.5"), 2.5),
+        (np.float32(0.5), 0.5),
+        (" F ", "F"),
+        ("1_000", "1_000"),
+        ("nan", "nan"),
+        ("inf", "inf"),
+        (math.nan, None),
+        (math.inf, None),
+        (None, None),
+        (pd.NA, None),
+        (pd.NaT, None),
+        (10**400, None),
+        (Decimal("sNaN"), None),
+        (1j, None),
+        ([1], None),
+        (b"1", None),
+    ],
+)
+def test_canonical_values(cell: object, expected: object) -> None:
+    assert canonical(cell) == expected
+    if isinstance(expected, float):
+        assert as_number(cell) == expected
+    else:
+        assert math.isnan(as_number(cell))
+
+
+def test_canonical_swallows_objects_that_misbehave() -> None:
+    class Rude(float):
+        def __float__(self) -> float:
+            raise RuntimeError("no")
+
+    assert canonical(Rude(1.0)) is None
