@@ -49,7 +49,7 @@ def test_docstring_examples_run(name: str) -> None:
 
 
 def public_names() -> list[str]:
-    """Names that the reference must list: those of dpstats, and of its public folders."""
+    """Names that the reference must list: those of dpstats, and the classes of its public folders."""
     names = []
     for name in dpstats.__all__:
         value = getattr(dpstats, name)
@@ -59,7 +59,7 @@ def public_names() -> list[str]:
             names += [f"errors.{error}" for error, kind in vars(value).items() if isinstance(kind, type)]
         else:
             items = [item for item in value.__all__ if item not in dpstats.__all__]
-            names += [f"{name}.{item}" for item in items if callable(getattr(value, item))]
+            names += [f"{name}.{item}" for item in items if isinstance(getattr(value, item), type)]
     return names
 
 
