@@ -36,10 +36,10 @@ def audit(
 ) -> AuditResult:
     """A lower confidence bound on the eps of any mechanism, from its outputs on two neighbouring data sets.
 
-    Half of the runs choose the most telling events, in both directions; the other half counts them, so that the
-    Clopper-Pearson bounds are exact. An event may be a half-line of a coordinate, a norm, the difference of means or
-    a learnt log-likelihood ratio; a union of intervals of any of these; a pattern of exact zeros; an exact value; a
-    non-finite entry; another number of entries; a word; an exception; a warning; a log record.
+    Half of the runs learn scores and choose the most telling events, in both directions; the other half counts them,
+    so that the Clopper-Pearson bounds are exact. An event may be a half-line of a coordinate, a norm, the difference
+    of means or a learnt log-likelihood ratio; a union of intervals of any of these; a pattern of exact zeros; an exact
+    value; a non-finite entry; another number of entries; a word; an exception; a warning; a log record.
 
     Parameters
     ----------
@@ -108,10 +108,10 @@ def _check(runs: int, confidence: float, n_jobs: int) -> None:
 
 
 def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confidence: float) -> AuditResult:
-    """Choose events on the first halves of two samples of outcomes and count them on the second halves."""
+    """Choose events on the first half of each sample of outcomes and count them on the second halves."""
     alpha = (1 - confidence) / _BOUNDS
-    (choose_a, count_a), (choose_b, count_b) = first.halves(), second.halves()
-    scores = list(learn_scores(choose_a, choose_b)) or [_NOTHING]
+    (learn_a, choose_a, count_a), (learn_b, choose_b, count_b) = first.parts(), second.parts()
+    scores = list(learn_scores(learn_a, learn_b)) or [_NOTHING]
     sides = {"data": (choose_a, count_a), "neighbour": (choose_b, count_b)}
     found: list[tuple[Finding, Choice]] = []
     for likely, unlikely in (("data", "neighbour"), ("neighbour", "data")):

@@ -36,10 +36,13 @@ class Outcomes:
     values: FloatArray
     labels: NDArray[np.object_]
 
-    def halves(self) -> tuple[Outcomes, Outcomes]:
-        """The runs to choose an event from, and the runs to count it on."""
-        middle = len(self.labels) // 2
-        return self[:middle], self[middle:]
+    def parts(self) -> tuple[Outcomes, Outcomes, Outcomes]:
+        """A quarter of the runs to learn scores from, a quarter to choose thresholds on, and a half to count on.
+
+        Thresholds chosen on what the scores were fitted to would favour the scores that fitted it too well.
+        """
+        quarter = len(self.labels) // 4
+        return self[:quarter], self[quarter : 2 * quarter], self[2 * quarter :]
 
     def __getitem__(self, rows: slice) -> Outcomes:
         return Outcomes(self.values[rows], self.labels[rows])

@@ -16,7 +16,8 @@ from dpstats.audit.projections import Projection, projections
 
 Keys = Callable[[Outcomes], NDArray[np.object_]]
 
-_BINS = 200
+_MOST_BINS = 200
+_BIN_RUNS = 25
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Score:
 
 
 def learn_scores(first: Outcomes, second: Outcomes) -> Iterator[Score]:
-    """The scores worth trying, learnt on one half of the runs.
+    """The scores worth trying, learnt on runs that are used for nothing else.
 
     Categories (labels, patterns of exact zeros, values that recur exactly) score by their log-ratio; each scalar view
     of the numbers is used as it is and, for events that are no half-lines, by the log-ratio of the bin it falls into.
@@ -87,7 +88,9 @@ def _categories(name: str, keys: Keys, first: NDArray[np.object_], second: NDArr
 
 
 def _bins(name: str, projection: Projection, first: FloatArray, second: FloatArray) -> Score:
-    edges = np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _BINS + 1)[1:-1], method="lower")
+    pooled = np.concatenate([first, second])
+    bins = min(_MOST_BINS, max(8, len(pooled) // _BIN_RUNS))
+    edges = np.quantile(pooled, np.linspace(0, 1, bins + 1)[1:-1], method="lower")
     # A value met over and over (an atom) gets a bin of its own, so that what lies just beside it is seen.
     atoms = edges[1:][np.diff(edges) == 0]
     edges = np.unique(np.concatenate([edges, np.nextafter(atoms, np.inf)]))
