@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.mechanisms.design import ArrayDesign, array_norms
@@ -106,7 +106,13 @@ class FormulaSource:
             name: buy_range(numeric_cells(self.data[name]), eps=share, adjacency=plan.request.adjacency, random=random)
             for name in plan.bought
         }
-        return self._plan(plan.request, ranges)
+        try:
+            return self._plan(plan.request, ranges)
+        except DPStatsError:
+            # Such as np.log(x) on a range below zero. The budget is spent, and the stand-ins are known to serve: reach
+            # to them too. All of this is a function of the bought ranges.
+            low, high = UNIT_RESPONSE
+            return self._plan(plan.request, {name: (min(a, low), max(b, high)) for name, (a, b) in ranges.items()})
 
     def blocks(self, plan: Plan) -> Sequence[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
