@@ -6,12 +6,14 @@
 """
 
 from dpstats import datasets, errors, families, penalties, privacy
-from dpstats.api import glm, logit, ols, plan, poisson, svm
+from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
+from dpstats.audit import audit
 from dpstats.domain import Domain
 from dpstats.models.glm import GLM
-from dpstats.audit import audit
+from dpstats.plan import Plan
 from dpstats.privacy import Guarantee, Ledger, Noise, compose
 from dpstats.results.glm_results import GLMResults
+from dpstats.risk import sample_size
 
 __version__ = "0.1.0"
 
@@ -22,17 +24,20 @@ __all__ = [
     "Guarantee",
     "Ledger",
     "Noise",
+    "Plan",
     "audit",
     "compose",
     "datasets",
     "errors",
     "families",
     "glm",
+    "lasso",
     "logit",
     "ols",
     "penalties",
     "plan",
     "poisson",
     "privacy",
+    "sample_size",
     "svm",
 ]

@@ -149,6 +149,21 @@ def svm(formula: str, data: pd.DataFrame, eps: float, *, h: float = 0.5, **argum
     return glm(formula, data, eps, family=HuberSVM(h), **_without_family(arguments))
 
 
+def lasso(formula: str, data: pd.DataFrame, eps: float, *, alpha: float, **arguments: Any) -> GLMResults:
+    """A sparse fit: `glm` with penalty="lasso".
+
+    Parameters
+    ----------
+    alpha : float
+        Weight of sum |t| on the sum of the losses and the scaled coefficients.
+    **arguments
+        As for `glm`, the family included.
+    """
+    if "penalty" in arguments:
+        raise ArgumentError("penalty is fixed by this function; use dp.glm to choose it")
+    return glm(formula, data, eps, penalty="lasso", alpha=alpha, **arguments)
+
+
 def plan(
     formula: str,
     domain: DomainLike,

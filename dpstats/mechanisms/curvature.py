@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.design import Bounds
 
 NOISE_COST = 1.02
 """The joint bound may cost this much more noise, in scale, than no Jacobian at all."""
@@ -15,7 +15,7 @@ LARGEST_RATIO = 1e6
 """Range of kappa searched: from 1 / LARGEST_RATIO to LARGEST_RATIO."""
 
 
-def default_radius(design: PublicDesign) -> float:
+def default_radius(design: Bounds) -> float:
     """A guess at the norm of the coefficients, for rows of the design's Euclidean norm."""
     size = len(design.names)
     return 1.6 * float(np.sqrt(size / design.curvature_ratio(np.ones(size))))

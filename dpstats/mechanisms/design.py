@@ -10,38 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.formula.bounds import Term, term_norm
 
 Vector = NDArray[np.float64]
 NormName = Literal["l1", "l2", "linf"]
 NORM_NAMES: tuple[NormName, ...] = ("l1", "l2", "linf")
 
 
-class TermBounds(Protocol):
-    """Bounds on a term's part of every row, in model units."""
-
-    @property
-    def columns(self) -> slice:
-        """Where the term stands among the columns."""
-
-    @property
-    def l2(self) -> float:
-        """Bound on the Euclidean norm of the term's part."""
-
-    @property
-    def l1(self) -> float:
-        """Bound on the sum of absolute values of the term's part."""
-
-
-class PublicDesign(Protocol):
-    """Names and bounds of the design's columns: a function of formula, Domain and options alone."""
+class Bounds(Protocol):
+    """Names and bounds of a design's columns: a function of formula, Domain and options alone."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Column names, p of them."""
 
     @property
-    def terms(self) -> Sequence[TermBounds]:
+    def terms(self) -> Sequence[Term]:
         """The terms, in the order of their columns."""
+
+    def norm_bound(self, which: NormName, weights: Vector) -> float:
+        """The supremum over rows of the norm of x * weights; infinite where no bound is known."""
+
+    def curvature_ratio(self, curvature: Vector) -> float:
+        """kappa: the supremum over rows of sum_j x_j**2 / curvature_j."""
+
+
+class PublicDesign(Bounds, Protocol):
+    """A whole design: its columns' bounds, its response, and the way back to the user's units."""
 
     @property
     def has_intercept(self) -> bool:
@@ -60,21 +55,6 @@ class PublicDesign(Protocol):
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
 
-    def norm_bound(self, which: NormName, weights: Vector) -> float:
-        """The supremum over rows of the norm of x * weights; infinite where no bound is known."""
-
-    def curvature_ratio(self, curvature: Vector) -> float:
-        """kappa: the supremum over rows of sum_j x_j**2 / curvature_j."""
-
-
-@dataclass(frozen=True)
-class ArrayTerm:
-    """All columns of an array design as one term."""
-
-    columns: slice
-    l2: float
-    l1: float
-
 
 @dataclass(frozen=True)
 class ArrayDesign:
@@ -85,12 +65,21 @@ class ArrayDesign:
     names : tuple of str
     norms : dict
         Bounds on the rows' norms, with at least the key ``"l2"``; the others may be missing.
+    response_name : str
     """
 
     names: tuple[str, ...]
     norms: Mapping[NormName, float]
-    has_intercept: bool = False
     response_name: str = "y"
+    has_intercept: bool = False
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """One term holding every column."""
+        size = len(self.names)
+        maxima = np.full(size, min(self.norms.values()))
+        largest = float(self.norms.get("l1", np.inf))
+        return (Term("exog", slice(0, size), maxima, self.norms["l2"], min(largest, float(np.sum(maxima)))),)
 
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """The identity: arrays are in model units already."""
@@ -100,6 +89,14 @@ class ArrayDesign:
         """The identity: middle 0, half width 1."""
         return 0.0, 1.0
 
+    def norm_bound(self, which: NormName, weights: Vector) -> float:
+        """The supremum over rows of the norm of x * weights."""
+        return term_norm(self.terms[0], which, weights)
+
+    def curvature_ratio(self, curvature: Vector) -> float:
+        """kappa: the supremum over rows of sum_j x_j**2 / curvature_j."""
+        return self.norm_bound("l2", curvature**-0.5) ** 2
+
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         return {"names": list(self.names), "norms": dict(self.norms), "response_name": self.response_name}
@@ -107,20 +104,51 @@ class ArrayDesign:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ArrayDesign:
         """The design whose `to_dict` gave `stored`."""
-        return cls(tuple(stored["names"]), stored["norms"], response_name=stored["response_name"])
+        return cls(tuple(stored["names"]), stored["norms"], stored["response_name"])
+
+
+@dataclass(frozen=True, eq=False)
+class SubDesign:
+    """Some columns of a design, under the bounds of the whole.
+
+    Attributes
+    ----------
+    whole : Bounds
+    kept : ndarray of int
+        Positions of the columns, increasing.
+    """
+
+    whole: Bounds
+    kept: NDArray[np.intp]
 
     @property
-    def terms(self) -> tuple[ArrayTerm, ...]:
-        """One term holding every column."""
-        return (ArrayTerm(slice(0, len(self.names)), self.norms["l2"], self.norms.get("l1", np.inf)),)
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns kept."""
+        return tuple(self.whole.names[j] for j in self.kept)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What is left of each term."""
+        left: list[Term] = []
+        start = 0
+        for term in self.whole.terms:
+            inside = self.kept[(self.kept >= term.columns.start) & (self.kept < term.columns.stop)]
+            maxima = term.maxima[inside - term.columns.start]
+            if len(inside):
+                norms = min(term.l2, float(np.linalg.norm(maxima))), min(term.l1, float(np.sum(maxima)))
+                left.append(Term(term.name, slice(start, start + len(inside)), maxima, *norms))
+            start += len(inside)
+        return tuple(left)
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
-        """The stated bound times the largest weight."""
-        return self.norms.get(which, np.inf) * float(np.max(weights))
+        """The whole design's bound with no weight on the other columns."""
+        spread = np.zeros(len(self.whole.names))
+        spread[self.kept] = weights
+        return self.whole.norm_bound(which, spread)
 
     def curvature_ratio(self, curvature: Vector) -> float:
-        """kappa = l2**2 / min(curvature)."""
-        return self.norms["l2"] ** 2 / float(np.min(curvature))
+        """kappa over the columns kept."""
+        return self.norm_bound("l2", curvature**-0.5) ** 2
 
 
 def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormName, float]:

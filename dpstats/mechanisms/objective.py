@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import default_curvature, default_radius
-from dpstats.mechanisms.design import NORM_NAMES, NormName, PublicDesign
+from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.penalties import from_dict as penalty_from_dict
@@ -60,6 +60,8 @@ class ObjectivePlan:
         What the penalty is beyond its curvature, which is part of `curvature`.
     penalty_weights : ndarray, shape (p,)
         Its weight on each column.
+    threshold : ndarray, shape (p,)
+        The part of a lasso's weights that noise alone rarely passes; zeros unless selection is noise-aware.
     radius : float
         The guessed norm of the coefficients in model units that the default curvature was chosen for.
     tolerance : float
@@ -82,6 +84,7 @@ class ObjectivePlan:
     joint_need: float
     penalty: Penalty | None
     penalty_weights: Vector
+    threshold: Vector
     radius: float
     tolerance: float
     final: LatticeRelease
@@ -129,7 +132,7 @@ _PLAIN = (
     *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
     *("radius", "tolerance"),
 )
-_VECTORS = ("curvature", "penalty_weights", "noise_shape")
+_VECTORS = ("curvature", "penalty_weights", "threshold", "noise_shape")
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class Purchase:
 
 
 def plan_objective(
-    design: PublicDesign,
+    design: Bounds,
     family: Family,
     purchase: Purchase,
     penalty: Penalty | None = None,
@@ -172,7 +175,7 @@ def plan_objective(
 
     Parameters
     ----------
-    design : PublicDesign
+    design : Bounds
     family : Family
         With every cap filled in.
     purchase : Purchase
@@ -226,6 +229,7 @@ def plan_objective(
         joint_need=need,
         penalty=remainder,
         penalty_weights=weights,
+        threshold=np.zeros(size),
         radius=radius,
         tolerance=tolerance,
         final=LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(total)), size),
@@ -251,7 +255,7 @@ def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: Rand
     return plan.final.sparse(released) if plan.penalty.sparse else released
 
 
-def noise_shape(design: PublicDesign, norm: NormName) -> Vector:
+def noise_shape(design: Bounds, norm: NormName) -> Vector:
     """Column weights a, constant on each term, that minimise E||b / a||^2 under the same row bound.
 
     For a term of k columns whose part of a row is at most r in the norm: a**2 prop. to sqrt(k) / r (l2),
@@ -277,7 +281,7 @@ class _Metric(NamedTuple):
     """E||b / a||^2 at noise scale 1."""
 
 
-def _metrics(design: PublicDesign, kind: Literal["laplace", "gaussian"]) -> Iterator[_Metric]:
+def _metrics(design: Bounds, kind: Literal["laplace", "gaussian"]) -> Iterator[_Metric]:
     """The norms that the design bounds."""
     for norm in NORM_NAMES if kind == "laplace" else ("l2",):
         shape = noise_shape(design, norm)

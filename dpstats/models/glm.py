@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from dpstats.domain import Domain
 from dpstats.families import Family
-from dpstats.mechanisms.objective import release_objective
+from dpstats.mechanisms.napp import release_stages
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
-from dpstats.plan import Plan
+from dpstats.plan import Plan, penalty_weights
 from dpstats.privacy.randomness import random_source
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
@@ -153,6 +154,8 @@ class GLM:
         """Read the rows and release; the budget is spent by now."""
         random = random_source(request.seed)
         plan = self._source.complete(plan, random)
-        params = release_objective(plan.objective, self._source.blocks(plan), random)
+        weights = penalty_weights(plan.design, request.options)
+        blocks = self._source.blocks(plan)
+        fitted = release_stages(plan.design, plan.stages, request.penalty, weights, blocks, random, request.options)
         nobs = self._source.public_rows() if request.adjacency == "replace_one" else None
-        return GLMResults(plan, params, nobs)
+        return GLMResults(replace(plan, stages=fitted.stages), fitted.params, nobs)

@@ -11,7 +11,19 @@ from dpstats.penalties.bridge import Bridge
 from dpstats.penalties.concave import L0, SCAD
 from dpstats.penalties.convex import ElasticNet, Lasso, Ridge
 
-__all__ = ["L0", "NEGLIGIBLE", "SCAD", "Bridge", "ElasticNet", "Lasso", "Penalty", "Ridge", "from_dict", "penalty", "split_curvature"]
+__all__ = [
+    "L0",
+    "NEGLIGIBLE",
+    "SCAD",
+    "Bridge",
+    "ElasticNet",
+    "Lasso",
+    "Penalty",
+    "Ridge",
+    "from_dict",
+    "penalty",
+    "split_curvature",
+]
 
 _KINDS: dict[str, type[Penalty]] = {kind.name: kind for kind in (Ridge, Lasso, ElasticNet, Bridge, SCAD, L0)}
 

@@ -60,6 +60,29 @@ class GLMResults:
         """The law of the noise in the objective."""
         return self.plan.noise
 
+    @property
+    def selection(self) -> pd.DataFrame:
+        """What a sparse penalty kept, one column of the design a row; empty without one.
+
+        Columns: selected; weight, the lasso weight of the column in model units (the slope at zero of another sparse
+        penalty); threshold, the part of it that noise alone rarely passes.
+        """
+        objective = self.plan.objective
+        columns = ["selected", "weight", "threshold"]
+        if objective.penalty is None or not objective.penalty.sparse:
+            return pd.DataFrame(columns=columns)
+        slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
+        table = {
+            "selected": self.scaled_params != 0,
+            "weight": float(slope) * objective.penalty_weights,
+            "threshold": objective.threshold,
+        }
+        return pd.DataFrame(table, index=pd.Index(self.plan.names, name="term"), columns=columns)
+
+    def excess_risk(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
+        """Bounds on what privacy costs in the objective; see `dpstats.risk.excess_risk`."""
+        return self.plan.excess_risk(pi, radius, n)
+
     def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> Any:
         """Predictions for new rows; post-processing of the released coefficients.
 

@@ -16,10 +16,14 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective
+from dpstats.mechanisms.napp import Stage, plan_stages
+from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.options import Options
+from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
-from dpstats.request import Options, Request
+from dpstats.request import Request
+from dpstats.risk import excess_risk
 
 Vector = NDArray[np.float64]
 
@@ -33,25 +37,32 @@ class Plan:
     request : Request
     design : PublicDesign
         Columns and their bounds.
-    family : Family
-        With every cap filled in from the public range of the response.
     formula : str or None
         None for plain arrays.
     bought : tuple of str
         Columns whose range is bought from the budget.
-    objective : ObjectivePlan
-        The perturbed objective: curvature, noise, final discretisation.
+    stages : tuple of Stage
+        The releases of the fit, in order.
     guarantee : Guarantee
         For everything the call releases.
     """
 
     request: Request
     design: PublicDesign
-    family: Family
     formula: str | None
     bought: tuple[str, ...]
-    objective: ObjectivePlan
+    stages: tuple[Stage, ...]
     guarantee: Guarantee
+
+    @property
+    def objective(self) -> ObjectivePlan:
+        """The release of the penalised fit itself."""
+        return next(plan for role, plan in self.stages if role == "fit")
+
+    @property
+    def family(self) -> Family:
+        """The loss, every cap filled in from the public range of the response."""
+        return self.objective.family
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,16 +111,39 @@ class Plan:
 
     @property
     def budget(self) -> pd.DataFrame:
-        """The purchases, one a row, and their total; columns eps, delta, buys."""
-        rows = []
+        """The purchases, one a row, and their total.
+
+        Returns
+        -------
+        DataFrame
+            Columns: eps and delta as charged; planned, the eps set aside; need, the eps that noise of the classical
+            scale really costs by the joint bound; retrieved, planned less need; and buys, in words.
+        """
+        rows: list[tuple[Any, ...]] = []
         if self.bought:
-            rows.append(("ranges", range_eps(self.request, self.bought), 0.0, ", ".join(self.bought)))
-        kind = self.noise.kind
-        rows.append(("objective", self.objective.eps, self.objective.delta, f"{kind} noise in the objective"))
-        rows.append(("release", self.objective.final.eps, 0.0, "discrete noise on the optimum"))
-        total = (sum(row[1] for row in rows), sum(row[2] for row in rows))
-        rows.append(("total", *total, ""))
-        return pd.DataFrame(rows, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
+            cost = range_eps(self.request, self.bought)
+            rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(self.bought)))
+        for role, plan in self.stages:
+            retrieved = max(0.0, plan.planned_eps - plan.joint_need)
+            noise = f"{plan.noise.kind} noise ({plan.noise.norm})"
+            rows.append((role, plan.eps, plan.delta, plan.planned_eps, plan.planned_eps - retrieved, retrieved, noise))
+            final = plan.final.eps
+            rows.append((f"{role}: final", final, 0.0, final, final, 0.0, "discrete noise"))
+        sums = [sum(row[column] for row in rows) for column in (4, 5)]
+        rows.append(("total", self.guarantee.eps, self.guarantee.delta, self.request.eps, sums[0], sums[1], ""))
+        columns = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
+        return pd.DataFrame(rows, columns=columns).set_index("purchase")
+
+    def excess_risk(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
+        """Bounds on what privacy costs in the objective; see `dpstats.risk.excess_risk`."""
+        return excess_risk(self, pi, radius, n)
+
+    def summary(self) -> Summary:
+        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex."""
+        return summarize_plan(self)
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
 
     @property
     def title(self) -> str:
@@ -127,22 +161,20 @@ class Plan:
             "bought": list(self.bought),
             "request": self.request.to_dict(),
             "design": self.design.to_dict(),
-            "objective": self.objective.to_dict(),
+            "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Plan:
         """The plan whose `to_dict` gave `stored`."""
-        objective = ObjectivePlan.from_dict(stored["objective"])
         design = ArrayDesign if stored["formula"] is None else DesignSpec
         return cls(
             request=Request.from_dict(stored["request"]),
             design=design.from_dict(stored["design"]),
-            family=objective.family,
             formula=stored["formula"],
             bought=tuple(stored["bought"]),
-            objective=objective,
+            stages=tuple(Stage(role, ObjectivePlan.from_dict(plan)) for role, plan in stored["stages"]),
             guarantee=Guarantee(**stored["guarantee"]),
         )
 
@@ -189,21 +221,28 @@ def make_plan(
     bought : tuple of str
         Columns whose range is bought.
     """
-    rest = request.eps - range_eps(request, bought)
-    final_eps = request.options.release_share * rest
-    options = request.options
-    purchase = Purchase(
-        eps=rest - final_eps,
+    stages = plan_stages(
+        design,
+        family,
+        request.penalty,
+        penalty_weights(design, request.options),
+        eps=request.eps - range_eps(request, bought),
         delta=request.delta,
-        final_eps=final_eps,
         adjacency=request.adjacency,
-        retrieval=options.retrieval,
-        curvature=options.curvature,
-        radius=options.radius,
+        options=request.options,
     )
-    objective = plan_objective(design, family, purchase, request.penalty, penalty_weights(design, options))
-    spent = request.eps - (objective.planned_eps - objective.eps)
-    guarantee = Guarantee(spent, request.delta, request.adjacency, basis="docs/proofs/objective")
+    returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
+    guarantee = Guarantee(request.eps - returned, request.delta, request.adjacency, basis=proof_page(request))
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
-    return Plan(request, design, family, formula, bought, objective, guarantee)
+    return Plan(request, design, formula, bought, stages, guarantee)
+
+
+def proof_page(request: Request) -> str:
+    """The proof that covers what the request releases."""
+    options = request.options
+    if options.stages == 2:
+        return "docs/proofs/two_stage"
+    if options.selection == "noise_aware" or options.refit_share > 0:
+        return "docs/proofs/selection"
+    return "docs/proofs/objective" if request.penalty is None else "docs/proofs/napp"

@@ -1,0 +1,198 @@
+"""NAPP-ERM with a proof: one penalised release, or a first one that decides in public how the second shrinks.
+
+docs/proofs/napp (one stage), docs/proofs/two_stage, docs/proofs/selection. Every stage is an objective perturbation
+with a fresh draw of noise; what follows from a released stage is public, and stages add up by basic composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.mechanisms.design import Bounds, SubDesign
+from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective, release_objective
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.selection import noise_aware, noise_threshold
+from dpstats.mechanisms.two_stage import allocate, dual_purpose
+from dpstats.penalties import Lasso, Penalty, split_curvature
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers.objective import Block
+
+Vector = NDArray[np.float64]
+Role = Literal["fit", "pilot", "refit"]
+
+HEAVIEST = 1e6
+"""A majoriser's weight is held below this multiple of privacy's curvature: a zero of the pilot stays near zero."""
+
+
+class Stage(NamedTuple):
+    """One release of a fit, and what it is for."""
+
+    role: Role
+    plan: ObjectivePlan
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Released coefficients in model units, shape (p,), and the stages as they were carried out."""
+
+    params: Vector
+    stages: tuple[Stage, ...]
+
+
+def plan_stages(
+    design: Bounds,
+    family: Family,
+    penalty: Penalty | None,
+    weights: Vector,
+    *,
+    eps: float,
+    delta: float,
+    adjacency: Adjacency,
+    options: Options,
+) -> tuple[Stage, ...]:
+    """Split a budget over the releases of one fit and plan each, without rows.
+
+    The second of two stages and the refit are planned as they would be if the first told nothing; what they cost does
+    not change when it does.
+
+    Parameters
+    ----------
+    design : Bounds
+    family : Family
+    penalty : Penalty or None
+    weights : ndarray, shape (p,)
+        The penalty's weight on each column.
+    eps, delta : float
+        The budget of all stages together.
+    adjacency : {"add_remove", "replace_one"}
+    options : Options
+
+    Raises
+    ------
+    ArgumentError
+        If the penalty is not convex and there is one stage only, or `selection` does not suit the penalty.
+    """
+    if penalty is not None and not penalty.convex and options.stages == 1:
+        raise ArgumentError(f"penalty {penalty.name!r} is not convex here: it has a guarantee with stages=2 only")
+    if options.refit_share > 0 and options.selection is None and not (penalty is not None and penalty.sparse):
+        raise ArgumentError("refit_share needs a sparse penalty or selection='noise_aware': nothing is selected")
+    first = options.first_stage_share if options.stages == 2 else 0.0
+    shares: dict[Role, float] = {
+        "pilot": (1 - options.refit_share) * first,
+        "fit": (1 - options.refit_share) * (1 - first),
+        "refit": options.refit_share,
+    }
+    stages = []
+    for role, share in shares.items():
+        if share == 0:
+            continue
+        purchase = _purchase(share * eps, share * delta, adjacency, options)
+        if role != "fit":
+            stages.append(Stage(role, plan_objective(design, family, purchase)))
+            continue
+        convex = penalty if penalty is None or penalty.convex else None
+        plan = plan_objective(design, family, purchase, convex, weights)
+        if options.selection == "noise_aware":
+            plan = _select(plan, penalty, weights, options.selection_level)
+        stages.append(Stage(role, plan))
+    return tuple(stages)
+
+
+def release_stages(
+    design: Bounds,
+    stages: Sequence[Stage],
+    penalty: Penalty | None,
+    weights: Vector,
+    blocks: Sequence[Block],
+    random: RandomSource,
+    options: Options,
+) -> Fitted:
+    """Carry out the stages on rows that are paid for.
+
+    Parameters
+    ----------
+    design : Bounds
+    stages : sequence of Stage
+        From `plan_stages`.
+    penalty : Penalty or None
+    weights : ndarray, shape (p,)
+    blocks : collection of (exog, endog)
+    random : RandomSource
+    options : Options
+    """
+    params = np.zeros(len(design.names))
+    done: list[Stage] = []
+    for role, planned in stages:
+        plan = planned
+        if role == "fit" and done:
+            plan = _follow(planned, design, penalty, weights, params)
+        if role == "refit":
+            params, plan = _refit(planned, design, params, blocks, random, options)
+        else:
+            params = release_objective(plan, blocks, random)
+        done.append(Stage(role, plan))
+    return Fitted(params, tuple(done))
+
+
+def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> Purchase:
+    """One stage's budget, a share of it for its final discrete noise."""
+    final_eps = options.release_share * eps
+    retrieval = options.retrieval if options.retrieval != "paper" else None
+    return Purchase(eps - final_eps, delta, final_eps, adjacency, retrieval, options.curvature, options.radius)
+
+
+def _select(plan: ObjectivePlan, penalty: Penalty | None, weights: Vector, level: float) -> ObjectivePlan:
+    """Add the threshold that noise alone rarely passes to the weight of every penalised column."""
+    penalised = int(np.count_nonzero(weights))
+    if penalised == 0:
+        raise ArgumentError("selection='noise_aware' needs a penalised column; see penalty_weights")
+    threshold = noise_threshold(plan.noise, plan.size, level, columns=penalised) / plan.noise_shape
+    lasso, _ = noise_aware(penalty, weights, threshold)
+    return replace(plan, penalty=Lasso(1.0), penalty_weights=lasso, threshold=np.where(weights > 0, threshold, 0.0))
+
+
+def _follow(
+    plan: ObjectivePlan, design: Bounds, penalty: Penalty | None, weights: Vector, pilot: Vector
+) -> ObjectivePlan:
+    """The second stage with its curvature where the released pilot says that shrinkage costs least."""
+    maxima = np.concatenate([term.maxima for term in design.terms])
+    total = allocate(pilot, design.terms, maxima, design.curvature_ratio, plan.kappa) * (1 + 1e-12)
+    if penalty is not None and penalty.convex:
+        total = np.maximum(total, split_curvature(penalty)[0] * weights)
+    elif penalty is not None:
+        total = dual_purpose(penalty, pilot, weights, total, HEAVIEST * float(np.max(total)))
+    return with_curvature(plan, total)
+
+
+def with_curvature(plan: ObjectivePlan, curvature: Vector) -> ObjectivePlan:
+    """The plan with another curvature whose ratio is no larger, so that the noise still suffices."""
+    final = LatticeRelease(plan.final.eps, 2 * plan.tolerance / float(np.min(curvature)), plan.size)
+    return replace(plan, curvature=curvature, final=final)
+
+
+def _refit(
+    planned: ObjectivePlan,
+    design: Bounds,
+    selected: Vector,
+    blocks: Sequence[Block],
+    random: RandomSource,
+    options: Options,
+) -> tuple[Vector, ObjectivePlan]:
+    """Fit the selected columns again, unpenalised, with the share kept for it; nothing selected releases zeros."""
+    kept = np.flatnonzero(selected)
+    if not kept.size:
+        return selected, planned
+    purchase = _purchase(planned.planned_eps + planned.final.eps, planned.delta, planned.adjacency, options)
+    plan = plan_objective(SubDesign(design, kept), planned.family, purchase)
+    params = np.zeros(len(selected))
+    params[kept] = release_objective(plan, [(exog[:, kept], endog) for exog, endog in blocks], random)
+    return params, plan

@@ -1,0 +1,125 @@
+"""Settings of a fit beyond its named arguments, checked; every one is public."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from dpstats.errors import ArgumentError
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "stages": (1, 2),
+    "realization": ("analytic", "augmented"),
+    "selection": (None, "noise_aware", "vs", "vs+"),
+    "retrieval": ("recycle", "return", "paper", None),
+    "moor": (None, "paper"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings beyond the named arguments of a fit.
+
+    Attributes
+    ----------
+    curvature : float, optional
+        Quadratic term added to the objective, per column, in model units; chosen from public facts by default.
+    radius : float, optional
+        Guess at the norm of the coefficients in model units, which the default curvature is chosen for.
+    range_share : float
+        Share of eps that buys the ranges of numeric columns left out of the Domain.
+    release_share : float
+        Share of each release's eps that the final discrete noise is charged.
+    penalty_weights : dict, optional
+        Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
+    stages : {1, 2}
+        With two, a first release decides in public where the second is shrunk (docs/proofs/two_stage).
+    first_stage_share : float
+        The share of the budget that buys the first of two stages.
+    selection : {None, "noise_aware", "vs", "vs+"}
+        "noise_aware" adds a threshold to a sparse penalty that keeps false positives caused by noise below
+        `selection_level` (docs/proofs/selection). The others replicate a paper and are not certified.
+    selection_level : float
+        Probability that noise alone brings any column in.
+    refit_share : float
+        Share of the budget kept for a second, unpenalised fit of the selected columns; 0 for none.
+    retrieval : {"recycle", "return", None, "paper"}
+        What becomes of the budget that the joint bound retrieves from the classical split: less noise, a lower charge
+        for noise of the classical scale, or nothing. "paper" replicates a paper and is not certified.
+    realization : {"analytic", "augmented"}
+        "augmented" appends noise rows and calls statsmodels' GLM; not certified.
+    moor : {None, "paper"}
+        "paper" replicates NAPP-ERM's iteration; not certified.
+    """
+
+    curvature: float | None = None
+    radius: float | None = None
+    range_share: float = 0.1
+    release_share: float = 0.01
+    penalty_weights: Mapping[str, float] | None = None
+    stages: int = 1
+    first_stage_share: float = 0.3
+    selection: Literal["noise_aware", "vs", "vs+"] | None = None
+    selection_level: float = 0.05
+    refit_share: float = 0.0
+    retrieval: Literal["recycle", "return", "paper"] | None = "recycle"
+    realization: Literal["analytic", "augmented"] = "analytic"
+    moor: Literal["paper"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("curvature", "radius"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
+        for name in ("range_share", "release_share", "first_stage_share", "selection_level"):
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 < value < 1):
+                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
+            raise ArgumentError(f"refit_share must lie in [0, 1), got {self.refit_share!r}")
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or value not in allowed:
+                raise ArgumentError(f"{name} must be one of {list(allowed)}, got {value!r}")
+        self._check_penalty_weights()
+
+    def _check_penalty_weights(self) -> None:
+        given = self.penalty_weights
+        if given is not None and not isinstance(given, Mapping):
+            raise ArgumentError("penalty_weights must be a dict from terms or columns to weights")
+        for key, weight in (given or {}).items():
+            if not (_is_number(weight) and weight >= 0):
+                raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {weight!r}")
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Options:
+        """Check option names and build the options.
+
+        Raises
+        ------
+        ArgumentError
+            If a name is unknown (the message suggests the nearest known one) or a value is not usable.
+        """
+        known = [item.name for item in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
+        return cls(**given)
+
+    @property
+    def replicates(self) -> bool:
+        """Whether a setting asks for a paper's own constants and iteration, without a sound proof."""
+        return self.moor == "paper" or self.retrieval == "paper" or self.selection in ("vs", "vs+")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether `value` is a finite real number and not a bool."""
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return real and math.isfinite(value)

@@ -1,0 +1,174 @@
+"""The tables of a plan: statsmodels' look, public values only, readable at 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from statsmodels.iolib.summary import Summary, fmt_2cols, fmt_params
+from statsmodels.iolib.table import SimpleTable
+
+if TYPE_CHECKING:
+    from dpstats.plan.plan import Plan
+
+__all__ = ["Summary", "full_width", "plan_notes", "plan_tables", "summarize_plan"]
+
+WIDTH = 78
+
+RISK_LEVEL = 0.05
+
+
+def summarize_plan(plan: Plan) -> Summary:
+    """The summary of a dry run: what would be released, at what price, with what noise."""
+    summary = Summary()
+    summary.tables = [header_table(plan, "planned"), column_table(plan), *plan_tables(plan)]
+    summary.add_extra_txt(wrap_notes(plan_notes(plan)))
+    return summary
+
+
+def plan_tables(plan: Plan) -> list[SimpleTable]:
+    """The tables that a plan and a result share: budget, noise and excess risk."""
+    return [budget_table(plan), noise_table(plan), risk_table(plan)]
+
+
+def header_table(plan: Plan, observations: str) -> SimpleTable:
+    """Pairs of facts on the model (left) and on the guarantee (right)."""
+    guarantee, request = plan.guarantee, plan.request
+    title = f"Private Generalized Linear Model: {plan.family.name}"
+    if not guarantee.certified:
+        title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
+    left = [
+        ("Dep. Variable:", shorten(plan.design.response_name, 22)),
+        ("Model:", "GLM"),
+        ("Family:", plan.family.name),
+        ("Link:", plan.family.link),
+        ("Method:", request.method if request.options.stages == 1 else f"{request.method}, two stages"),
+        ("Penalty:", "None" if request.penalty is None else request.penalty.name),
+        ("Df Model:", str(len(plan.names) - int(plan.design.has_intercept))),
+    ]
+    right = [
+        ("Adjacency:", guarantee.adjacency),
+        ("Epsilon:", f"{guarantee.eps:.6g}"),
+        ("Delta:", f"{guarantee.delta:.6g}"),
+        ("Certified:", "yes" if guarantee.certified else "NO"),
+        ("Proof:", guarantee.basis if guarantee.certified else "none"),
+        ("Noise:", f"{plan.noise.kind} ({plan.noise.norm})"),
+        ("No. Observations:", observations),
+    ]
+    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[fact] for _, fact in right], stubs=[name for name, _ in right]))
+    return table
+
+
+def column_table(plan: Plan) -> SimpleTable:
+    """The terms and the bounds on their part of a row, in model units."""
+    rows = [
+        (term.name, [str(term.columns.stop - term.columns.start), format_number(term.l2), format_number(term.l1)])
+        for term in plan.design.terms
+    ]
+    return full_width(["columns", "l2 bound", "l1 bound"], rows, [10, 12, 12], title="Terms, bounds in model units")
+
+
+def budget_table(plan: Plan) -> SimpleTable:
+    """Every purchase and the total; beside it what the classical split would have wasted."""
+    budget = plan.budget
+    columns = ["eps", "delta", "need", "retrieved"]
+    rows = [
+        (name, [*(format_number(row[column]) for column in columns), shorten(row["buys"], 22)])
+        for name, row in budget.iterrows()
+    ]
+    return full_width([*columns, "buys"], rows, [9, 9, 9, 10, 23], title="Budget")
+
+
+def noise_table(plan: Plan) -> SimpleTable:
+    """Noise scale and curvature of each stage, and the noise of the classical split."""
+    rows = [
+        (
+            role,
+            [
+                format_number(stage.noise.scale),
+                format_number(stage.classical_scale),
+                format_number(stage.classical_scale / stage.noise.scale),
+                _range(stage.curvature),
+            ],
+        )
+        for role, stage in plan.stages
+    ]
+    headers = ["scale", "classical", "ratio", "curvature"]
+    return full_width(headers, rows, [11, 11, 9, 20], title="Noise in the objective")
+
+
+def risk_table(plan: Plan) -> SimpleTable:
+    """The proved bounds on what privacy costs in the objective."""
+    risk = plan.excess_risk(RISK_LEVEL)
+    proved = risk[risk["holds"] == "proved"].drop_duplicates("bound")
+    rows = [(row["bound"], [format_number(row["value"])]) for _, row in proved.iterrows()]
+    return full_width(["excess of the sum"], rows, [20], title="Excess risk, proved bounds")
+
+
+def full_width(
+    headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int], title: str | None = None
+) -> SimpleTable:
+    """A table as wide as the header: named rows, with the given widths for the columns beside the names."""
+    room = WIDTH - sum(columns) - len(columns)
+    formats = {**fmt_params, "colwidths": [room, *columns]}
+    stubs = [shorten(name, room) for name, _ in rows]
+    return SimpleTable([cells for _, cells in rows], headers=list(headers), stubs=stubs, title=title, txt_fmt=formats)
+
+
+def plan_notes(plan: Plan) -> list[str]:
+    """What the reader must know, in plain words."""
+    guarantee, objective = plan.guarantee, plan.objective
+    neighbours = (
+        "adding or removing one row"
+        if guarantee.adjacency == "add_remove"
+        else "changing the contents of one row (the number of rows is public)"
+    )
+    privacy = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
+    said = [
+        f"Everything above is {privacy}-differentially private for {neighbours}."
+        if guarantee.certified
+        else f"No guarantee is claimed for this output: {guarantee.reason}.",
+        "Coefficients are shrunk towards zero by a public quadratic term ('curvature') on columns in model units: "
+        "numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one. 'scaled coef' is on that scale.",
+    ]
+    retrieved = objective.planned_eps - objective.joint_need
+    if retrieved > 0:
+        use = {"recycle": "recycled into less noise", "return": "not charged"}.get(
+            str(plan.request.options.retrieval), "not used"
+        )
+        said.append(
+            f"The classical split would need eps {objective.planned_eps:.4g} for noise of scale "
+            f"{objective.classical_scale:.4g}; by the joint bound it costs {objective.joint_need:.4g}. "
+            f"The difference, {retrieved:.4g}, is {use}."
+        )
+    if plan.bought:
+        said.append(f"Ranges of {', '.join(plan.bought)} are bought with the budget; declare them to save it.")
+    return said
+
+
+def wrap_notes(said: Sequence[str]) -> list[str]:
+    """Numbered notes, wrapped to the width of the tables."""
+    lines = ["Notes:"]
+    for number, note in enumerate(said, start=1):
+        lines += textwrap.wrap(f"[{number}] {note}", WIDTH, subsequent_indent="    ")
+    return lines
+
+
+def shorten(name: Any, width: int) -> str:
+    """The name, cut to at most `width` characters."""
+    text = str(name)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def format_number(value: float) -> str:
+    """Four significant digits."""
+    return f"{value:.4g}"
+
+
+def _range(values: Any) -> str:
+    """One number, or the least and the greatest."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return format_number(low) if high - low <= 1e-9 * high else f"{format_number(low)} to {format_number(high)}"
