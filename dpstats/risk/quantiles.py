@@ -51,8 +51,8 @@ def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> flo
     Returns
     -------
     float
-        Exact up to rounding squares up to a fine grid; never below the quantile. For equal weights the bound of
-        `Noise.norm_quantile` if that is smaller.
+        Never below the quantile. Exact for equal weights under Gaussian and l2 noise; else above it by what rounding
+        the squares up to a fine grid costs.
 
     Raises
     ------
@@ -71,14 +71,11 @@ def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> flo
     if not 0 < probability < 1:
         raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
     largest = float(np.max(weights))
-    norm_bound = largest * noise.norm_quantile(len(weights), probability) ** 2
-    if np.ptp(weights) == 0 and (noise.kind == "gaussian" or noise.norm == "l2"):
-        return norm_bound
+    spherical = noise.kind == "gaussian" or noise.norm == "l2"
     failure = (1 - probability) * (1 - BEYOND * math.exp(-TILT)) - FFT_ERROR
-    if failure <= 0:
-        return norm_bound
-    unit = _unit_quantile(noise, weights[weights > 0] / largest, len(weights), failure)
-    return min(norm_bound, noise.scale**2 * largest * unit)
+    if failure <= 0 or (spherical and np.ptp(weights) == 0):
+        return largest * noise.norm_quantile(len(weights), probability) ** 2
+    return noise.scale**2 * largest * _unit_quantile(noise, weights[weights > 0] / largest, len(weights), failure)
 
 
 def _unit_quantile(noise: Noise, weights: Vector, size: int, failure: float) -> float:

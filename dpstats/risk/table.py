@@ -15,6 +15,7 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
 from dpstats.risk.printed import Bound, Gap, Setting, Statement, printed_bounds
+from dpstats.risk.quantiles import quadratic_quantile
 
 PROOF = "docs/proofs/risk"
 
@@ -102,11 +103,10 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
     proved = proved_bounds(plan, pi, radius)
     best = {(bound.gap, bound.statement): bound.value for bound in reversed(proved)}
     printed = printed_bounds(_setting(plan, pi, radius, n))
+    bounds = [(bound, "proved") for bound in proved] + [(bound, _holds(bound, best)) for bound in printed]
     rows = [
-        (*_describe(bound, pi), bound.value, math.nan if n is None else bound.value / n, holds, bound.note)
-        for bounds in (proved, printed)
-        for bound in bounds
-        for holds in ["proved" if bounds is proved else _holds(bound, best)]
+        (_describe(bound, pi), bound.source, bound.value, bound.value / (n or math.nan), holds, bound.note)
+        for bound, holds in bounds
     ]
     return pd.DataFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
 
@@ -114,23 +114,22 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
 def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:
     """The bounds of docs/proofs/risk; of two on the same quantity the sharper comes first."""
     noise, shape, curvature = plan.noise, plan.noise_shape, plan.curvature
-    crude = (noise.norm_quantile(len(shape), 1 - pi) / float(np.min(shape))) ** 2 / (2 * float(np.min(curvature)))
+    weights = 1 / (shape**2 * curvature)
     sharp = gap_quantile(noise, shape, curvature, pi)
     whole = gap_quantile(noise, shape, curvature, pi, removed=curvature, radius=radius)
+    theorem_1, theorem_2 = f"{PROOF}, theorem 1", f"{PROOF}, theorem 2"
+    bounds = [Bound("regularised", "quantile", theorem_1, sharp, "attained when there are no rows and no penalty")]
+    if np.ptp(weights) > 0:
+        crude = quadratic_quantile(noise, np.full_like(weights, np.max(weights)), 1 - pi) / 2
+        bounds.append(Bound("regularised", "quantile", theorem_1, crude, "by the norm of the noise alone"))
+    mean, whole_mean = (
+        gap_mean(noise, shape, curvature, removed=removed, radius=radius) for removed in (None, curvature)
+    )
     return [
-        Bound(
-            "regularised", "quantile", f"{PROOF}, theorem 1", sharp, "attained when there are no rows and no penalty"
-        ),
-        Bound("regularised", "quantile", f"{PROOF}, theorem 1", crude, "||b||^2 / (2 min m)"),
-        Bound("regularised", "mean", f"{PROOF}, theorem 1", gap_mean(noise, shape, curvature), ""),
-        Bound("unregularised", "quantile", f"{PROOF}, theorem 2", whole, "against every theta of norm radius"),
-        Bound(
-            "unregularised",
-            "mean",
-            f"{PROOF}, theorem 2",
-            gap_mean(noise, shape, curvature, removed=curvature, radius=radius),
-            "least at m = sqrt(E||b||^2) / radius",
-        ),
+        *bounds,
+        Bound("regularised", "mean", theorem_1, mean, "attained when there are no rows and no penalty"),
+        Bound("unregularised", "quantile", theorem_2, whole, "against any coefficients of norm radius"),
+        Bound("unregularised", "mean", theorem_2, whole_mean, "against any coefficients of norm radius"),
     ]
 
 
@@ -150,10 +149,10 @@ def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> Sett
     )
 
 
-def _describe(bound: Bound, pi: float) -> tuple[str, str]:
-    """The first two columns."""
+def _describe(bound: Bound, pi: float) -> str:
+    """What is bounded, in words."""
     level = {"quantile": f"with probability {1 - pi:g}", "mean": "in the mean", "order": "order of growth"}
-    return f"{bound.gap}, {level[bound.statement]}", bound.source
+    return f"{bound.gap}, {level[bound.statement]}"
 
 
 def _holds(bound: Bound, best: dict[tuple[Gap, Statement], float]) -> str:

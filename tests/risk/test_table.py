@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from dpstats.families import Binomial, Family, Gaussian
 from dpstats.privacy.calibration import objective_noise
 from dpstats.privacy.noise import Noise
 from dpstats.risk import excess_risk
+
+FACTS = ("eps", "delta", "kappa", "radius")
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,19 @@ def public_plan(**changes: object) -> PublicPlan:
 def test_columns_and_order() -> None:
     table = excess_risk(public_plan())
     assert list(table.columns) == ["bound", "source", "value", "per_row", "holds", "note"]
-    assert list(table["holds"][:5]) == ["proved"] * 5
-    assert set(table["holds"][5:]) <= {"implied", "not implied", "order only", "other mechanism"}
+    assert list(table["holds"][:4]) == ["proved"] * 4
+    assert set(table["holds"][4:]) <= {"implied", "not implied", "order only", "other mechanism"}
     assert table["per_row"].isna().all()
+
+
+def test_unequal_curvature_shows_what_the_norm_alone_would_give() -> None:
+    plan = public_plan()
+    uneven = SimpleNamespace(**{name: getattr(plan, name) for name in (*FACTS, "noise", "noise_shape", "family")})
+    uneven.curvature = np.geomspace(4, 40, 6)
+    proved = excess_risk(uneven).query("holds == 'proved'")  # type: ignore[arg-type]
+    assert len(proved) == 5
+    sharp, crude = proved["value"][:2]
+    assert sharp < crude == pytest.approx(plan.noise.norm_quantile(6, 0.95) ** 2 / 8)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
