@@ -92,7 +92,7 @@ def dtype_kind(frame: pd.DataFrame, name: str) -> Literal["boolean", "numeric", 
         return "boolean"
     if is_dtype.is_numeric_dtype(dtype) and not is_dtype.is_complex_dtype(dtype):
         return "numeric"
-    if isinstance(dtype, pd.ArrowDtype) and dtype.type in (str, type(None)):
+    if isinstance(dtype, pd.ArrowDtype) and (dtype.type is str or dtype.pyarrow_dtype == "null"):
         return "text"
     raise DomainError(f"column {name!r} has dtype {dtype}; convert it to numbers, booleans or text first")
 

@@ -18,7 +18,7 @@ from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.bounds import FactorBounds, interact, measure
 from dpstats.formula.cells import Encoded
-from dpstats.formula.expression import Column, Value, as_codes, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.expression import Column, as_codes, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import end_rows, public_frame
 
@@ -27,6 +27,10 @@ Array = NDArray[np.float64]
 NO_SCOPE = patsy.EvalEnvironment([{}])
 NOTHING_MISSING = NAAction(on_NA="raise", NA_types=[])
 """Incomplete rows are dropped before patsy sees them; what is not finite afterwards is dropped after it."""
+
+
+LARGEST = 1e100
+"""Columns must stay below this, so that scaling them cannot overflow."""
 
 
 class PublicFactor:
@@ -58,10 +62,9 @@ class PublicFactor:
         categorical.contrast = codes.contrast  # type: ignore[attr-defined]
         return categorical
 
-    def public_values(self, domain: Domain) -> Value:
-        """Values on a public frame that fills the declared space of the factor's own columns."""
-        columns = list(dict.fromkeys(columns_of(self.node)))
-        return evaluate(self.node, public_frame(domain, columns, faces=True))
+    def __repr__(self) -> str:
+        # patsy quotes it in errors.
+        return self.code
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublicFactor) and self.code == other.code
@@ -94,25 +97,34 @@ def public_design(formula: Formula, domain: Domain) -> DesignInfo:
 
 
 def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[FactorBounds]], tuple[str, ...]]:
-    """Bounds of each term in the user's units, one entry a subterm, and notes for the user on public oddities."""
-    cache: dict[Any, FactorBounds] = {}
-    notes: list[str] = []
+    """Bounds of each term in the user's units, one entry a subterm, and notes for the user on public oddities.
 
-    def bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
-        key = (factor, id(contrast))
-        if key not in cache:
-            cache[key] = (
-                _numeric_bounds(factor, domain, notes)
-                if contrast is None
-                else _contrast_bounds(factor, contrast, info.factor_infos[factor].categories)
-            )
-        return cache[key]
+    Raises
+    ------
+    FormulaError
+        If a term is nowhere finite on the declared ranges, or too large there.
+    """
+    numeric = {f: _public_columns(f, domain) for f, known in info.factor_infos.items() if known.type == "numerical"}
 
-    terms = {
-        term: [interact([bounds(f, sub.contrast_matrices.get(f)) for f in sub.factors]) for sub in subterms]
-        for term, subterms in info.term_codings.items()
-    }
-    return terms, tuple(notes)
+    def bounds(factor: PublicFactor, contrasts: Mapping[PublicFactor, Any]) -> FactorBounds:
+        if factor in numeric:
+            return _numeric_bounds(factor, numeric[factor])
+        return _contrast_bounds(factor, contrasts[factor])
+
+    with np.errstate(all="ignore"):
+        terms = {
+            term: [interact([bounds(factor, part.contrast_matrices) for factor in part.factors]) for part in subterms]
+            for term, subterms in info.term_codings.items()
+        }
+    for term, parts in terms.items():
+        if not all((np.abs([part.low, part.high]) <= LARGEST).all() for part in parts):
+            raise FormulaError(f"{term.name()} exceeds {LARGEST:g} on the declared ranges; rescale it")
+    notes = tuple(
+        f"{factor.code} is not finite on all of the declared ranges: rows where it is not are left out."
+        for factor, columns in numeric.items()
+        if not np.isfinite(columns).all()
+    )
+    return terms, notes
 
 
 def is_numeric(info: DesignInfo, term: PatsyTerm) -> bool:
@@ -128,23 +140,23 @@ def design_rows(info: DesignInfo, encoded: Mapping[str, Encoded], rows: int) -> 
         return np.asarray(build_design_matrices([info], encoded, NA_action=NOTHING_MISSING)[0])
 
 
-def _numeric_bounds(factor: PublicFactor, domain: Domain, notes: list[str]) -> FactorBounds:
-    value = factor.public_values(domain)
+def _public_columns(factor: PublicFactor, domain: Domain) -> Array:
+    """Values of a numeric factor on public rows that fill the space of its columns, shape (m, k)."""
+    names = list(dict.fromkeys(columns_of(factor.node)))
+    value = evaluate(factor.node, public_frame(domain, names, faces=True))
     assert isinstance(value, np.ndarray)
-    columns = value if value.ndim > 1 else value[:, None]
+    return value if value.ndim > 1 else value[:, None]
+
+
+def _numeric_bounds(factor: PublicFactor, columns: Array) -> FactorBounds:
     try:
-        bounds = measure(columns, grid=not isinstance(factor.node, Column))
+        return measure(columns, grid=not isinstance(factor.node, Column))
     except ValueError as error:
         raise FormulaError(f"{factor.code}: {error}") from error
-    if not np.isfinite([*bounds.low, *bounds.high]).all():
-        raise FormulaError(f"{factor.code}: its values are too large on the declared ranges")
-    if not np.isfinite(columns).all():
-        notes.append(f"{factor.code} is not finite on all of the declared ranges: rows where it is not are left out.")
-    return bounds
 
 
-def _contrast_bounds(factor: PublicFactor, contrast: Any, levels: tuple[Any, ...]) -> FactorBounds:
+def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
     matrix = np.asarray(contrast.matrix, dtype=float)
-    if matrix.ndim != 2 or len(matrix) != len(levels) or not np.isfinite(matrix).all():
-        raise FormulaError(f"{factor.code}: the contrast must be a finite matrix with one row a level")
+    if not np.isfinite(matrix).all():
+        raise FormulaError(f"{factor.code}: the contrast must be finite")
     return measure(matrix, grid=False)

@@ -85,7 +85,8 @@ def bind(node: Node, domain: Domain) -> Node:
             public = public_frame(domain, list(dict.fromkeys(columns_of(node))))
             values = [_transformable(node.text, evaluate(argument, public)) for argument in arguments]
             try:
-                learned = node.learn(*values)
+                with np.errstate(all="ignore"):
+                    learned = node.learn(*values)
             except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
                 raise FormulaError(f"{node.text}: {error}") from error
             text = node.text

@@ -23,7 +23,8 @@ NAN, NO = math.nan, -1
 
 MIXED = [
     "1", 2, 2.0, True, None, [1], {}, datetime.date(2020, 1, 1), pd.Timestamp("2020-01-01"), 10**400, Decimal("sNaN"),
-    Decimal(2), Fraction(4, 2), b"1", np.array([1, 2]), pd.NaT, pd.NA, 1j, "1_0", "nan", "-inf", "2e0", " x ", "y", 1e308,
+    Decimal(2), Fraction(4, 2), b"1", np.array([1, 2]), pd.NaT, pd.NA, 1j, "1_0", "nan", "-inf", "2e0", " x ", "y",
+    1e308,
 ]  # fmt: skip
 MIXED_NUMBERS = [
     1, 2, 2, 1, NAN, NAN, NAN, NAN, NAN, NAN, NAN,
