@@ -30,6 +30,8 @@ myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+# File systems that ignore case would take these pages for those of the functions glm and plan.
+autosummary_filename_map = {"dpstats.GLM": "dpstats.GLM-class", "dpstats.Plan": "dpstats.Plan-class"}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
