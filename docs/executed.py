@@ -1,7 +1,9 @@
 """Run the Python blocks of a Markdown page and set their output below them.
 
 A page is a notebook in plain text: its ``python`` blocks run in order in one namespace. The documentation shows what
-each printed, the value of its last line, and its figures; the tests run the same function.
+each printed, the value of its last line, and its figures; the tests run the same function. A ``text`` block right after
+a ``python`` block is its output from an earlier run and is replaced: ``python docs/executed.py README.md`` brings the
+README up to date.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?P<block>```python\n(?P<code>.*?)^```)$(?:\n\n```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
 
 
 def run_page(text: str, name: str, figures: Path | None = None) -> str:
@@ -35,14 +37,14 @@ def run_page(text: str, name: str, figures: Path | None = None) -> str:
     Returns
     -------
     str
-        The page with outputs.
+        The page with fresh outputs.
     """
     namespace: dict[str, Any] = {"__name__": f"page {name}"}
 
     def with_output(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.start()) + 1
         shown = run_block(match["code"], f"{name}, line {line}", namespace)
-        parts = [match[0]]
+        parts = [match["block"]]
         if shown:
             parts.append(f"```text\n{shown}\n```")
         parts += [f"![]({path})" for path in _save_figures(name, line, figures)]
@@ -62,7 +64,7 @@ def run_block(code: str, place: str, namespace: dict[str, Any]) -> str:
             value = eval(compile(ast.Expression(last.value), place, "eval"), namespace)
             if value is not None:
                 print(value)
-    return printed.getvalue().rstrip()
+    return "\n".join(line.rstrip() for line in printed.getvalue().rstrip().splitlines())
 
 
 def _save_figures(name: str, line: int, folder: Path | None) -> list[str]:
@@ -91,3 +93,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
     app.connect("source-read", on_read)
     return {"parallel_read_safe": False}
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        page = Path(argument)
+        page.write_text(run_page(page.read_text(), page.name))
