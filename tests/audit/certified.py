@@ -12,6 +12,7 @@ import numpy as np
 from dpstats.audit import Pair, worst_cases
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.glm import GLM
+from dpstats.penalties import Bridge, ElasticNet
 from dpstats.plan import Plan
 from dpstats.request import Request, make_request
 
@@ -57,57 +58,74 @@ class Case:
     def plan_for(self, data: Any) -> Plan:
         return self.model(data)._source.plan(self.request)
 
+    @property
+    def claim(self) -> dict[str, float]:
+        """What the plan says it costs, which may be less than was asked for."""
+        return {"eps": self.plan.guarantee.eps, "delta": self.plan.guarantee.delta}
+
     def mechanism(self, *, secure: bool = False, plan: Plan | None = None) -> Callable[[Any, np.random.Generator], Any]:
-        """What ``GLM(...).fit(...)`` does once it has planned; with `secure` by the operating system's randomness."""
+        """What ``GLM(...).fit(...)`` does once it has planned; with `secure` by the operating system's randomness.
+
+        All that the result releases counts: the coefficients, and a second stage's curvature, which tells the first.
+        """
         plan, request = plan or self.plan, self.request
 
         def release(data: Any, rng: np.random.Generator) -> Any:
             seed = None if secure else int(rng.integers(2**62))
-            return self.model(data)._release(plan, replace(request, seed=seed)).params
+            fit = self.model(data)._release(plan, replace(request, seed=seed))
+            return [fit.params, *([fit.plan.curvature] if len(plan.stages) > 1 else [])]
 
         return release
 
     @property
+    def l2_bound(self) -> float:
+        return self.row_norm if isinstance(self.row_norm, (int, float)) else self.row_norm["l2"]
+
+    @property
     def pairs(self) -> list[Pair]:
-        bound = self.row_norm if isinstance(self.row_norm, (int, float)) else self.row_norm["l2"]
-        return list(worst_cases(self.family, bound, self.size, self.adjacency))
+        return list(worst_cases(self.family, self.l2_bound, self.size, self.adjacency))
 
     @property
     def worst_pair(self) -> Pair:
         return next(pair for pair in self.pairs if pair.name == self.worst)
 
 
-TIGHT = {"curvature": 0.4}
+def weakened(plan: Plan, factor: float) -> Plan:
+    """The plan with the scale of every noise in its objectives divided by `factor`."""
+    return replace(
+        plan,
+        stages=tuple(
+            stage._replace(
+                plan=replace(stage.plan, noise=replace(stage.plan.noise, scale=stage.plan.noise.scale / factor))
+            )
+            for stage in plan.stages
+        ),
+    )
+
+
+AXIS = "empty, axis row, response 1"
+AWARE = {"selection": "noise_aware", "refit_share": 0.3}
+LEAST = {"curvature": 0.4}
+SQUARED = Gaussian(residual_cap=2.0)
 CASES = [
-    Case("logistic", Binomial(), "empty, axis row, response 1"),
-    Case("logistic, least curvature", Binomial(), "empty, axis row, response 1", options=TIGHT),
-    Case("logistic, 3 columns", Binomial(), "empty, axis row, response 1", size=3, options=TIGHT),
-    Case("logistic, rows up to 3", Binomial(), "empty, axis row, response 1", row_norm=3.0, options={"curvature": 4.0}),
-    Case(
-        "logistic, l1 noise",
-        Binomial(),
-        "empty, axis row, response 1",
-        row_norm={"l2": 1.0, "l1": 1.0},
-        size=2,
-        options=TIGHT,
-    ),
-    Case("logistic, Gaussian noise", Binomial(), "empty, axis row, response 1", delta=0.05, options=TIGHT),
-    Case(
-        "logistic, one row replaced",
-        Binomial(),
-        "empty, axis row, response 1 to 0",
-        adjacency="replace_one",
-        options={"curvature": 1.0},
-    ),
-    Case("Huber SVM", HuberSVM(), "empty, axis row, response 1", options={"curvature": 3.0}),
-    Case("smooth SVM", SmoothSVM(), "empty, axis row, response 1", options={"curvature": 3.0}),
-    Case("least squares", Gaussian(residual_cap=2.0), "empty, axis row, response 1", options={"curvature": 4.6}),
-    Case(
-        "least squares, Gaussian noise",
-        Gaussian(residual_cap=2.0),
-        "empty, axis row, response 1",
-        delta=0.05,
-        options={"curvature": 4.6},
-    ),
+    Case("logistic", Binomial(), AXIS),
+    Case("logistic, least curvature", Binomial(), AXIS, options=LEAST),
+    Case("logistic, 3 columns", Binomial(), AXIS, size=3, options=LEAST),
+    Case("logistic, rows up to 3", Binomial(), AXIS, row_norm=3.0, options={"curvature": 4.0}),
+    Case("logistic, l1 noise", Binomial(), AXIS, row_norm={"l2": 1.0, "l1": 1.0}, size=2, options=LEAST),
+    Case("logistic, Gaussian noise", Binomial(), AXIS, delta=0.05, options=LEAST),
+    Case("logistic, row replaced", Binomial(), AXIS + " to 0", adjacency="replace_one", options={"curvature": 1.0}),
+    Case("Huber SVM", HuberSVM(), AXIS, options={"curvature": 3.0}),
+    Case("smooth SVM", SmoothSVM(), AXIS, options={"curvature": 3.0}),
+    Case("least squares", SQUARED, AXIS, options={"curvature": 4.6}),
+    Case("least squares, Gaussian noise", SQUARED, AXIS, delta=0.05, options={"curvature": 4.6}),
     Case("Poisson", Poisson(mean_cap=10.0, y_max=10), "empty, axis row, response 10", options={"curvature": 46.0}),
+    Case("ridge", SQUARED, AXIS, options={"penalty": "ridge", "alpha": 5.0}),
+    Case("lasso", SQUARED, AXIS, size=2, options={"penalty": "lasso", "alpha": 1.0, "curvature": 4.6}),
+    Case("elastic net", Binomial(), AXIS, options={"penalty": ElasticNet(1.0, 0.5)}),
+    Case("bridge, q = 1.5", SQUARED, AXIS, options={"penalty": Bridge(1.0, 1.5), "curvature": 4.6}),
+    Case("budget returned", Binomial(), AXIS, options={"retrieval": "return", "curvature": 1.0}),
+    Case("lasso, noise-aware", Binomial(), AXIS, size=2, options={"penalty": "lasso", "alpha": 1.0} | AWARE),
+    Case("lasso, two stages", Binomial(), AXIS, size=2, options={"penalty": "lasso", "alpha": 1.0, "stages": 2}),
+    Case("bridge, q = 0.5, two stages", SQUARED, AXIS, size=2, options={"penalty": Bridge(1.0, 0.5), "stages": 2}),
 ]

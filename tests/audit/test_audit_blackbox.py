@@ -55,6 +55,14 @@ def test_delta_is_taken_from_the_likely_side():
     assert with_delta.eps[0] == 0
 
 
+def test_the_bounds_reported_share_the_probability_of_error_among_eight():
+    result = audit(laplace(0.5), [], [1.0], eps=1, runs=4000, confidence=0.99, seed=1, vectorized=True)
+    found = result.findings[0]
+    again = lower_bounds(np.array(found.hits), np.array(found.other), 2000, eps=1, delta=0, alpha=0.01 / 8)
+    assert result.eps_lower == found.eps == pytest.approx(float(again.eps))
+    assert found.divergence == pytest.approx(float(again.divergence))
+
+
 # --- Validity --------------------------------------------------------------------------------------------------------
 
 
