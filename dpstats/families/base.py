@@ -56,6 +56,8 @@ class Family(ABC):
     link: ClassVar[str]
     signed: ClassVar[bool]
     response: ClassVar[Literal["continuous", "binary", "count"]]
+    typical_size: ClassVar[float] = 1.5
+    """Root mean square of the coefficients in model units that the default curvature is chosen for."""
 
     @property
     @abstractmethod
@@ -111,9 +113,7 @@ class Family(ABC):
 
 
 def check_cap(name: str, value: object) -> None:
-    """Raise ArgumentError unless `value` is None (open) or a finite positive number."""
-    if value is None:
-        return
+    """Raise ArgumentError unless `value` is a finite positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
         raise ArgumentError(f"{name} must be a finite positive number, got {value!r}")
 

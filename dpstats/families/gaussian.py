@@ -10,7 +10,7 @@ import numpy as np
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
 
 # The default cap as a multiple of half the response's range.
-DEFAULT_CAP = 0.5
+DEFAULT_CAP = 1.0
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Gaussian(Family):
     ----------
     residual_cap : float, optional
         The cap tau, in the units of the response the solver sees (a declared range is scaled to [-1, 1]). Left open,
-        it becomes half the half-range of the response.
+        it becomes half the width of the response's range; half of that suits bell-shaped responses and costs less
+        noise.
 
     Raises
     ------
@@ -37,9 +38,11 @@ class Gaussian(Family):
     link: ClassVar[str] = "identity"
     signed: ClassVar[bool] = False
     response: ClassVar[Literal["continuous", "binary", "count"]] = "continuous"
+    typical_size: ClassVar[float] = 0.75
 
     def __post_init__(self) -> None:
-        check_cap("residual_cap", self.residual_cap)
+        if self.residual_cap is not None:
+            check_cap("residual_cap", self.residual_cap)
 
     @property
     def lipschitz(self) -> float:

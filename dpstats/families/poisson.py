@@ -20,7 +20,8 @@ class Poisson(Family):
     Parameters
     ----------
     mean_cap : float, optional
-        The greatest mean that is modelled. Left open, it becomes y_max.
+        The greatest mean that is modelled exactly. Left open, it becomes y_max / 2: l'' then vanishes where |l'| is
+        extreme, and the Jacobian costs nothing (docs/proofs/families).
     y_max : float, optional
         Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range.
 
@@ -39,8 +40,9 @@ class Poisson(Family):
     response: ClassVar[Literal["continuous", "binary", "count"]] = "count"
 
     def __post_init__(self) -> None:
-        check_cap("mean_cap", self.mean_cap)
-        check_cap("y_max", self.y_max)
+        for name in ("mean_cap", "y_max"):
+            if getattr(self, name) is not None:
+                check_cap(name, getattr(self, name))
 
     @property
     def _caps(self) -> tuple[float, float]:
@@ -70,7 +72,8 @@ class Poisson(Family):
         log_cap = np.log(cap)
         # The cap is taken on the mean, so that rounding of its logarithm does not enter l'.
         mean = np.minimum(np.exp(np.minimum(eta, log_cap + 1)), cap)
-        value = mean - endog * eta + cap * np.maximum(eta - log_cap, 0)
+        # y eta is split at log_cap, so that two infinities never meet.
+        value = mean - endog * np.minimum(eta, log_cap) + (cap - endog) * np.maximum(eta - log_cap, 0)
         return value, mean - endog, mean * (mean < cap)
 
     def mean(self, eta: Array) -> Array:
@@ -88,4 +91,4 @@ class Poisson(Family):
             y_max = declared_range(response_range, "y_max")[1]
             if y_max <= 0:
                 raise ArgumentError(f"response_range must reach above 0 for a count, got {response_range!r}")
-        return replace(self, y_max=y_max, mean_cap=y_max if self.mean_cap is None else self.mean_cap)
+        return replace(self, y_max=y_max, mean_cap=y_max / 2 if self.mean_cap is None else self.mean_cap)

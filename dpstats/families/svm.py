@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap
+from dpstats.families.base import Array, Family, LossCurve, check_cap
 from dpstats.families.binomial import round_binary
 
 
@@ -22,7 +22,7 @@ class _RoundedHinge(Family):
     response: ClassVar[Literal["continuous", "binary", "count"]] = "binary"
 
     def __post_init__(self) -> None:
-        check_cap("h", closed_cap("h", self.h))
+        check_cap("h", self.h)
 
     @property
     def lipschitz(self) -> float:

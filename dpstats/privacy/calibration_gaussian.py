@@ -55,8 +55,8 @@ class NormalGrid:
 def normal_grid(delta: float) -> NormalGrid:
     """A grid fine enough for deltas down to `delta`; the mass beyond its last node is negligible beside it."""
     top = -float(special.ndtri(max(delta * 1e-5, 1e-300)))
-    # Steps of 0.1 up to 1, then steps across which the normal density falls by the factor exp(-0.1).
-    nodes = np.concatenate((np.arange(-top, 1.0, 0.1), np.sqrt(np.arange(1.0, top**2 + 0.2, 0.2))))
+    # Steps of 0.05 up to 1, then steps across which the normal density falls by the factor exp(-0.05).
+    nodes = np.concatenate((np.arange(-top, 1.0, 0.05), np.sqrt(np.arange(1.0, top**2 + 0.1, 0.1))))
     beyond = special.ndtr(-nodes)
     # Right of 0 the difference of survival functions is exact to rounding; left of it that of distribution functions.
     mass = np.where(nodes[:-1] >= 0, -np.diff(beyond), np.diff(special.ndtr(nodes)))

@@ -19,7 +19,7 @@ Float = NDArray[np.float64]
 
 # Points of the grid for laws of sums, and a bound on the rounding error of the distribution function of such a sum.
 _GRID = 2**17
-_FFT_ERROR = 1e-9
+_FFT_ERROR = 1e-8
 
 _ORDER: dict[str, float] = {"l1": 1, "l2": 2, "linf": math.inf}
 
@@ -151,7 +151,7 @@ def _l1_quantile(size: int, probability: float) -> float:
         return bound
     # Room on the grid for `size` roundings, each of less than a step.
     grid = np.linspace(0, 1.01 * bound**2 / (1 - size / _GRID), _GRID)
-    law = _sum_above(size, -np.expm1(-np.sqrt(grid)), tilt=18.0)
+    law = _sum_above(size, -np.expm1(-np.sqrt(grid)), tilt=20.0)
     reached = int(np.searchsorted(np.cumsum(law), probability + _FFT_ERROR))
     return min(bound, math.sqrt(grid[reached])) if reached < _GRID else bound
 
