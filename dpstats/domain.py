@@ -44,7 +44,7 @@ def canonical(cell: object) -> float | str | None:
     number = as_number(cell)
     if not math.isnan(number):
         return number
-    return cell.strip() if isinstance(cell, str) else None
+    return str.strip(cell) if isinstance(cell, str) else None
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,8 @@ def public_design(formula: Formula, domain: Domain) -> DesignInfo:
     return info
 
 
-def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[FactorBounds]], tuple[str, ...]]:
-    """Bounds of each term in the user's units, one entry a subterm, and notes for the user on public oddities.
+def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[FactorBounds]], list[str]]:
+    """Bounds of each term in the user's units, one entry a subterm, and the factors not finite everywhere.
 
     Raises
     ------
@@ -119,12 +119,7 @@ def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[
     for term, parts in terms.items():
         if not all((np.abs([part.low, part.high]) <= LARGEST).all() for part in parts):
             raise FormulaError(f"{term.name()} exceeds {LARGEST:g} on the declared ranges; rescale it")
-    notes = tuple(
-        f"{factor.code} is not finite on all of the declared ranges: rows where it is not are left out."
-        for factor, columns in numeric.items()
-        if not np.isfinite(columns).all()
-    )
-    return terms, notes
+    return terms, [factor.code for factor, columns in numeric.items() if not np.isfinite(columns).all()]
 
 
 def is_numeric(info: DesignInfo, term: PatsyTerm) -> bool:

@@ -222,8 +222,11 @@ class DesignSpec:
         Raises
         ------
         DomainError
-            If this version of dpstats would scale it differently, so that stored coefficients would not fit.
+            If `stored` is incomplete, or this version of dpstats would scale it differently, so that stored
+            coefficients would not fit.
         """
+        if missing := {"formula", "domain", "response", "names", "center", "scale"} - set(stored):
+            raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
         spec = _build(parse(stored["formula"]), Domain.from_dict(stored["domain"]), stored["response"])
         same = list(spec.names) == stored["names"] and all(
             np.allclose(getattr(spec, fact), stored[fact], rtol=1e-9, atol=0) for fact in ("center", "scale")
@@ -323,7 +326,8 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
     info = coding.public_design(parsed, domain)
     has_intercept = any(not term.factors for term in info.term_codings)
     response = bind_response(parsed, domain, kind, has_intercept)
-    by_term, notes = coding.term_bounds(info, domain)
+    by_term, partial = coding.term_bounds(info, domain)
+    partial += [response.spec.name] * response.partial
     parts = [part for subterms in by_term.values() for part in subterms]
     lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
     centered = np.zeros(len(lower), dtype=bool)
@@ -352,7 +356,10 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
         upper=upper,
         center=center,
         scale=np.where(reach > 0, reach, 1.0) * norm * (1 + SLACK),
-        notes=notes,
+        notes=tuple(
+            f"{code} is not finite on all of the declared ranges: rows where it is not are left out."
+            for code in partial
+        ),
         _info=info,
         _response=response,
         _parsed=parsed,

@@ -47,11 +47,12 @@ class ResponseSpec:
 
 @dataclass(frozen=True)
 class Response:
-    """A response bound to the Domain that its columns are encoded by."""
+    """A response bound to the Domain that its columns are encoded by; `partial` if some declared values have none."""
 
     spec: ResponseSpec
     node: Node
     domain: Domain
+    partial: bool = False
 
     def encode(self, rows: dict[str, Encoded]) -> Array:
         """Model-unit values of encoded rows, shape (rows,); what cannot be a response is NaN (missing)."""
@@ -85,18 +86,18 @@ def bind_response(formula: Formula, domain: Domain, kind: Kind, has_intercept: b
             f"the response {name!r} is declared by levels, but this family needs a number; "
             "declare a range (low, high), or choose the binomial family"
         )
-    public = _as_response(value)
-    public = public[np.isfinite(public)]
+    everywhere = _as_response(value)
+    public = everywhere[np.isfinite(everywhere)]
     if len(public) == 0:
         raise FormulaError(f"the response {name!r} is not finite anywhere on the declared ranges")
-    low, high = float(public.min()), float(public.max())
+    low, high, partial = float(public.min()), float(public.max()), len(public) < len(everywhere)
     if kind == "count":
         if high <= 0:
             raise DomainError(f"the response {name!r} must be able to exceed 0 to be a count; declare (0, most)")
-        return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain)
+        return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain, partial)
     center = low / 2 + high / 2 if has_intercept else 0.0
     scale = max(abs(low - center), abs(high - center)) or 1.0
-    return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain)
+    return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
 
 
 def _binary_column(domain: Domain, name: str) -> Domain:

@@ -227,6 +227,7 @@ def test_rows_where_a_term_is_not_finite_are_left_out_and_noted() -> None:
     assert len(spec.blocks(frame)[0][1]) == 2
     assert spec.exog(frame)[1].tolist() == [False, True, True]
     assert design_spec("y ~ np.log(x + 1)", domain, family=Gaussian()).notes == ()
+    assert "np.log(y) is not finite" in design_spec("np.log(y) ~ x", domain, family=Gaussian()).notes[0]
 
 
 @pytest.mark.parametrize("factor", ["x", "x:z", "standardize(x)", "bs(x, df=4):z"])
@@ -276,6 +277,9 @@ def test_a_stored_design_that_would_scale_differently_is_refused() -> None:
     stored = design_spec("y ~ x", DOMAIN, family=Gaussian()).to_dict()
     stored["scale"][1] *= 2
     with pytest.raises(DomainError, match="scales columns differently"):
+        DesignSpec.from_dict(stored)
+    del stored["formula"]
+    with pytest.raises(DomainError, match="lacks 'formula'"):
         DesignSpec.from_dict(stored)
 
 
