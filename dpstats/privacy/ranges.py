@@ -13,7 +13,7 @@ import numpy as np
 import opendp.prelude as opendp
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
@@ -27,6 +27,9 @@ FINE_BINS = 64
 COARSE_PRICE, FINE_PRICE = 2.0, 3.0
 """An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
 Settled by the experiment in docs/proofs/ranges."""
+
+SMALLEST_EPS = 1e-300
+"""Below it the noise scale would not be a finite number."""
 
 _LARGEST_PENALTY = 2.0**60
 
@@ -58,7 +61,7 @@ def buy_range(
     Raises
     ------
     ArgumentError
-        If `eps` is not positive and finite or `adjacency` is unknown.
+        If `eps` is not finite or below `SMALLEST_EPS`, or `adjacency` is unknown.
     DataError
         If the values are not one-dimensional arrays of a numeric dtype.
 
@@ -80,6 +83,8 @@ def buy_range(
     True
     """
     check_budget(eps)
+    if eps < SMALLEST_EPS:
+        raise ArgumentError(f"eps must be at least {SMALLEST_EPS:g} to buy a range, got {eps!r}")
     check_adjacency(adjacency)
     random = SystemRandom() if random is None else random
     blocks = _checked_blocks(values)
@@ -168,6 +173,7 @@ def _checked_blocks(values: Blocks) -> list[NDArray[np.float64]]:
     for block in blocks:
         if not isinstance(block, np.ndarray) or block.dtype.kind not in "biuf" or block.ndim != 1:
             raise DataError("values must be one-dimensional numpy arrays of a real numeric or boolean dtype")
-        floats = block.astype(np.float64)
+        with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
+            floats = block.astype(np.float64)
         finite.append(floats[np.isfinite(floats)])
     return finite

@@ -145,6 +145,16 @@ def test_plentiful_rows_give_a_close_range(values: NDArray[np.generic], low: flo
         assert found[1] - found[0] < 8 * max(high - low, 0.3)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.uint64, np.int8, np.bool_])
+def test_extreme_values_of_any_numeric_dtype_pass_silently(dtype: type[np.generic]) -> None:
+    """Warnings are errors here, and one that depends on a cell would leak it."""
+    kind = np.dtype(dtype).kind
+    extreme = [np.finfo(dtype).max, np.finfo(dtype).min, np.inf] if kind == "f" else [0, 1]  # type: ignore[arg-type]
+    if kind in "ui":
+        extreme += [np.iinfo(dtype).max, np.iinfo(dtype).min]  # type: ignore[arg-type]
+    assert np.isfinite(buy_range(np.array(extreme, dtype=dtype), eps=1.0)).all()
+
+
 def test_blocks_equal_one_array() -> None:
     values = np.random.default_rng(0).normal(size=3_000)
     whole = buy_range(values, eps=1.0, random=np.random.default_rng(5))
@@ -159,7 +169,7 @@ def test_wrong_containers_are_refused_without_quoting_a_cell(values: NDArray[np.
     assert "secret" not in str(error.value)
 
 
-@pytest.mark.parametrize("options", [{"eps": 0.0}, {"eps": np.nan}, {"eps": 1.0, "adjacency": "swap"}])
+@pytest.mark.parametrize("options", [{"eps": 0.0}, {"eps": 5e-324}, {"eps": np.nan}, {"eps": 1.0, "adjacency": "swap"}])
 def test_wrong_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ArgumentError):
         buy_range(np.zeros(3), **options)  # type: ignore[arg-type]
