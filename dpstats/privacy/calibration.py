@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.families.base import Family
+from dpstats.families import Family, get_family
 from dpstats.privacy.calibration_gaussian import gaussian_eps, gaussian_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Kind, Noise, Norm
@@ -29,7 +29,7 @@ _WIDE_ORDER: tuple[Norm, ...] = ("l1", "l2", "linf")
 
 
 def joint_scale(
-    family: Family,
+    family: Family | str,
     *,
     eps: float,
     delta: float = 0.0,
@@ -41,8 +41,8 @@ def joint_scale(
 
     Parameters
     ----------
-    family : Family
-        The loss, its caps set.
+    family : Family or str
+        The loss, its caps set; or the name of one that has no caps to set.
     eps, delta : float
         The budget. With ``delta == 0`` the scale is that of Laplace noise, otherwise the standard deviation of
         Gaussian noise.
@@ -67,6 +67,7 @@ def joint_scale(
     docs/proofs/objective, theorems 1 and 2; seeds of the idea are Chaudhuri et al. (2011), algorithm 2, and Kifer et
     al. (2012), algorithm 1, which bound the two factors apart.
     """
+    family = get_family(family)
     eps, delta = check_budget(eps, delta)
     adjacency = check_adjacency(adjacency)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
@@ -83,7 +84,7 @@ def joint_scale(
 
 
 def joint_loss(
-    family: Family,
+    family: Family | str,
     *,
     scale: float,
     delta: float = 0.0,
@@ -114,6 +115,7 @@ def joint_loss(
     ArgumentError
         If an argument is outside its range, `delta` does not suit `kind`, or a cap of the family is open.
     """
+    family = get_family(family)
     _, delta = check_budget(1.0, delta)
     if kind not in ("laplace", "gaussian") or (kind == "gaussian") != (delta > 0):
         raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {kind!r}")
@@ -129,7 +131,7 @@ def joint_loss(
 
 
 def classical_scale(
-    family: Family,
+    family: Family | str,
     *,
     eps: float,
     delta: float = 0.0,
@@ -146,6 +148,7 @@ def classical_scale(
     ArgumentError
         If an argument is outside its range or a cap of the family is open.
     """
+    family = get_family(family)
     eps, delta = check_budget(eps, delta)
     rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
     reach = rows * check_positive("row_norm", row_norm) * family.lipschitz
@@ -153,7 +156,7 @@ def classical_scale(
 
 
 def objective_noise(
-    family: Family,
+    family: Family | str,
     *,
     eps: float,
     delta: float = 0.0,
@@ -166,8 +169,8 @@ def objective_noise(
 
     Parameters
     ----------
-    family : Family
-        The loss, its caps set.
+    family : Family or str
+        The loss, its caps set; or the name of one that has no caps to set.
     eps, delta : float
         The budget: Laplace noise for ``delta == 0``, Gaussian noise otherwise.
     row_norm : float or dict
@@ -193,6 +196,7 @@ def objective_noise(
     -----
     docs/proofs/objective; the convex penalty P costs nothing, and curvature it has everywhere may be counted in M.
     """
+    family = get_family(family)
     eps, delta = check_budget(eps, delta)
     diagonal = _check_curvature(curvature)
     size = _check_size(size, diagonal)

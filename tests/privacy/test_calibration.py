@@ -282,6 +282,7 @@ INVALID = [
     *({"size": size} for size in (0, -3, 2.5, "p", True)),
     {"curvature": [1.0, 2.0], "size": 3},
     {"row_norm": {"linf": 1.0}},
+    {"family": "probit"},
     {"family": Gaussian()},
     {"family": Poisson()},
 ]
@@ -290,7 +291,7 @@ INVALID = [
 @pytest.mark.parametrize("change", INVALID, ids=str)
 def test_invalid_arguments_are_named(change: dict) -> None:  # type: ignore[type-arg]
     arguments = {"family": LOGISTIC, "eps": 1.0, "curvature": 1.0} | change
-    names = "residual_cap|mean_cap" if "family" in change else "|".join(change)
+    names = r"residual_cap|mean_cap|family" if "family" in change else "|".join(change)
     with pytest.raises(ArgumentError, match=names):
         objective_noise(arguments.pop("family"), **arguments)
 
