@@ -22,9 +22,9 @@ class Gaussian(Family):
     Parameters
     ----------
     residual_cap : float, optional
-        The cap tau, in the units of the response the solver sees (a declared range is scaled to [-1, 1]). Left open,
-        it becomes half the width of the response's range; half of that suits bell-shaped responses and costs less
-        noise.
+        The cap tau. For plain arrays in the units of endog; with a formula in the response's units, which are scaled
+        to [-1, 1] before fitting. Left open, it becomes half the width of the response's range; a quarter of the
+        width suits bell-shaped responses and costs half the noise.
 
     Raises
     ------

@@ -5,47 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy import optimize
 
+from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds
 
-NOISE_COST = 1.02
-"""The joint bound may cost this much more noise, in scale, than no Jacobian at all."""
-
-LARGEST_RATIO = 1e6
-"""Range of kappa searched: from 1 / LARGEST_RATIO to LARGEST_RATIO."""
+SEARCHED = (0.3, 50.0)
+"""Multiples of the curvature that would be best if the Jacobian were free, between which the best one is sought."""
 
 
-def default_radius(design: Bounds) -> float:
-    """A guess at the norm of the coefficients, for rows of the design's Euclidean norm."""
+def default_radius(family: Family, design: Bounds) -> float:
+    """A guess at the norm of p coefficients: typical_size * sqrt(p), for rows of Euclidean norm one.
+
+    The family's `typical_size` was settled by the experiments in docs/benchmarks.
+    """
     size = len(design.names)
-    return 1.6 * float(np.sqrt(size / design.curvature_ratio(np.ones(size))))
+    return family.typical_size * float(np.sqrt(size / design.curvature_ratio(np.ones(size))))
 
 
-def default_curvature(unit_ratio: float, radius: float, mean_square: Callable[[float], float]) -> float:
-    """The curvature m = max(m_joint, m_risk) (docs/proofs/objective, choice of the curvature).
+def risk_curvature(radius: float, mean_square: Callable[[float], float]) -> tuple[float, float]:
+    """The curvature m that minimises the risk bound E||b(m)||^2 / (2 m) + m radius^2 / 2 (docs/proofs/risk).
 
     Parameters
     ----------
-    unit_ratio : float
-        kappa at curvature one, sup ||x||^2.
     radius : float
         Guess at the norm of the coefficients.
     mean_square : callable
-        kappa -> E||b||^2 of the noise the budget buys at that kappa.
+        m -> E||b||^2 of the noise that the budget buys at curvature m; decreasing, perhaps infinite.
 
     Returns
     -------
-    float
-        m_joint is the least curvature at which the joint bound costs at most 2 % more noise than none; m_risk
-        = sqrt(E||b||^2) / radius minimises the risk bound E||b||^2 / (2 m) + m radius^2 / 2.
+    curvature, risk : float
+        Without a Jacobian the best m is sqrt(E||b||^2) / radius; a family whose curvature does not vanish where its
+        gradient is extreme gains from more.
     """
-    free = mean_square(1 / LARGEST_RATIO)
-    low, high = np.log(1 / LARGEST_RATIO), np.log(LARGEST_RATIO)
-    for _ in range(25):
-        middle = (low + high) / 2
-        if mean_square(float(np.exp(middle))) <= NOISE_COST**2 * free:
-            low = middle
-        else:
-            high = middle
-    kappa = float(np.exp(low))
-    return max(unit_ratio / kappa, np.sqrt(mean_square(kappa)) / radius)
+    start = np.sqrt(mean_square(np.inf)) / radius
+
+    def risk(log_multiple: float) -> float:
+        m = start * np.exp(log_multiple)
+        return float(mean_square(m) / (2 * m) + m * radius**2 / 2)
+
+    low, high = np.log(SEARCHED)
+    found = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.01})
+    return float(start * np.exp(found.x)), float(found.fun)

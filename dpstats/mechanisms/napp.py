@@ -108,8 +108,8 @@ def plan_stages(
 
 
 def release_stages(
-    design: Bounds,
     stages: Sequence[Stage],
+    design: Bounds,
     penalty: Penalty | None,
     weights: Vector,
     blocks: Sequence[Block],
@@ -120,9 +120,9 @@ def release_stages(
 
     Parameters
     ----------
-    design : Bounds
     stages : sequence of Stage
         From `plan_stages`.
+    design : Bounds
     penalty : Penalty or None
     weights : ndarray, shape (p,)
     blocks : collection of (exog, endog)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
-from dpstats.mechanisms.curvature import default_curvature, default_radius
+from dpstats.mechanisms.curvature import default_radius, risk_curvature
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Penalty, split_curvature
@@ -25,6 +25,9 @@ from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import Block, PerturbedObjective
 
 Vector = NDArray[np.float64]
+
+NO_JACOBIAN = 1e-9
+"""A curvature ratio at which the Jacobian costs nothing."""
 
 GRADIENT_SHARE = 1e-10
 """gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
@@ -187,32 +190,28 @@ def plan_objective(
     Returns
     -------
     ObjectivePlan
-        Of the three norms, the one whose noise has the least mean squared norm.
+        Of the three norms, the one with the least bound on the risk.
     """
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     kind: Literal["laplace", "gaussian"] = "gaussian" if purchase.delta > 0 else "laplace"
-    metric = min(_metrics(design, kind), key=lambda metric: metric.unit_square * metric.row_norm**2)
-    bought: dict[str, Any] = {"delta": purchase.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
-
-    @cache
-    def scale_at(kappa: float) -> float:
-        return joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
-
-    radius = default_radius(design) if purchase.radius is None else purchase.radius
-    if purchase.curvature is None:
-        unit_ratio = design.curvature_ratio(np.ones(size))
-        floor = default_curvature(unit_ratio, radius, lambda kappa: metric.unit_square * scale_at(kappa) ** 2)
-        total = np.maximum(ridge * weights, floor)
-    else:
-        total = ridge * weights + purchase.curvature
+    radius = default_radius(family, design) if purchase.radius is None else purchase.radius
+    chosen = min(
+        (_choose(metric, design, family, purchase, radius) for metric in _metrics(design, kind)),
+        key=lambda choice: choice.risk,
+    )
+    metric = chosen.metric
+    floor = np.maximum(ridge * weights, chosen.curvature)
+    total = floor if purchase.curvature is None else ridge * weights + purchase.curvature
     kappa = design.curvature_ratio(total)
+    bought: dict[str, Any] = {"delta": purchase.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
     classical = classical_scale(family, eps=purchase.eps, **bought)
     need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=kind, **bought)
     # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
     retrieved = need < purchase.eps
-    scale = classical if retrieved and purchase.retrieval != "recycle" else scale_at(kappa)
+    keeps_classical = retrieved and purchase.retrieval != "recycle"
+    scale = classical if keeps_classical else joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
     tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * scale
     return ObjectivePlan(
         family=family,
@@ -279,6 +278,33 @@ class _Metric(NamedTuple):
     row_norm: float
     unit_square: float
     """E||b / a||^2 at noise scale 1."""
+
+
+class _Choice(NamedTuple):
+    """A metric with the curvature that suits it best, and the risk bound there."""
+
+    metric: _Metric
+    curvature: float
+    risk: float
+
+
+def _choose(metric: _Metric, design: Bounds, family: Family, purchase: Purchase, radius: float) -> _Choice:
+    """The best default curvature for the noise of one metric; the least risk decides between metrics."""
+    unit_ratio = design.curvature_ratio(np.ones(len(metric.shape)))
+
+    @cache
+    def mean_square(curvature: float) -> float:
+        scale = joint_scale(
+            family,
+            eps=purchase.eps,
+            delta=purchase.delta,
+            curvature_ratio=max(unit_ratio / curvature, NO_JACOBIAN),
+            row_norm=metric.row_norm,
+            adjacency=purchase.adjacency,
+        )
+        return metric.unit_square * scale**2
+
+    return _Choice(metric, *risk_curvature(radius, mean_square))
 
 
 def _metrics(design: Bounds, kind: Literal["laplace", "gaussian"]) -> Iterator[_Metric]:

@@ -11,6 +11,7 @@ import pandas as pd
 from dpstats.domain import Domain
 from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
+from dpstats.mechanisms.replication import is_replication, release_replication
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, penalty_weights
@@ -156,6 +157,7 @@ class GLM:
         plan = self._source.complete(plan, random)
         weights = penalty_weights(plan.design, request.options)
         blocks = self._source.blocks(plan)
-        fitted = release_stages(plan.design, plan.stages, request.penalty, weights, blocks, random, request.options)
+        release = release_replication if is_replication(request.options) else release_stages
+        fitted = release(plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
         nobs = self._source.public_rows() if request.adjacency == "replace_one" else None
         return GLMResults(replace(plan, stages=fitted.stages), fitted.params, nobs)

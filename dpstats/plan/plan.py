@@ -19,6 +19,7 @@ from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, plan_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
@@ -231,6 +232,8 @@ def make_plan(
         adjacency=request.adjacency,
         options=request.options,
     )
+    if is_replication(request.options):
+        stages = plan_replication(stages, design, request.penalty, request.options)
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
     guarantee = Guarantee(request.eps - returned, request.delta, request.adjacency, basis=proof_page(request))
     for reason in request.uncertified_reasons:
