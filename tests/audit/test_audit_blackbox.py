@@ -186,6 +186,18 @@ def test_noise_shared_by_two_outputs_is_found():
     assert audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True).eps_lower > 6
 
 
+def test_a_combination_free_of_noise_is_found():
+    """The sixth output is the sum of the other five, plus one under the neighbour."""
+
+    def mechanism(neighbour, rng, runs):
+        draws = rng.laplace(0, 1, (runs, 5))
+        return np.column_stack([draws, draws.sum(axis=1) + neighbour])
+
+    result = audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True)
+    assert result.eps_lower > 5
+    assert "difference of means" in result.event
+
+
 def test_one_telling_coordinate_among_forty_is_found():
     def mechanism(neighbour, rng, runs):
         draws = rng.normal(size=(runs, 40))
@@ -194,6 +206,30 @@ def test_one_telling_coordinate_among_forty_is_found():
 
     result = audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True)
     assert result.eps_lower > 2
+
+
+def test_a_pattern_of_zeros_that_no_single_coordinate_betrays_is_found():
+    """An odd number of the six coordinates is zero under the neighbour, else an even one; each is, half the time."""
+
+    def mechanism(neighbour, rng, runs):
+        zero = rng.integers(0, 2, (runs, 6))
+        zero[:, 5] = (zero[:, :5].sum(axis=1) + neighbour) % 2
+        return np.where(zero == 1, 0.0, rng.normal(size=(runs, 6)))
+
+    result = audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True)
+    assert result.eps_lower > 5
+    assert "support" in result.event
+
+
+def test_exact_values_that_no_single_coordinate_betrays_are_found():
+    def mechanism(neighbour, rng, runs):
+        bits = rng.integers(0, 2, (runs, 6)) + 1.0
+        bits[:, 5] = (bits[:, :5].sum(axis=1) + neighbour) % 2 + 1
+        return bits
+
+    result = audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True)
+    assert result.eps_lower > 5
+    assert "exact value" in result.event
 
 
 # --- Running it ------------------------------------------------------------------------------------------------------
