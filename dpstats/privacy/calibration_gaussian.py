@@ -26,9 +26,9 @@ Float = NDArray[np.float64]
 EPS_MAX = 500.0
 # Relative allowance for floating-point rounding in a delta; it costs about 1e-7 of the noise.
 ROUNDING = 1e-6
-# Shares of the budget for removing the one record, the rest for inserting the other: even steps, and finer ones near 1
-# for a Jacobian that needs nearly all. Every grid is valid; a finer one would save some tenths of a percent of noise.
-SPLITS = np.concatenate((np.arange(40) / 40, 1 - 2.0 ** -np.arange(1, 22) / 40, [1.0]))
+# Shares of the budget for removing the one record, the rest for inserting the other. Every share is valid; they crowd
+# towards 1, where a costly Jacobian puts the best one. A finer set would save at most 2 % of the noise, mostly 0.1 %.
+SPLITS = np.concatenate((np.arange(28) / 40, 1 - 0.3 * 2.0 ** -(np.arange(352) / 16), [1.0]))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale, objective_noise
-from dpstats.privacy.calibration_gaussian import corner_lines, delta_bound, normal_grid, removal_profile
+from dpstats.privacy.calibration_gaussian import SPLITS, corner_lines, delta_bound, normal_grid, removal_profile
 from dpstats.privacy.noise import Noise
 
 ADJACENCIES = ["add_remove", "replace_one"]
@@ -144,7 +144,7 @@ def dense_delta(family: Family, kappa: float, mu: float, eps: float, adjacency: 
 
     if adjacency == "add_remove":
         return max(remove(eps), insert(eps))
-    return min(remove(e) + math.exp(e) * insert(eps - e) for e in np.arange(41) / 40 * eps)
+    return min(remove(e) + math.exp(e) * insert(eps - e) for e in SPLITS * eps)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
