@@ -10,6 +10,8 @@ from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
 from dpstats.audit import audit
 from dpstats.domain import Domain
 from dpstats.models.glm import GLM
+from dpstats.models.many import ManyPlans, plan_many
+from dpstats.models.ranges import BoughtRanges, buy_ranges
 from dpstats.plan import Plan
 from dpstats.privacy import Guarantee, Ledger, Noise, compose
 from dpstats.results.glm_results import GLMResults
@@ -19,13 +21,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GLM",
+    "BoughtRanges",
     "Domain",
     "GLMResults",
     "Guarantee",
     "Ledger",
+    "ManyPlans",
     "Noise",
     "Plan",
     "audit",
+    "buy_ranges",
     "compose",
     "datasets",
     "errors",
@@ -36,6 +41,7 @@ __all__ = [
     "ols",
     "penalties",
     "plan",
+    "plan_many",
     "poisson",
     "privacy",
     "sample_size",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,11 +14,9 @@ from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
+from dpstats.privacy.ledger import Ledger
 from dpstats.request import make_request
 from dpstats.results.glm_results import GLMResults
-
-if TYPE_CHECKING:
-    from dpstats.privacy.ledger import Ledger
 
 DomainLike = Domain | Mapping[str, Any] | None
 
@@ -193,9 +191,7 @@ def plan(
         penalty=penalty,
         alpha=alpha,
         adjacency=adjacency,
-        allow_uncertified=False,
-        seed=None,
-        options=options,
+        **options,
     )
     return FormulaSource(formula, None, domain).plan(request)
 

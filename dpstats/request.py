@@ -15,8 +15,12 @@ from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.randomness import random_source
 
 METHODS = ("napp", "objective")
+
+SEEDED = "seeded: the noise can be reproduced by whoever knows the seed"
+"""Why nothing drawn from a seed is certified."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Request:
     @property
     def uncertified_reasons(self) -> tuple[str, ...]:
         """Why nothing released under this request can be certified; empty if it can."""
-        reasons = [] if self.seed is None else ["seeded: the noise can be reproduced by whoever knows the seed"]
+        reasons = [] if self.seed is None else [SEEDED]
         if self.options.replicates:
             reasons.append(UNCERTIFIED)
         if self.options.realization == "augmented":
@@ -69,17 +73,17 @@ class Request:
 def make_request(
     *,
     eps: float,
-    delta: float,
-    family: str | Family,
-    method: str,
-    penalty: str | Penalty | None,
-    alpha: float | None,
-    adjacency: str,
-    allow_uncertified: bool,
-    seed: int | None,
-    options: Mapping[str, Any],
+    delta: float = 0.0,
+    family: str | Family = "gaussian",
+    method: str = "napp",
+    penalty: str | Penalty | None = None,
+    alpha: float | None = None,
+    adjacency: str = "add_remove",
+    allow_uncertified: bool = False,
+    seed: int | None = None,
+    **options: Any,
 ) -> Request:
-    """Check every argument that is not data and freeze them.
+    """Check every argument that is not data and freeze them; `options` are those of `Options`.
 
     Raises
     ------
@@ -91,6 +95,7 @@ def make_request(
     eps, delta = check_budget(eps, delta)
     if method not in METHODS:
         raise ArgumentError(f"method must be one of {list(METHODS)}, got {method!r}")
+    random_source(seed)
     request = Request(
         eps=eps,
         delta=delta,
@@ -102,7 +107,7 @@ def make_request(
         seed=seed,
         options=Options.from_mapping(options),
     )
-    asked = [reason for reason in request.uncertified_reasons if not reason.startswith("seeded")]
+    asked = [reason for reason in request.uncertified_reasons if reason != SEEDED]
     if asked and not request.allow_uncertified:
         raise UncertifiedError(f"not certified: {'; '.join(asked)}. Pass allow_uncertified=True to replicate it")
     return request

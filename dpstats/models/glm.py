@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -12,15 +12,14 @@ from dpstats.domain import Domain
 from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.replication import is_replication, release_replication
+from dpstats.models.charging import charged
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, penalty_weights
+from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.randomness import random_source
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
-
-if TYPE_CHECKING:
-    from dpstats.privacy.ledger import Ledger
 
 
 class GLM:
@@ -140,16 +139,33 @@ class GLM:
             adjacency=adjacency,
             allow_uncertified=allow_uncertified,
             seed=seed,
-            options=options,
+            **options,
         )
         plan = self._source.plan(request)
-        if ledger is None:
-            return self._release(plan, request)
-        with ledger.charge(
-            plan.guarantee, label=plan.title, formula=plan.formula, method=request.method, plan_hash=plan.digest()
-        ) as charge:
-            charge.rows_read()
-            return self._release(plan, request)
+        return charged(
+            ledger,
+            plan.guarantee,
+            lambda: self._release(plan, request),
+            label=plan.title,
+            method=request.method,
+            formula=plan.formula,
+            plan_hash=plan.digest(),
+        )
+
+    def plan(self, eps: float, **arguments: Any) -> Plan:
+        """What `fit` with these arguments would release and cost, from public facts and the data's schema alone.
+
+        Parameters
+        ----------
+        eps : float
+        **arguments
+            As for `fit`, without `ledger`.
+
+        Returns
+        -------
+        Plan
+        """
+        return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
 
     def _release(self, plan: Plan, request: Request) -> GLMResults:
         """Read the rows and release; the budget is spent by now."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
@@ -15,9 +13,9 @@ from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import array_blocks, check_array
+from dpstats.models.ranges import ranges_of
 from dpstats.plan import Plan, make_plan, range_eps
 from dpstats.privacy.randomness import RandomSource
-from dpstats.privacy.ranges import buy_range
 from dpstats.request import Request
 from dpstats.solvers.objective import Block
 
@@ -93,7 +91,7 @@ class FormulaSource:
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
-        bought = self._undeclared(request.family)
+        bought = self.undeclared(request.family)
         return self._plan(request, dict.fromkeys(bought, UNIT_RESPONSE))
 
     def complete(self, plan: Plan, random: RandomSource) -> Plan:
@@ -101,11 +99,8 @@ class FormulaSource:
         if not plan.bought:
             return plan
         assert self.data is not None
-        share = range_eps(plan.request, plan.bought) / len(plan.bought)
-        ranges = {
-            name: buy_range(numeric_cells(self.data[name]), eps=share, adjacency=plan.request.adjacency, random=random)
-            for name in plan.bought
-        }
+        eps = range_eps(plan.request, plan.bought)
+        ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random)
         try:
             return self._plan(plan.request, ranges)
         except DPStatsError:
@@ -124,7 +119,7 @@ class FormulaSource:
         assert self.data is not None
         return len(self.data)
 
-    def _undeclared(self, family: Family) -> tuple[str, ...]:
+    def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
         return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
 
@@ -146,8 +141,3 @@ def scaled_family(family: Family, design: DesignSpec) -> Family:
         given = family.residual_cap
         return Gaussian(given / half_width) if given is not None else family.resolve(UNIT_RESPONSE)
     return family.resolve((design.response.low, design.response.high))
-
-
-def numeric_cells(column: pd.Series) -> NDArray[np.float64]:
-    """A numeric column's cells as floats, missing ones as NaN."""
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)

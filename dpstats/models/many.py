@@ -1,0 +1,205 @@
+"""Several models of one data set under one budget: split by weight, ranges bought once, one charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import Family, get_family
+from dpstats.models.charging import charged
+from dpstats.models.glm import GLM
+from dpstats.models.ranges import PROOF, ranges_of
+from dpstats.models.sources import UNIT_RESPONSE, FormulaSource
+from dpstats.plan import Plan
+from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.accounting import compose, split_budget
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
+from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.randomness import random_source
+from dpstats.request import SEEDED, make_request
+from dpstats.results.glm_results import GLMResults
+
+
+@dataclass(frozen=True, eq=False)
+class ManyPlans:
+    """Plans of several models of one data set; made by `plan_many`.
+
+    Attributes
+    ----------
+    plans : dict
+        A Plan for each model, by name.
+    models : dict
+        The arguments of each model: ``formula`` and those of `dpstats.glm`.
+    domain : Domain
+        What is declared.
+    bought : tuple of str
+        Columns whose ranges are bought once, for all models.
+    range_eps : float
+        What those ranges cost together.
+    guarantee : Guarantee
+        For all releases together, by basic composition.
+    """
+
+    plans: Mapping[str, Plan]
+    models: Mapping[str, Mapping[str, Any]]
+    domain: Domain
+    bought: tuple[str, ...]
+    range_eps: float
+    guarantee: Guarantee
+
+    def __getitem__(self, name: str) -> Plan:
+        return self.plans[name]
+
+    def fit(
+        self, data: pd.DataFrame, *, ledger: Ledger | None = None, seed: int | None = None
+    ) -> dict[str, GLMResults]:
+        """Charge the whole budget once, buy the shared ranges, and release every model.
+
+        Parameters
+        ----------
+        data : DataFrame
+        ledger : Ledger, optional
+            One entry for all models, charged durably before any row is read.
+        seed : int, optional
+            For tests only; nothing is certified then.
+
+        Returns
+        -------
+        dict
+            Results by name. Each states its own guarantee; this object's `guarantee` covers all of them.
+
+        Raises
+        ------
+        DataError, DomainError
+            Before anything is spent, if the frame does not suit a model.
+        """
+        stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, UNIT_RESPONSE))
+        for name in self.models:
+            self._model(name, data, stand_ins).plan(**self._arguments(name, seed))
+        guarantee = self.guarantee if seed is None else self.guarantee.uncertified(SEEDED)
+        return charged(
+            ledger,
+            guarantee,
+            lambda: self._release(data, seed),
+            label=f"{len(self.models)} models: {', '.join(self.models)}",
+            method="many",
+            formula="; ".join(str(model["formula"]) for model in self.models.values()),
+        )
+
+    def summary(self) -> Summary:
+        """What each model costs; as_text, as_html and as_latex."""
+        rows = [("ranges", [format_number(self.range_eps), "0", shorten(", ".join(self.bought), 38)])]
+        rows = rows if self.bought else []
+        for name, plan in self.plans.items():
+            rows.append((name, [format_number(plan.eps), format_number(plan.delta), shorten(plan.formula, 38)]))
+        rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
+        summary = Summary()
+        summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]
+        summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.adjacency}; the parts add up to the total."]))
+        return summary
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def _release(self, data: pd.DataFrame, seed: int | None) -> dict[str, GLMResults]:
+        """Read rows: the budget is spent by now."""
+        domain = self.domain
+        if self.bought:
+            random = random_source(seed)
+            domain = domain.with_ranges(ranges_of(data, self.bought, self.range_eps, self.guarantee.adjacency, random))
+        return {name: self._model(name, data, domain).fit(**self._arguments(name, seed)) for name in self.models}
+
+    def _model(self, name: str, data: pd.DataFrame, domain: Domain) -> GLM:
+        model = self.models[name]
+        return GLM.from_formula(model["formula"], data, model.get("family", "gaussian"), domain)
+
+    def _arguments(self, name: str, seed: int | None) -> dict[str, Any]:
+        plan = self.plans[name]
+        rest = {key: value for key, value in self.models[name].items() if key not in ("formula", "family")}
+        return {**rest, "eps": plan.request.eps, "delta": plan.request.delta, "adjacency": plan.adjacency, "seed": seed}
+
+
+def plan_many(
+    models: Mapping[str, str | Mapping[str, Any]],
+    domain: Domain | Mapping[str, Any] | None,
+    eps: float,
+    *,
+    delta: float = 0.0,
+    weights: Sequence[float] | None = None,
+    adjacency: str = "add_remove",
+    range_share: float = 0.1,
+) -> ManyPlans:
+    """Split one budget over several models of the same data; reads no data and spends nothing.
+
+    Parameters
+    ----------
+    models : dict
+        By name, a formula, or a dict with ``formula`` and further arguments of `dpstats.glm` such as ``family``,
+        ``penalty`` and options.
+    domain : Domain or dict, optional
+        Columns it leaves out are taken to be numeric; their ranges are bought once, with `range_share` of eps.
+    eps, delta : float
+        For everything together.
+    weights : sequence of float, optional
+        Shares of the models, in their order; equal by default.
+    adjacency : {"add_remove", "replace_one"}
+    range_share : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    ManyPlans
+        Its `fit` carries the plans out.
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        As for `dpstats.plan`, for any of the models.
+    """
+    eps, delta = check_budget(eps, delta)
+    notion = check_adjacency(adjacency)
+    if not isinstance(models, Mapping) or not models:
+        raise ArgumentError("models must be a non-empty dict from names to formulas or dicts of arguments")
+    if weights is not None and len(weights) != len(models):
+        raise ArgumentError(f"weights must hold {len(models)} numbers, one a model, got {len(weights)}")
+    if not 0 < range_share < 1:
+        raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {range_share!r}")
+    arguments = {name: _with_formula(name, model) for name, model in models.items()}
+    declared = Domain.coerce(domain)
+    bought = tuple(
+        dict.fromkeys(
+            column
+            for model in arguments.values()
+            for column in FormulaSource(model["formula"], None, declared).undeclared(_family(model))
+        )
+    )
+    spent = range_share * eps if bought else 0.0
+    complete = declared.with_ranges(dict.fromkeys(bought, UNIT_RESPONSE))
+    shares = split_budget(eps - spent, delta, [1.0] * len(models) if weights is None else list(weights))
+    plans = {}
+    for (name, model), (share_eps, share_delta) in zip(arguments.items(), shares, strict=True):
+        rest = {key: value for key, value in model.items() if key != "formula"}
+        request = make_request(eps=share_eps, delta=share_delta, adjacency=adjacency, **rest)
+        plans[name] = FormulaSource(model["formula"], None, complete).plan(request)
+    parts = [plan.guarantee for plan in plans.values()]
+    if bought:
+        parts.append(Guarantee(spent, 0.0, notion, basis=PROOF))
+    return ManyPlans(plans, arguments, declared, bought, spent, compose(parts))
+
+
+def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A model's arguments, which must hold a formula and must not choose the budget again."""
+    arguments = {"formula": model} if isinstance(model, str) else dict(model)
+    fixed = sorted(set(arguments) & {"eps", "delta", "adjacency", "domain", "ledger", "seed", "data"})
+    if not isinstance(arguments.get("formula"), str) or fixed:
+        raise ArgumentError(f"models[{name!r}] must be a formula or a dict with 'formula' and without {fixed or 'eps'}")
+    return arguments
+
+
+def _family(model: Mapping[str, Any]) -> Family:
+    return get_family(model.get("family", "gaussian"))
