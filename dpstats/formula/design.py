@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from patsy.desc import Term as PatsyTerm
 from patsy.design_info import DesignInfo
 
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families.base import Family
 from dpstats.formula import cells, coding
-from dpstats.formula.bounds import Array, Term, combined_norm, term_norm
-from dpstats.formula.expression import Column
+from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.response import Kind, Response, ResponseSpec, assumed_range, bind_response
+from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response
+from dpstats.formula.schema import numeric_columns_undeclared, schema_domain, with_response
+
+__all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "schema_domain"]
 
 SLACK = 1e-12
 """Rows are kept this share below the declared bounds, so that rounding never carries them above."""
@@ -260,7 +263,7 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
         If a column is not declared, or the response's declaration does not suit the family.
     """
     parsed = parse(formula)
-    declared = _with_response(parsed, Domain.coerce(domain), family)
+    declared = with_response(parsed, Domain.coerce(domain), family)
     for name in parsed.columns:
         if name not in declared:
             raise DomainError(
@@ -270,71 +273,13 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
     return _build(parsed, Domain({name: declared[name] for name in parsed.columns}), family.response)
 
 
-def numeric_columns_undeclared(
-    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
-) -> list[str]:
-    """Numeric columns that the formula reads and the Domain does not declare, by names and dtypes alone.
-
-    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range
-    the family fixes, need no range and are left out.
-
-    Raises
-    ------
-    DataError
-        If `data` is not a table, or lacks or repeats a column of the formula.
-    DomainError
-        If an undeclared column is not numeric: its levels cannot be bought and must be declared.
-    """
-    parsed = parse(formula)
-    known = schema_domain(formula, domain, data, family)
-    if data is None:
-        return [name for name in parsed.columns if name not in known]
-    frame = cells.as_frame(data)
-    cells.check_columns(frame, known, parsed.columns)
-    for name in parsed.columns:
-        if name not in Domain.coerce(domain) and cells.dtype_kind(frame, name) == "text":
-            raise DomainError(
-                f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
-                f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
-            )
-    return [name for name in parsed.columns if name not in known]
-
-
-def schema_domain(
-    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
-) -> Domain:
-    """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
-    parsed = parse(formula)
-    known = Domain.coerce(domain)
-    known = known if family is None else _with_response(parsed, known, family)
-    if data is None:
-        return known
-    frame = cells.as_frame(data)
-    boolean = [n for n in parsed.columns if n not in known and cells.dtype_kind(frame, n) == "boolean"]
-    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
-
-
-def _with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
-    node = parsed.response.node
-    implied = assumed_range(family.response, getattr(family, "y_max", None))
-    if implied is None or not isinstance(node, Column) or node.name in domain:
-        return domain
-    return domain.with_ranges({node.name: (implied.low, implied.high)})
-
-
 def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
     info = coding.public_design(parsed, domain)
     has_intercept = any(not term.factors for term in info.term_codings)
     response = bind_response(parsed, domain, kind, has_intercept)
     by_term, partial = coding.term_bounds(info, domain)
     partial += [response.spec.name] * response.partial
-    parts = [part for subterms in by_term.values() for part in subterms]
-    lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
-    centered = np.zeros(len(lower), dtype=bool)
-    for term, columns in info.term_slices.items():
-        single = columns.stop - columns.start == 1 and coding.is_numeric(info, term)
-        centered[columns] = has_intercept and single and bool(term.factors)
-    center = np.where(centered, lower / 2 + upper / 2, 0.0)
+    lower, upper, center = _ranges(info, by_term, has_intercept)
     reach = np.maximum(np.abs(lower - center), np.abs(upper - center))
     units = [
         _unit_term(term.name(), info.term_slices[term], reach, [(part.l2, part.l1) for part in parts])
@@ -365,6 +310,20 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
         _parsed=parsed,
         _shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
     )
+
+
+def _ranges(
+    info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]], has_intercept: bool
+) -> tuple[Array, Array, Array]:
+    """Lower and upper end and centre of each column in the user's units, shapes (p,)."""
+    parts = [part for subterms in by_term.values() for part in subterms]
+    lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
+    center = np.zeros(len(lower))
+    for term, columns in info.term_slices.items():
+        single = columns.stop - columns.start == 1 and coding.is_numeric(info, term)
+        if has_intercept and single and term.factors:
+            center[columns] = lower[columns] / 2 + upper[columns] / 2
+    return lower, upper, center
 
 
 def _unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:

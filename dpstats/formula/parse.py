@@ -53,6 +53,8 @@ REFUSED: dict[type[ast.AST], str] = {
     ast.Subscript: "subscripts pick cells across rows",
     ast.Lambda: "functions cannot be defined in a formula",
     ast.BoolOp: "'and' and 'or' do not act row by row; use & and | between comparisons in brackets",
+    ast.Compare: "write (1 < x) & (x < 3) for a chain; 'in' and 'is' do not act row by row",
+    ast.UnaryOp: "'not' does not act row by row; use ~ before a comparison in brackets",
     ast.IfExp: "'if' does not act row by row; use np.where(condition, a, b)",
     ast.ListComp: "comprehensions run over rows",
     ast.SetComp: "comprehensions run over rows",

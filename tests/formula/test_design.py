@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
-from dpstats.families import Binomial, Gaussian
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.families import Gaussian
+from dpstats.formula.design import DesignSpec, design_spec
 
 DOMAIN = Domain(
     {"odd name": (-1, 1), "class": (0, 1)},
@@ -354,27 +354,3 @@ def test_schema_errors_come_without_reading_rows() -> None:
         spec.blocks(frame.drop(columns="y"))
     with pytest.raises(DataError, match="no column 'a'"):
         spec.exog(frame.drop(columns="a"))
-
-
-def test_undeclared_columns_by_schema() -> None:
-    frame = frame_of(4).assign(text="t", category=pd.Categorical(["u"] * 4))
-    assert numeric_columns_undeclared("y ~ x + z:a + b", {"x": (0, 1), "a": ["p"]}, frame) == ["y", "z", "b"]
-    assert numeric_columns_undeclared("y ~ flag + x", {"x": (0, 1)}, frame) == ["y"]
-    assert numeric_columns_undeclared("flag ~ x", {}, frame, family=Binomial()) == ["x"]
-    assert numeric_columns_undeclared("b ~ x", {}, frame, family=Binomial()) == ["x"]
-    assert numeric_columns_undeclared("y ~ x", {}, None) == ["y", "x"]
-    for name in ("text", "category"):
-        with pytest.raises(DomainError, match=f"'{name}' is not numeric and not declared.*levels"):
-            numeric_columns_undeclared(f"y ~ {name}", {}, frame)
-        with pytest.raises(DomainError, match=f"'{name}' is not numeric and not declared"):
-            numeric_columns_undeclared(f"{name} ~ x", {}, frame, family=Binomial())
-    with pytest.raises(DataError, match="no column 'nowhere'"):
-        numeric_columns_undeclared("y ~ nowhere", {}, frame)
-    with pytest.raises(DomainError, match="datetime64"):
-        numeric_columns_undeclared("y ~ when", {}, frame.assign(when=pd.Timestamp("2020-01-01")))
-
-
-def test_boolean_columns_declare_themselves() -> None:
-    domain = schema_domain("y ~ flag + x", {"y": (0, 1)}, frame_of(4))
-    assert domain == Domain(y=(0, 1), flag=(0, 1))
-    assert schema_domain("flag ~ x", {}, frame_of(4), family=Binomial()) == Domain(flag=(0, 1))

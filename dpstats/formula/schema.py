@@ -1,0 +1,67 @@
+"""What the names and dtypes of a frame add to a Domain, and what they leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpstats.domain import Domain
+from dpstats.errors import DomainError
+from dpstats.families.base import Family
+from dpstats.formula import cells
+from dpstats.formula.expression import Column
+from dpstats.formula.parse import Formula, parse
+from dpstats.formula.response import assumed_range
+
+
+def numeric_columns_undeclared(
+    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+) -> list[str]:
+    """Numeric columns that the formula reads and the Domain does not declare, by names and dtypes alone.
+
+    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range
+    the family fixes, need no range and are left out.
+
+    Raises
+    ------
+    DataError
+        If `data` is not a table, or lacks or repeats a column of the formula.
+    DomainError
+        If an undeclared column is not numeric: its levels cannot be bought and must be declared.
+    """
+    parsed = parse(formula)
+    known = schema_domain(formula, domain, data, family)
+    if data is None:
+        return [name for name in parsed.columns if name not in known]
+    frame = cells.as_frame(data)
+    cells.check_columns(frame, known, parsed.columns)
+    for name in parsed.columns:
+        if name not in Domain.coerce(domain) and cells.dtype_kind(frame, name) == "text":
+            raise DomainError(
+                f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
+                f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
+            )
+    return [name for name in parsed.columns if name not in known]
+
+
+def schema_domain(
+    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+) -> Domain:
+    """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
+    parsed = parse(formula)
+    known = Domain.coerce(domain)
+    known = known if family is None else with_response(parsed, known, family)
+    if data is None:
+        return known
+    frame = cells.as_frame(data)
+    boolean = [n for n in parsed.columns if n not in known and cells.dtype_kind(frame, n) == "boolean"]
+    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
+
+
+def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
+    """`domain` with the range that the family fixes for a response it leaves out, if any."""
+    node = parsed.response.node
+    implied = assumed_range(family.response, getattr(family, "y_max", None))
+    if implied is None or not isinstance(node, Column) or node.name in domain:
+        return domain
+    return domain.with_ranges({node.name: (implied.low, implied.high)})
