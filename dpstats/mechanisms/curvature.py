@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,7 +24,12 @@ def default_radius(family: Family, design: Bounds) -> float:
     return family.typical_size * float(np.sqrt(size / design.curvature_ratio(np.ones(size))))
 
 
-def risk_curvature(radius: float, mean_square: Callable[[float], float]) -> tuple[float, float]:
+def least_curvature(family: Family, unit_ratio: float, eps: float) -> float:
+    """The curvature at which the Jacobian alone costs eps, sup ||x||^2 = `unit_ratio`: more of it is needed."""
+    return unit_ratio * family.curvature_bound / math.expm1(min(eps, 700.0))
+
+
+def risk_curvature(radius: float, mean_square: Callable[[float], float], least: float) -> tuple[float, float]:
     """The curvature m that minimises the risk bound E||b(m)||^2 / (2 m) + m radius^2 / 2 (docs/proofs/risk).
 
     Parameters
@@ -32,6 +38,8 @@ def risk_curvature(radius: float, mean_square: Callable[[float], float]) -> tupl
         Guess at the norm of the coefficients.
     mean_square : callable
         m -> E||b||^2 of the noise that the budget buys at curvature m; decreasing, perhaps infinite.
+    least : float
+        Curvature below which `mean_square` may be infinite.
 
     Returns
     -------
@@ -39,7 +47,7 @@ def risk_curvature(radius: float, mean_square: Callable[[float], float]) -> tupl
         Without a Jacobian the best m is sqrt(E||b||^2) / radius; a family whose curvature does not vanish where its
         gradient is extreme gains from more.
     """
-    start = np.sqrt(mean_square(np.inf)) / radius
+    start = max(np.sqrt(mean_square(np.inf)) / radius, least)
 
     def risk(log_multiple: float) -> float:
         m = start * np.exp(log_multiple)

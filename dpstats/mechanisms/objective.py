@@ -10,9 +10,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
-from dpstats.mechanisms.curvature import default_radius, risk_curvature
+from dpstats.mechanisms.curvature import default_radius, least_curvature, risk_curvature
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Penalty, split_curvature
@@ -166,6 +167,11 @@ class Purchase:
     curvature: float | None = None
     radius: float | None = None
 
+    @property
+    def kind(self) -> Literal["laplace", "gaussian"]:
+        """The noise that delta asks for."""
+        return "gaussian" if self.delta > 0 else "laplace"
+
 
 def plan_objective(
     design: Bounds,
@@ -195,37 +201,28 @@ def plan_objective(
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    kind: Literal["laplace", "gaussian"] = "gaussian" if purchase.delta > 0 else "laplace"
     radius = default_radius(family, design) if purchase.radius is None else purchase.radius
-    chosen = min(
-        (_choose(metric, design, family, purchase, radius) for metric in _metrics(design, kind)),
-        key=lambda choice: choice.risk,
-    )
-    metric = chosen.metric
-    floor = np.maximum(ridge * weights, chosen.curvature)
-    total = floor if purchase.curvature is None else ridge * weights + purchase.curvature
-    kappa = design.curvature_ratio(total)
-    bought: dict[str, Any] = {"delta": purchase.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
-    classical = classical_scale(family, eps=purchase.eps, **bought)
-    need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=kind, **bought)
-    # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
-    retrieved = need < purchase.eps
-    keeps_classical = retrieved and purchase.retrieval != "recycle"
-    scale = classical if keeps_classical else joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
-    tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * scale
+    candidates = [_choose(metric, design, family, purchase, radius) for metric in _metrics(design, purchase.kind)]
+    metric, default, _ = min(candidates, key=lambda choice: choice.risk)
+    if purchase.curvature is None:
+        total = np.maximum(ridge * weights, default)
+    else:
+        total = ridge * weights + purchase.curvature
+    price = _price(design, family, purchase, metric, total)
+    tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * price.scale
     return ObjectivePlan(
         family=family,
-        eps=need if retrieved and purchase.retrieval == "return" else purchase.eps,
+        eps=price.eps,
         delta=purchase.delta,
         adjacency=purchase.adjacency,
         curvature=total,
-        kappa=kappa,
+        kappa=design.curvature_ratio(total),
         row_norm=metric.row_norm,
-        noise=Noise(kind, metric.norm, scale),
+        noise=Noise(purchase.kind, metric.norm, price.scale),
         noise_shape=metric.shape,
-        classical_scale=classical,
+        classical_scale=price.classical,
         planned_eps=purchase.eps,
-        joint_need=need,
+        joint_need=price.need,
         penalty=remainder,
         penalty_weights=weights,
         threshold=np.zeros(size),
@@ -233,6 +230,31 @@ def plan_objective(
         tolerance=tolerance,
         final=LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(total)), size),
     )
+
+
+class _Price(NamedTuple):
+    """Noise scale and cost of one release, beside the classical split's scale and what that really costs."""
+
+    scale: float
+    eps: float
+    classical: float
+    need: float
+
+
+def _price(design: Bounds, family: Family, purchase: Purchase, metric: _Metric, curvature: Vector) -> _Price:
+    """Calibrate the noise at a curvature, and settle where retrieved budget goes."""
+    kappa = design.curvature_ratio(curvature)
+    bought: dict[str, Any] = {"delta": purchase.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
+    joint = joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
+    if not np.isfinite(joint):
+        least = least_curvature(family, design.curvature_ratio(np.ones(len(curvature))), purchase.eps)
+        raise ArgumentError(f"curvature is too small for this eps: give more than about {least:.4g}, or raise eps")
+    classical = classical_scale(family, eps=purchase.eps, **bought)
+    need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=purchase.kind, **bought)
+    # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
+    if need >= purchase.eps or purchase.retrieval == "recycle":
+        return _Price(joint, purchase.eps, classical, need)
+    return _Price(classical, need if purchase.retrieval == "return" else purchase.eps, classical, need)
 
 
 def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: RandomSource) -> Vector:
@@ -304,7 +326,7 @@ def _choose(metric: _Metric, design: Bounds, family: Family, purchase: Purchase,
         )
         return metric.unit_square * scale**2
 
-    return _Choice(metric, *risk_curvature(radius, mean_square))
+    return _Choice(metric, *risk_curvature(radius, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps)))
 
 
 def _metrics(design: Bounds, kind: Literal["laplace", "gaussian"]) -> Iterator[_Metric]:

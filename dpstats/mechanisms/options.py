@@ -18,6 +18,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "selection": (None, "noise_aware", "vs", "vs+"),
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
+    "noise": (None, "laplace", "gaussian"),
 }
 
 
@@ -55,6 +56,8 @@ class Options:
         "augmented" appends noise rows and calls statsmodels' GLM; not certified.
     moor : {None, "paper"}
         "paper" replicates NAPP-ERM's iteration; not certified.
+    noise : {None, "laplace", "gaussian"}
+        The noise to insist on; None lets delta decide: Laplace noise for delta = 0, Gaussian noise for delta > 0.
     """
 
     curvature: float | None = None
@@ -70,6 +73,7 @@ class Options:
     retrieval: Literal["recycle", "return", "paper"] | None = "recycle"
     realization: Literal["analytic", "augmented"] = "analytic"
     moor: Literal["paper"] | None = None
+    noise: Literal["laplace", "gaussian"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):

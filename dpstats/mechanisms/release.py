@@ -83,6 +83,5 @@ class LatticeRelease:
 
 def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[np.int64]:
     """Difference of two geometric variables: P(k) proportional to exp(-|k| / scale). For seeded runs only."""
-    rate = -math.expm1(-1 / scale)
-    draws = np.floor(np.log(random.random(2 * size)) / math.log1p(-rate)).astype(np.int64)
+    draws = np.floor(-scale * np.log1p(-random.random(2 * size))).astype(np.int64)
     return draws[:size] - draws[size:]

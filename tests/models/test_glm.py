@@ -1,0 +1,172 @@
+"""Fits end to end: the optimum under the drawn noise, the units, the ledger, and what a result keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from scipy import optimize
+
+import dpstats as dp
+from dpstats.privacy.randomness import random_source
+from dpstats.solvers.objective import PerturbedObjective
+
+DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "g": ["a", "b", "c"], "b": (0, 1), "count": (0, 30)}
+
+FAMILIES = {"gaussian": "y", "binomial": "b", "poisson": "count", "huber_svm": "b", "smooth_svm": "b"}
+
+
+def frame(rows: int = 4000, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame(
+        {"x": rng.uniform(-4, 4, rows), "z": rng.uniform(0, 10, rows), "g": rng.choice(["a", "b", "c"], rows)}
+    )
+    linear = 0.5 * data["x"] - 0.2 * data["z"] + (data["g"] == "b")
+    data["y"] = 1 + linear + rng.normal(size=rows)
+    data["b"] = (rng.random(rows) < 1 / (1 + np.exp(-linear))).astype(int)
+    data["count"] = rng.poisson(np.exp(0.3 * linear + 0.5))
+    return data
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_released_is_the_optimum_under_the_drawn_noise(family: str, delta: float) -> None:
+    """A general-purpose optimiser on the same objective and the same draw ends at the same place."""
+    data = frame(500)
+    fit = dp.glm(f"{FAMILIES[family]} ~ x + z + g", data, 1.0, delta=delta, family=family, domain=DOMAIN, seed=5)
+    plan = fit.plan.objective
+    blocks = fit.plan.design.blocks(data)  # type: ignore[attr-defined]
+    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random_source(5)))
+    found = optimize.minimize(objective.value_gradient, fit.scaled_params, jac=True, tol=1e-12)
+    apart = np.linalg.norm(found.x - fit.scaled_params)
+    assert apart <= 1e-5 + 40 * plan.final.scale * np.sqrt(plan.size)
+    elsewhere = optimize.minimize(objective.value_gradient, np.zeros(plan.size), jac=True, tol=1e-12)
+    assert np.linalg.norm(elsewhere.x - fit.scaled_params) <= 1e-3
+
+
+def test_large_budgets_agree_with_statsmodels() -> None:
+    """With a budget that leaves next to no noise the user's units are those of a classical fit."""
+    data = frame()
+    settings = {"domain": DOMAIN, "curvature": 1e-3, "seed": 1}
+    private = dp.ols("y ~ x * g + np.sqrt(z)", data, 1e5, residual_cap=50.0, **settings)
+    assert private.params.to_numpy() == pytest.approx(smf.ols("y ~ x * g + np.sqrt(z)", data).fit().params, abs=2e-2)
+    private = dp.logit("b ~ x + z + C(g, Sum)", data, 1e5, **settings)
+    classical = smf.logit("b ~ x + z + C(g, Sum)", data).fit(disp=False)
+    assert private.params.to_numpy() == pytest.approx(classical.params, abs=2e-2)
+    private = dp.poisson("count ~ x + z + g", data, 1e6, mean_cap=30, **settings)
+    classical = smf.poisson("count ~ x + z + g", data).fit(disp=False)
+    assert private.params.to_numpy() == pytest.approx(classical.params, abs=2e-2)
+
+
+def test_predictions_are_in_the_responses_units() -> None:
+    data = frame()
+    for family, response in FAMILIES.items():
+        fit = dp.glm(f"{response} ~ x + z + g", data, 50.0, family=family, domain=DOMAIN, seed=2)
+        mean, linear = fit.predict(data), fit.predict(data, which="linear")
+        assert mean.index.equals(data.index)
+        by_hand = 0
+        if family == "gaussian":
+            by_hand = fit.params["Intercept"] + fit.params["x"] * data["x"] + fit.params["z"] * data["z"]
+            by_hand = by_hand + fit.params["g[T.b]"] * (data["g"] == "b") + fit.params["g[T.c]"] * (data["g"] == "c")
+            assert mean.to_numpy() == pytest.approx(by_hand.to_numpy(), abs=1e-8)
+        elif family == "binomial":
+            assert mean.to_numpy() == pytest.approx(1 / (1 + np.exp(-linear.to_numpy())))
+        elif family == "poisson":
+            assert mean.to_numpy() == pytest.approx(np.exp(linear.to_numpy()))
+        else:
+            assert set(mean) <= {0.0, 1.0}
+    missing = data.head(3).assign(g=["a", "never declared", None])
+    assert fit.predict(missing).isna().tolist() == [False, True, True]
+    with pytest.raises(dp.errors.ArgumentError, match="which"):
+        fit.predict(data, which="probability")  # type: ignore[arg-type]
+    with pytest.raises(dp.errors.DPStatsError, match="'g'"):
+        fit.predict(data.drop(columns="g"))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tiny_data_are_fitted_like_any_other(family: str, rows: int) -> None:
+    for options in ({}, {"penalty": "lasso", "alpha": 1.0}, {"stages": 2}, {"delta": 1e-5}):
+        fit = dp.glm(f"{FAMILIES[family]} ~ x + g", frame().head(rows), 1.0, family=family, domain=DOMAIN, **options)
+        assert np.isfinite(fit.params).all()
+
+
+def test_hard_designs_are_fitted_in_silence() -> None:
+    """Separable, collinear, constant and wide: finite coefficients, and no warning (warnings are errors here)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 3)) / 3
+    wide = rng.normal(size=(20, 200)) / 20
+    designs = {
+        "separable": (x, x[:, 0] > 0),
+        "collinear": (np.column_stack([x, x]), x[:, 0] > 0),
+        "constant": (np.ones((50, 2)), np.ones(50)),
+        "wide": (wide, wide[:, 0] > 0),
+    }
+    for exog, endog in designs.values():
+        for curvature in (None, 0.3):
+            for penalty in (None, dp.penalties.Lasso(1.0)):
+                fit = dp.GLM(endog, exog, family="binomial").fit(1.0, curvature=curvature, penalty=penalty)
+                assert np.isfinite(fit.params).all()
+
+
+def test_the_ledger_is_charged_before_rows_are_read(tmp_path: Path) -> None:
+    """A frame that cannot be read any more after the charge: the charge stays and nothing comes out."""
+    data = frame(100)
+
+    class Unreadable(pd.DataFrame):
+        @property
+        def iloc(self) -> None:  # type: ignore[override]
+            raise RuntimeError("the disk is gone")
+
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0) as ledger:
+        dp.glm("y ~ x", data, 0.5, domain=DOMAIN, ledger=ledger)
+        assert ledger.remaining.eps == pytest.approx(1.5)
+        with pytest.raises(RuntimeError):
+            dp.glm("y ~ x", Unreadable(data), 0.5, domain=DOMAIN, ledger=ledger)
+        assert ledger.remaining.eps == pytest.approx(1.0)
+        with pytest.raises(dp.errors.BudgetExceeded):
+            dp.glm("y ~ x", data, 1.5, domain=DOMAIN, ledger=ledger)
+        with pytest.raises(dp.errors.UncertifiedError):
+            dp.glm("y ~ x", data, 0.5, domain=DOMAIN, ledger=ledger, seed=3)
+        assert ledger.remaining.eps == pytest.approx(1.0)
+        entries = ledger.entries()
+        assert entries["eps"].tolist() == [0.5, 0.5]
+        assert entries["formula"].tolist() == ["y ~ x", "y ~ x"]
+
+
+def test_seeds_reproduce_and_are_not_certified() -> None:
+    first, second = (dp.glm("y ~ x", frame(), 1.0, domain=DOMAIN, seed=11) for _ in range(2))
+    assert first.params.equals(second.params)
+    assert not first.guarantee.certified
+    assert "NOT CERTIFIED" in first.summary().as_text()
+    drawn = [dp.glm("y ~ x", frame(), 1.0, domain=DOMAIN) for _ in range(2)]
+    assert not drawn[0].params.equals(drawn[1].params)
+    assert drawn[0].guarantee.certified
+
+
+def test_the_number_of_rows_shows_only_where_it_is_public() -> None:
+    data = frame(321)
+    hidden = dp.glm("y ~ x", data, 1.0, domain=DOMAIN)
+    assert hidden.nobs is None
+    assert "private" in hidden.summary().as_text()
+    assert "321" not in hidden.summary().as_text() + json.dumps(hidden.plan.to_dict())
+    shown = dp.glm("y ~ x", data, 1.0, domain=DOMAIN, adjacency="replace_one")
+    assert shown.nobs == 321
+    assert "321" in shown.summary().as_text()
+
+
+def test_arrays_and_formula_agree() -> None:
+    """The arrays that a formula makes, fitted as arrays, release the same coefficients from the same seed."""
+    data = frame(300)
+    by_formula = dp.logit("b ~ x + z", data, 1.0, domain=DOMAIN, seed=4, noise="gaussian", delta=1e-5)
+    blocks = by_formula.plan.design.blocks(data)  # type: ignore[attr-defined]
+    exog = np.concatenate([block for block, _ in blocks])
+    endog = np.concatenate([response for _, response in blocks])
+    by_arrays = dp.GLM(endog, exog, family="binomial", names=["a", "b", "c"]).fit(1.0, delta=1e-5, seed=4)
+    assert by_arrays.plan.noise.scale == pytest.approx(by_formula.plan.noise.scale)
+    assert by_arrays.scaled_params == pytest.approx(by_formula.scaled_params, abs=1e-4)
+    assert by_arrays.params.index.tolist() == ["a", "b", "c"]
