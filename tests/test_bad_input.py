@@ -208,16 +208,15 @@ def test_arrays(endog: Any, exog: Any, arguments: dict[str, Any], fragment: str,
     refused(lambda: dp.GLM(endog, exog, **arguments).fit(1.0, ledger=ledger), ledger, fragment)
 
 
-def test_siblings_keep_their_family(ledger: dp.Ledger) -> None:
-    for sibling in (dp.ols, dp.logit, dp.poisson, dp.svm):
-        refused(
-            lambda: sibling("y ~ x", frame(), 1.0, family="gaussian", domain=DOMAIN, ledger=ledger), ledger, "family"
-        )
-    refused(
-        lambda: dp.lasso("y ~ x", frame(), 1.0, alpha=1.0, penalty="ridge", domain=DOMAIN, ledger=ledger),
-        ledger,
-        "penalty",
-    )
+@pytest.mark.parametrize("sibling", [dp.ols, dp.logit, dp.poisson, dp.svm])
+def test_siblings_keep_their_family(sibling: Callable[..., Any], ledger: dp.Ledger) -> None:
+    given = {"family": "gaussian", "domain": DOMAIN, "ledger": ledger}
+    refused(lambda: sibling("y ~ x", frame(), 1.0, **given), ledger, "family")
+
+
+def test_lasso_keeps_its_penalty(ledger: dp.Ledger) -> None:
+    given = {"alpha": 1.0, "penalty": "ridge", "domain": DOMAIN, "ledger": ledger}
+    refused(lambda: dp.lasso("y ~ x", frame(), 1.0, **given), ledger, "penalty")
 
 
 def test_gaussian_noise_needs_delta(ledger: dp.Ledger) -> None:

@@ -46,6 +46,10 @@ class PublicDesign(Bounds, Protocol):
     def response_name(self) -> str:
         """What the model explains."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Public oddities worth telling the user."""
+
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """Matrix A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
 
@@ -72,6 +76,7 @@ class ArrayDesign:
     norms: Mapping[NormName, float]
     response_name: str = "y"
     has_intercept: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def terms(self) -> tuple[Term, ...]:

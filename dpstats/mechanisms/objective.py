@@ -204,10 +204,8 @@ def plan_objective(
     radius = default_radius(family, design) if purchase.radius is None else purchase.radius
     candidates = [_choose(metric, design, family, purchase, radius) for metric in _metrics(design, purchase.kind)]
     metric, default, _ = min(candidates, key=lambda choice: choice.risk)
-    if purchase.curvature is None:
-        total = np.maximum(ridge * weights, default)
-    else:
-        total = ridge * weights + purchase.curvature
+    own = ridge * weights
+    total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
     price = _price(design, family, purchase, metric, total)
     tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * price.scale
     return ObjectivePlan(

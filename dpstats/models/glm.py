@@ -176,4 +176,4 @@ class GLM:
         release = release_replication if is_replication(request.options) else release_stages
         fitted = release(plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
         nobs = self._source.public_rows() if request.adjacency == "replace_one" else None
-        return GLMResults(replace(plan, stages=fitted.stages), fitted.params, nobs)
+        return GLMResults(replace(plan, stages=fitted.stages, completed=True), fitted.params, nobs)

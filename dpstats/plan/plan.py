@@ -46,6 +46,8 @@ class Plan:
         The releases of the fit, in order.
     guarantee : Guarantee
         For everything the call releases.
+    completed : bool
+        Whether the bought ranges are known; until then (-1, 1) stands in for each.
     """
 
     request: Request
@@ -54,6 +56,7 @@ class Plan:
     bought: tuple[str, ...]
     stages: tuple[Stage, ...]
     guarantee: Guarantee
+    completed: bool = False
 
     @property
     def objective(self) -> ObjectivePlan:
@@ -164,6 +167,7 @@ class Plan:
             "design": self.design.to_dict(),
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
+            "completed": self.completed,
         }
 
     @classmethod
@@ -177,6 +181,7 @@ class Plan:
             bought=tuple(stored["bought"]),
             stages=tuple(Stage(role, ObjectivePlan.from_dict(plan)) for role, plan in stored["stages"]),
             guarantee=Guarantee(**stored["guarantee"]),
+            completed=stored["completed"],
         )
 
 

@@ -145,8 +145,18 @@ def plan_notes(plan: Plan) -> list[str]:
             f"The difference, {retrieved:.4g}, is {use}."
         )
     if plan.bought:
-        said.append(f"Ranges of {', '.join(plan.bought)} are bought with the budget; declare them to save it.")
-    return said
+        said.append(f"Ranges bought with the budget: {bought_ranges(plan)}; declare them in the Domain to save it.")
+    return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
+
+
+def bought_ranges(plan: Plan) -> str:
+    """The bought columns, with their ranges once they are known."""
+    domain = getattr(plan.design, "domain", {}) if plan.completed else {}
+    ranges = {name: domain[name] for name in plan.bought if name in domain}
+    return ", ".join(
+        f"{name} ({format_number(ranges[name].low)}, {format_number(ranges[name].high)})" if name in ranges else name
+        for name in plan.bought
+    )
 
 
 def wrap_notes(said: Sequence[str]) -> list[str]:

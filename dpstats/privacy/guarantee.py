@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -24,7 +23,8 @@ def check_adjacency(adjacency: str) -> Adjacency:
 def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
     """Return (eps, delta) as floats if eps is finite and positive and delta is in [0, 1), else raise ArgumentError."""
     for name, value in (("eps", eps), ("delta", delta)):
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
             raise ArgumentError(f"{name} must be a finite number, got {value!r}")
     if eps <= 0:
         raise ArgumentError(f"eps must be positive, got {eps!r}")
