@@ -119,18 +119,25 @@ class Store:
             _stores.add(self)
 
     def _begin(self, statement: str) -> sqlite3.Connection:
-        """Connect if need be and start a transaction, waiting for others up to the timeout. Nothing was written yet."""
-        deadline = time.monotonic() + self.timeout
+        """Connect if need be and start a transaction, waiting for others up to the timeout; nothing is written yet.
+
+        SQLite's own waiting backs off to 100 ms, which starves one process among many; this one asks every few ms.
+        """
+        deadline, wait = time.monotonic() + self.timeout, 0.001
         while True:
             try:
                 connection = self._connect()
                 connection.execute(statement)
+                connection.execute("SELECT one FROM ledger")  # a reading transaction takes its view here
                 return connection
             except sqlite3.Error as error:
-                self.disconnect()
                 if _code(error) not in _RETRY or time.monotonic() > deadline:
+                    self.disconnect()
                     raise
-                time.sleep(0.005)
+                if self._connection is not None and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            time.sleep(wait)
+            wait = min(2 * wait, 0.008)
 
     def _connect(self) -> sqlite3.Connection:
         """The open connection to the file at the path, after making sure that it is still the same ledger."""
@@ -147,7 +154,7 @@ class Store:
             uri=True,
             isolation_level=None,
             check_same_thread=False,
-            timeout=min(self.timeout, 1.0),
+            timeout=0.0,
         )
         try:
             self._prepare(connection)

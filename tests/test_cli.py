@@ -1,0 +1,84 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from dpstats.cli import main
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.ledger import Ledger
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger with one entry, made from the command line."""
+    path = tmp_path / "budget.db"
+    options = ["--dataset", "adult", "--eps", "1", "--delta", "1e-5", "--adjacency", "replace_one"]
+    assert main(["ledger", "init", str(path), *options, "--accountant", "zcdp"]) == 0
+    with Ledger.open(path) as ledger:
+        ledger.charge(Guarantee(0.1, 1e-16, "replace_one"), label="first", formula="y ~ x")
+    return path
+
+
+def test_init_fixes_the_totals(path: Path) -> None:
+    ledger = Ledger(path, "adult", 1.0, 1e-5, adjacency="replace_one", accountant="zcdp")
+    assert len(ledger.entries()) == 1
+
+
+def test_init_never_touches_a_file(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "init", str(path), "--dataset", "adult", "--eps", "1"]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_show_prints_the_report(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["ledger", "show", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown == Ledger.open(path).report() + "\n"
+    assert "Privacy budget of adult" in shown
+
+
+def test_show_of_a_missing_ledger_makes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "show", str(tmp_path / "none.db")]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_as_csv_to_a_new_file_only(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "entries.csv"
+    arguments = ["ledger", "export", str(path), "--output", str(output)]
+    assert main(arguments) == 0
+    table = pd.read_csv(output)
+    assert (table["entry"].tolist(), table["delta"].tolist(), table["label"].tolist()) == ([1], [1e-16], ["first"])
+    assert main(arguments) == 1
+    assert "choose a new file" in capsys.readouterr().err
+
+
+def test_export_as_json_keeps_every_digit(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["ledger", "export", str(path), "--format", "json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["eps"], entry["delta"], entry["formula"], entry["method"]) == (0.1, 1e-16, "y ~ x", None)
+    assert entry["time"].endswith("+00:00")
+
+
+def test_the_demo_is_imported_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    demo = ModuleType("dpstats.demo")
+    demo.main = lambda: shown.append(True)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dpstats.demo", demo)
+    assert main(["demo"]) == 0
+    assert shown == [True]
+
+
+def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["ledger"])
+    assert caught.value.code == 2
+    assert "usage: python -m dpstats ledger" in capsys.readouterr().err
