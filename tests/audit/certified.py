@@ -14,7 +14,6 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Smoo
 from dpstats.models.glm import GLM
 from dpstats.penalties import Bridge, ElasticNet
 from dpstats.plan import Plan
-from dpstats.request import Request, make_request
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,12 @@ class Case:
         return GLM(endog, exog, family=self.family, row_norm=self.row_norm)
 
     @cached_property
-    def request(self) -> Request:
-        named = {"method": "napp", "penalty": None, "alpha": None, "allow_uncertified": False, "seed": None}
-        rest = {key: value for key, value in self.options.items() if key not in named}
-        given = named | {key: value for key, value in self.options.items() if key in named}
-        return make_request(
-            eps=self.eps, delta=self.delta, family=self.family, adjacency=self.adjacency, options=rest, **given
-        )
-
-    @cached_property
     def plan(self) -> Plan:
         """Public, so that one serves all runs and both data sets."""
         return self.plan_for((np.empty(0), np.empty((0, self.size))))
 
     def plan_for(self, data: Any) -> Plan:
-        return self.model(data)._source.plan(self.request)
+        return self.model(data).plan(self.eps, delta=self.delta, adjacency=self.adjacency, **self.options)
 
     @property
     def claim(self) -> dict[str, float]:
@@ -68,11 +58,11 @@ class Case:
 
         All that the result releases counts: the coefficients, and a second stage's curvature, which tells the first.
         """
-        plan, request = plan or self.plan, self.request
+        plan = plan or self.plan
 
         def release(data: Any, rng: np.random.Generator) -> Any:
             seed = None if secure else int(rng.integers(2**62))
-            fit = self.model(data)._release(plan, replace(request, seed=seed))
+            fit = self.model(data)._release(plan, replace(plan.request, seed=seed))
             return [fit.params, *([fit.plan.curvature] if len(plan.stages) > 1 else [])]
 
         return release

@@ -12,7 +12,8 @@ from certified import CASES, Case, weakened
 
 from dpstats.audit import audit, sensitivity
 
-RUNS = 1000
+RUNS = 600
+SLOW_RUNS = 200  # penalised fits take several times as long
 SEED = 11
 ONE_STAGE = [case for case in CASES if len(case.plan.stages) == 1]
 
@@ -38,8 +39,8 @@ def test_as_many_runs_refute_a_fifth_of_the_noise(case):
 
 @pytest.mark.parametrize("case", CASES, ids=by_name)
 def test_the_plan_reads_no_row(case):
-    for pair in case.pairs:
-        assert case.plan_for(pair.data).digest() == case.plan_for(pair.neighbour).digest() == case.plan.digest()
+    pair = case.worst_pair
+    assert case.plan_for(pair.data).digest() == case.plan_for(pair.neighbour).digest() == case.plan.digest()
 
 
 @pytest.mark.parametrize("case", ONE_STAGE, ids=by_name)
@@ -49,7 +50,7 @@ def test_the_same_noise_moves_the_optimum_no_further_than_one_row_can(case):
     rows = 2 if case.adjacency == "replace_one" else 1
     bound = rows * plan.family.lipschitz * case.l2_bound / float(np.min(plan.curvature))
     pairs = [pair[1:] for pair in case.pairs]
-    result = sensitivity(case.mechanism(), pairs, declared=bound * 1.001, runs=4, seed=SEED)
+    result = sensitivity(case.mechanism(), pairs, declared=bound * 1.001, runs=2, seed=SEED)
     assert result.passed, result.summary()
     assert result.largest > bound / 20
 
