@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
-from dpstats.privacy.accounting import split_budget, zcdp_eps
+from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, split_budget, zcdp_eps
 from dpstats.privacy.exact import exact
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger
@@ -87,6 +87,9 @@ def test_the_grid_never_favours_the_spender(charges: list[tuple[float, float]], 
     eps = delta = rho = Fraction(0)
     for charge in charges:
         price = cost(accountant, Guarantee(*charge))  # type: ignore[arg-type]
+        assert price.eps * EPS_UNIT >= exact(charge[0]) or accountant == "zcdp"
+        assert price.rho * RHO_UNIT >= exact(charge[0]) ** 2 / 2 or accountant == "basic"
+        assert price.delta * DELTA_UNIT >= exact(charge[1])
         if price.within(left):
             left = left.minus(price)
             eps, delta = eps + exact(charge[0]), delta + exact(charge[1])
