@@ -30,7 +30,7 @@ Vector = NDArray[np.float64]
 NO_JACOBIAN = 1e-9
 """A curvature ratio at which the Jacobian costs nothing."""
 
-GRADIENT_SHARE = 1e-10
+GRADIENT_SHARE = 1e-9
 """gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
 
 

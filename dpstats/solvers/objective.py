@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -16,8 +17,12 @@ Block = tuple[NDArray[np.floating], NDArray[np.floating]]
 CHUNK_ROWS = 8192
 """Rows handled at once: the working arrays of a chunk stay in cache, whatever the size of a block."""
 
-CERTIFIED_ROWS = 1024
-"""Rows summed at once where rounding errors are bounded; the bound grows with it."""
+CERTIFIED_ROWS = 4096
+"""Rows summed at once where rounding errors are bounded: split sums of at most 2**12 rows are exact."""
+
+SPLIT_BITS = 20
+POINT_BITS = 28
+"""Bits kept in the leading parts of rows, slopes and theta, so that their products sum without rounding."""
 
 
 class Accumulated(NamedTuple):
@@ -115,15 +120,15 @@ class PerturbedObjective:
         The error of eta, of l' and of the sums are bounded as in docs/proofs/release, from the row norm, the
         family's constants and the number of rows.
         """
-        dtype = precision.dtype
-        point = theta.astype(dtype)
         total = np.zeros(self.size, dtype=np.longdouble)
         absolute = 0.0
         for exog, endog in self.chunks(CERTIFIED_ROWS):
-            exact = exog.astype(dtype, copy=False)
-            slope = precision.slope(self.family, exact, point, endog.astype(dtype, copy=False))
-            total += slope @ exact
-            absolute += float(np.sum(np.abs(slope)))
+            rows = split(np.asarray(exog, dtype=np.float64), self.row_norm, SPLIT_BITS)
+            slope = precision.slope(self.family, rows, theta, endog)
+            weights = split(slope, self.family.lipschitz, SPLIT_BITS)
+            total += weights.leading @ rows.leading
+            total += weights.leading @ rows.rest + weights.rest.astype(np.float64) @ rows.whole
+            absolute += float(np.sum(np.abs(weights.leading)))
         gradient = self.curvature * theta + self.noise + total
         return CertifiedGradient(gradient, self.rounding_bound(theta, precision, absolute))
 
@@ -133,11 +138,13 @@ class PerturbedObjective:
         With ``absolute=0`` it is what cannot be avoided at this precision, known before the pass over the rows.
         """
         unit = float(np.finfo(precision.dtype).eps)
-        extended = float(np.finfo(np.longdouble).eps)
+        double, extended = float(np.finfo(np.float64).eps), float(np.finfo(np.longdouble).eps)
         point = theta.astype(np.float64)
-        eta_error = precision.eta_error(self.size, unit, self.row_norm * float(np.linalg.norm(point)))
+        eta_error = precision.eta_error(self.size, self.row_norm * float(np.linalg.norm(point)))
         slope_error = self.family.curvature_bound * eta_error + 8 * unit * self.family.lipschitz
-        sums = (2 * unit * CERTIFIED_ROWS + 4 * extended * self.rows / CERTIFIED_ROWS) * absolute
+        rest = (CERTIFIED_ROWS + 2) * double * 2.0**-SPLIT_BITS
+        sums = rest * (2 * math.sqrt(self.size) * absolute + 2 * self.rows * self.family.lipschitz)
+        sums += 8 * extended * (self.rows / CERTIFIED_ROWS + 1) * absolute
         public = 8 * unit * float(np.linalg.norm(self.curvature * point) + np.linalg.norm(self.noise))
         return self.row_norm * (self.rows * slope_error + sums) + public
 
@@ -147,24 +154,50 @@ class PerturbedObjective:
         return value, self.curvature * theta + self.noise, np.zeros((self.size, self.size))
 
 
+class Split(NamedTuple):
+    """An array as an exact sum: a leading part on a coarse grid and a small rest."""
+
+    whole: Array
+    leading: NDArray[np.float64]
+    rest: Array
+
+
+def split(values: Array, bound: float, bits: int) -> Split:
+    """Round to `bits` binary places of the power of two above `bound` (Ozaki et al. 2012).
+
+    Sums of products of leading parts need no more bits than a float64 has and are exact in any order.
+    """
+    grid = 2.0 ** (math.ceil(math.log2(bound)) - bits)
+    leading = np.rint(values * (1 / grid)).astype(np.float64, copy=False)
+    leading *= grid
+    return Split(values, leading, values - leading)
+
+
 class Precision(NamedTuple):
-    """An arithmetic for certified gradients: a dtype, and whether eta is computed by compensated dot products."""
+    """An arithmetic for certified gradients: the dtype of l', and whether eta is kept to twice its digits."""
 
     dtype: type[np.floating]
     compensated: bool = False
 
-    def slope(self, family: Family, exog: Array, theta: Array, endog: Array) -> Array:
+    def slope(self, family: Family, rows: Split, theta: Array, endog: Array) -> Array:
         """l' of each row, shape (rows,)."""
-        if not self.compensated:
-            return family.slope(exog @ theta, endog)
-        high, low = compensated_product(exog, theta)
-        derivatives = family.derivatives(high, endog)
-        return derivatives.gradient + derivatives.curvature * low
+        endog = endog.astype(self.dtype, copy=False)
+        if self.compensated:
+            high, low = compensated_product(rows.whole.astype(self.dtype), theta)
+            derivatives = family.derivatives(high, endog)
+            return derivatives.gradient + derivatives.curvature * low
+        point = split(theta, float(np.linalg.norm(theta.astype(np.float64))) or 1.0, POINT_BITS)
+        rest = rows.leading @ point.rest.astype(np.float64) + rows.rest @ point.whole.astype(np.float64)
+        return family.slope((rows.leading @ point.leading).astype(self.dtype) + rest, endog)
 
-    def eta_error(self, size: int, unit: float, magnitude: float) -> float:
+    def eta_error(self, size: int, magnitude: float) -> float:
         """Bound on the error of one eta, where |x| |theta| <= magnitude (Ogita, Rump & Oishi 2005 if compensated)."""
-        relative = (size + 2) * unit
-        return (2 * relative**2 + 2 * unit * relative if self.compensated else relative) * magnitude
+        unit = float(np.finfo(self.dtype).eps)
+        if self.compensated:
+            relative = (size + 2) * unit
+            return (2 * relative**2 + 2 * unit * relative) * magnitude
+        rest = (size + 2) * float(np.finfo(np.float64).eps) * math.sqrt(size) * 2.0 ** (1 - SPLIT_BITS)
+        return (unit + rest) * magnitude
 
 
 LADDER = (Precision(np.float64), Precision(np.longdouble), Precision(np.longdouble, compensated=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,15 @@ from mpmath import mp, mpf
 
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.solvers.newton import minimize
-from dpstats.solvers.objective import LADDER, PerturbedObjective, compensated_product
+from dpstats.solvers.objective import (
+    CERTIFIED_ROWS,
+    LADDER,
+    POINT_BITS,
+    SPLIT_BITS,
+    PerturbedObjective,
+    compensated_product,
+    split,
+)
 
 FAMILIES: list[Family] = [
     Gaussian(residual_cap=0.5),
@@ -111,3 +121,16 @@ def test_compensated_product_is_nearly_exact(theta: list[float], seed: int) -> N
         error = abs(mpf(float(high[0])) + mpf(float(low[0])) - exact)
         scale = sum((abs(mpf(float(a)) * mpf(b)) for a, b in zip(row[0], theta, strict=True)), mpf(0))
         assert error <= mpf(2) ** -100 * scale + abs(exact) * mpf(2) ** -53 * mpf(2) ** -40 + mpf(2) ** -1000
+
+
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 1.7, 1e5])
+def test_leading_parts_sum_without_rounding(bound: float) -> None:
+    """As many rows and as long a theta as the proof allows, all of one sign: the largest sums there are."""
+    rng = np.random.default_rng(5)
+    rows = split(bound * rng.uniform(0.9, 1, (CERTIFIED_ROWS, 2)) / np.sqrt(2), bound, SPLIT_BITS)
+    assert np.array_equal(rows.leading + rows.rest, rows.whole)
+    slopes = split(rng.uniform(0.99, 1, CERTIFIED_ROWS), 1.0, SPLIT_BITS)
+    point = split(np.array([0.6, 0.8]) * 12.3, 12.3, POINT_BITS)
+    for left, right in ((slopes.leading, rows.leading), (point.leading, rows.leading[:50].T)):
+        exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(left, column, strict=True)) for column in right.T]
+        assert [Fraction(value) for value in left @ right] == exact
