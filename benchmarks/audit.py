@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -19,7 +20,9 @@ PAGE = ROOT / "docs" / "audits.md"
 SEED = 2026
 CONFIDENCE = 0.999
 RUNS = 100_000
+SLOW_RUNS = 50_000  # penalised fits take several times as long; 100,000 draws on both data sets together
 PILOT_RUNS = 2_000
+WORKERS = os.cpu_count() or 1
 
 
 def planted_table() -> Iterable[list[str]]:
@@ -64,23 +67,22 @@ def certified_table() -> Iterable[list[str]]:
             for pair in case.pairs
         ]
         worst = next(pair for pair in case.pairs if pair.name == max(pilots)[1])
-        result = audit(release, *worst[1:], **claim, runs=RUNS, confidence=CONFIDENCE, seed=SEED + 1)
+        runs = SLOW_RUNS if "penalty" in case.options else RUNS
+        result = audit(release, *worst[1:], **claim, runs=runs, confidence=CONFIDENCE, seed=SEED + 1, n_jobs=WORKERS)
         found = [f"{result.eps_lower:.3f}", f"{result.hockey_stick.lower:.3g}", "no" if result.passed else "REFUTED"]
-        stated = [case.name, case.adjacency, f"{result.eps:.4g}", f"{result.delta:g}"]
+        stated = [case.name, case.adjacency, f"{result.eps:.4g}", f"{result.delta:g}", f"{runs:,}"]
         yield [*stated, f"{worst.name} (of {len(case.pairs)})", *found]
 
 
 def write(name: str, rows: Iterable[list[str]]) -> None:
     """Print the rows as they come and keep the table between the page's markers of that name up to date."""
-    start, lines = time.process_time(), []
+    start, lines = time.monotonic(), []
     for row in rows:
         lines.append(f"| {' | '.join(row)} |")
         print(lines[-1], flush=True)
-        minutes = (time.process_time() - start) / 60
+        minutes = (time.monotonic() - start) / 60
         ruled = [lines[0], "|" + "---|" * len(row), *lines[1:]]
-        put(
-            name, "\n".join([*ruled, "", f"Confidence {CONFIDENCE:g}, seed {SEED}; {minutes:.0f} minutes of one core."])
-        )
+        put(name, "\n".join([*ruled, "", f"Confidence {CONFIDENCE:g}, seed {SEED}; {minutes:.0f} minutes."]))
 
 
 def put(name: str, table: str) -> None:

@@ -188,8 +188,9 @@ def _encode(vectors: list[list[float] | FloatArray], labels: list[str], runs: in
     """Stack the numbers of both sides as one array; whatever does not fit into it becomes part of the label."""
     text = np.array(labels, dtype=object)
     widths = np.fromiter(map(len, vectors), dtype=np.intp, count=len(vectors))
-    shown = widths[widths > 0]
-    width = int(np.bincount(shown).argmax()) if len(shown) else 0
+    # The usual length comes from the runs that scores are learnt on: events must not depend on those that are counted.
+    learnt = np.concatenate([widths[: runs // 4], widths[runs : runs + runs // 4]])
+    width = int(np.bincount(learnt[learnt > 0]).argmax()) if learnt.any() else 0
     fits = widths == width
     values = np.full((len(vectors), width), np.nan)
     if width:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -53,19 +52,9 @@ class Case:
         """What the plan says it costs, which may be less than was asked for."""
         return {"eps": self.plan.guarantee.eps, "delta": self.plan.guarantee.delta}
 
-    def mechanism(self, *, secure: bool = False, plan: Plan | None = None) -> Callable[[Any, np.random.Generator], Any]:
-        """What ``GLM(...).fit(...)`` does once it has planned; with `secure` by the operating system's randomness.
-
-        All that the result releases counts: the coefficients, and a second stage's curvature, which tells the first.
-        """
-        plan = plan or self.plan
-
-        def release(data: Any, rng: np.random.Generator) -> Any:
-            seed = None if secure else int(rng.integers(2**62))
-            fit = self.model(data)._release(plan, replace(plan.request, seed=seed))
-            return [fit.params, *([fit.plan.curvature] if len(plan.stages) > 1 else [])]
-
-        return release
+    def mechanism(self, *, secure: bool = False, plan: Plan | None = None) -> Release:
+        """The case as a function of data and generator."""
+        return Release(self, plan or self.plan, secure)
 
     @property
     def l2_bound(self) -> float:
@@ -78,6 +67,23 @@ class Case:
     @property
     def worst_pair(self) -> Pair:
         return next(pair for pair in self.pairs if pair.name == self.worst)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What ``GLM(...).fit(...)`` does once it has planned; with `secure` by the operating system's randomness.
+
+    All that the result releases counts: the coefficients, and a second stage's curvature, which tells the first.
+    """
+
+    case: Case
+    plan: Plan
+    secure: bool
+
+    def __call__(self, data: Any, rng: np.random.Generator) -> Any:
+        seed = None if self.secure else int(rng.integers(2**62))
+        fit = self.case.model(data)._release(self.plan, replace(self.plan.request, seed=seed))
+        return [fit.params, *([fit.plan.curvature] if len(self.plan.stages) > 1 else [])]
 
 
 def weakened(plan: Plan, factor: float) -> Plan:
