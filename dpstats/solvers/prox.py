@@ -54,11 +54,12 @@ def minimize(
         raise ArgumentError(f"{penalty} is not convex and has no certified minimiser: use two stages")
     scale = check_weights(weights, objective.size)
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
-    rows = sum(len(endog) for _, endog in objective.blocks)
-    if rows > 2 * WARM_START_ROWS:
-        every = rows // WARM_START_ROWS
-        theta = _proximal_newton(objective.thinned(every), penalty, scale / every, theta, 1e-6 * rows / every)[0]
-    theta, hessian = _proximal_newton(objective, penalty, scale, theta, tolerance / 4)
+    every = objective.rows // WARM_START_ROWS
+    if every >= 4:
+        theta = _proximal_newton(objective.thinned(every), penalty, scale / every, theta, 1e-6 * every, decrement=1e-2)[
+            0
+        ]
+    theta, hessian = _proximal_newton(objective, penalty, scale, theta, tolerance / 4, decrement=1e-9)
     return _refine(objective, penalty, scale, theta, hessian, tolerance)
 
 
@@ -73,11 +74,17 @@ def check_weights(weights: Vector | None, size: int) -> Vector:
 
 
 def _proximal_newton(
-    objective: PerturbedObjective, penalty: Penalty, weights: Vector, theta: Vector, tolerance: float
+    objective: PerturbedObjective,
+    penalty: Penalty,
+    weights: Vector,
+    theta: Vector,
+    tolerance: float,
+    decrement: float,
 ) -> tuple[Vector, NDArray[np.float64]]:
-    """Steps to the minimiser of the local quadratic plus P, with backtracking, until rounding hides the decrease.
+    """Steps to the minimiser of the local quadratic plus P, with backtracking, in float64.
 
-    Returns the point and the last Hessian computed.
+    Ends at a residual of `tolerance`. A step that the model expects to gain at most `decrement` is taken and trusted,
+    as in `newton.damped_newton`: the caller certifies. Returns the point and the last Hessian computed.
     """
     current = objective.accumulate(theta)
     for _ in range(MAX_ITERATIONS):
@@ -89,6 +96,8 @@ def _proximal_newton(
         target = minimize_quadratic(current.hessian, current.gradient, penalty, weights, theta, inner)
         height = penalty.value(theta, weights)
         slope = float(current.gradient @ (target - theta)) + penalty.value(target, weights) - height
+        if -slope <= decrement:
+            return target, current.hessian
         total = current.value + height
         noise = 1e-13 * (1 + abs(total))
         length = 1.0
@@ -98,12 +107,11 @@ def _proximal_newton(
             rise = proposed.value + penalty.value(candidate, weights) - total
             if rise <= 1e-4 * length * slope:
                 break
-            if -slope <= noise or rise <= noise:
-                # The objective cannot tell: the subgradient decides, and if it cannot either, rounding rules.
-                if penalty.distance(proposed.gradient, candidate, weights) < 0.9 * distance:
-                    break
-                if -slope <= noise:
-                    return theta, current.hessian
+            # Where the objective cannot tell, the subgradient decides.
+            if rise <= noise and penalty.distance(proposed.gradient, candidate, weights) < 0.9 * distance:
+                break
+            if -slope <= noise:
+                return theta, current.hessian
             length /= 2
         else:
             break
@@ -122,6 +130,8 @@ def _refine(
     """Newton steps on certified gradients, in higher precision where float64's rounding bound is too coarse."""
     point = theta.astype(np.longdouble)
     rung = 0
+    while rung + 1 < len(LADDER) and objective.rounding_bound(point, LADDER[rung], 0.0) > tolerance / 2:
+        rung += 1
     best, best_distance = point, np.inf
     for _ in range(MAX_REFINEMENTS):
         certified = objective.certified_gradient(point, LADDER[rung])
