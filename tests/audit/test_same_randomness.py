@@ -1,0 +1,63 @@
+"""Same randomness, neighbouring data: what the noise covers never moves further than declared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpstats.audit import sensitivity, worst_cases
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.models.arrays import array_blocks
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.solvers import newton
+from dpstats.solvers.objective import PerturbedObjective
+
+FAMILIES: list[Family] = [Gaussian(1.0), Binomial(), Poisson(4.0, 8.0), HuberSVM(), SmoothSVM()]
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("row_norm", [0.1, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_gradient_moves_by_at_most_the_row_bound_times_lipschitz(
+    family: Family, row_norm: float, adjacency: Adjacency
+) -> None:
+    """The declared sensitivity of b(theta; D), in every norm the noise may have, on rows of any length."""
+    declared = row_norm * family.lipschitz * (2 if adjacency == "replace_one" else 1)
+    # Rows three times too long must be shortened by the fit.
+    pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 3 * row_norm, 2, adjacency)]
+
+    def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        objective = PerturbedObjective(family, array_blocks(*data, family, {"l2": row_norm}), np.ones(2), np.zeros(2))
+        return objective.value_gradient(rng.normal(size=2) * 10 / row_norm)[1]
+
+    result = sensitivity(gradient, pairs, declared=declared, runs=20, seed=1)
+    assert result.passed
+    assert result.largest > 0.4 * declared
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_optimum_moves_by_at_most_output_sensitivity(family: Family) -> None:
+    """With the same b the exact optimum moves by at most L X / m (privacy.md section 5)."""
+    curvature = 2.0
+
+    def optimum(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        blocks = array_blocks(*data, family, {"l2": 1.5})
+        objective = PerturbedObjective(family, blocks, np.full(2, curvature), 3 * rng.normal(size=2))
+        return newton.minimize(objective, 1e-12).astype(float)
+
+    pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 1.5, 2)]
+    result = sensitivity(optimum, pairs, declared=1.5 * family.lipschitz / curvature, runs=10, seed=2)
+    assert result.passed
+
+
+def test_a_forgotten_clip_is_caught() -> None:
+    """The same recorder on rows that nobody shortened."""
+    family = Binomial()
+    pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 3.0, 2)]
+
+    def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        endog, exog = data
+        objective = PerturbedObjective(family, [(exog, endog)], np.ones(2), np.zeros(2))
+        return objective.value_gradient(rng.normal(size=2))[1]
+
+    assert not sensitivity(gradient, pairs, declared=1.0, runs=20, seed=1).passed
