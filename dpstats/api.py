@@ -14,7 +14,7 @@ from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
-from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger import Ledger, Part
 from dpstats.request import make_request
 from dpstats.results.glm_results import GLMResults
 
@@ -33,7 +33,7 @@ def glm(
     alpha: float | None = None,
     domain: DomainLike = None,
     adjacency: str = "add_remove",
-    ledger: Ledger | None = None,
+    ledger: Ledger | Part | None = None,
     seed: int | None = None,
     allow_uncertified: bool = False,
     **options: Any,
@@ -58,7 +58,7 @@ def glm(
         Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are
         bought with a share of eps; levels must be declared.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger, optional
+    ledger : Ledger or Part, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.

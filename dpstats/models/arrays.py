@@ -13,7 +13,8 @@ from dpstats.families import Family
 from dpstats.mechanisms.design import NormName
 from dpstats.solvers.objective import Block
 
-BLOCK_ROWS = 65536
+BLOCK_ROWS = 8192
+"""Rows of a block: it is copied as soon as one of them must change."""
 
 LONGEST = 1e150
 """Rows longer than this count as not finite: their squares overflow and shortening them would lose all digits."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
+import pandas as pd
+
+from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger import Ledger, Part
 
 Released = TypeVar("Released")
+Rows = TypeVar("Rows", bound=pd.DataFrame | None)
 
 
 def charged(
-    ledger: Ledger | None,
+    ledger: Ledger | Part | None,
     guarantee: Guarantee,
-    release: Callable[[], Released],
+    data: Rows,
+    release: Callable[[Rows], Released],
     *,
     label: str,
     method: str,
@@ -23,13 +28,35 @@ def charged(
 ) -> Released:
     """Charge `guarantee` durably, if there is a ledger, and only then call `release`, which reads rows.
 
+    Parameters
+    ----------
+    ledger : Ledger, Part or None
+        A part of a partition pays for its own rows only, and `release` is given no others.
+    guarantee : Guarantee
+    data : DataFrame or None
+        The rows; None if `release` holds them as arrays.
+    release : callable
+        Called with the rows that the charge pays for.
+
     Raises
     ------
+    ArgumentError, DataError
+        If `ledger` is a part and `data` has not its column: rows could not be told apart.
     BudgetExceeded, UncertifiedError, LedgerError
         If the ledger does not take the charge; `release` is not called then.
     """
     if ledger is None:
-        return release()
+        return release(data)
+    if isinstance(ledger, Part):
+        _check_part(ledger, data)
     with ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash) as charge:
         charge.rows_read()
-        return release()
+        return release(data if data is None else cast(Rows, ledger.rows(data)))
+
+
+def _check_part(part: Part, data: pd.DataFrame | None) -> None:
+    """Raise unless the schema lets the part's rows be found."""
+    if data is None:
+        raise ArgumentError("ledger: a part of a partition pays for rows of a data frame; arrays cannot be divided")
+    if list(data.columns).count(part.by) != 1:
+        raise DataError(f"data must have exactly one column {part.by!r}, which the partition of the ledger goes by")

@@ -16,7 +16,7 @@ from dpstats.models.charging import charged
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, penalty_weights
-from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
@@ -92,7 +92,7 @@ class GLM:
         penalty: str | Penalty | None = None,
         alpha: float | None = None,
         adjacency: str = "add_remove",
-        ledger: Ledger | None = None,
+        ledger: Ledger | Part | None = None,
         seed: int | None = None,
         allow_uncertified: bool = False,
         **options: Any,
@@ -109,8 +109,8 @@ class GLM:
             Strength of a penalty given by name.
         adjacency : {"add_remove", "replace_one"}
             Neighbouring data differ by the presence of a row (the number of rows is private), or by its contents.
-        ledger : Ledger, optional
-            Charged durably before any row is read.
+        ledger : Ledger or Part, optional
+            Charged durably before any row is read; a part of a partition pays for its own rows, and only they are read.
         seed : int, optional
             For tests only: makes the release reproducible and its guarantee uncertified.
         allow_uncertified : bool
@@ -145,7 +145,8 @@ class GLM:
         return charged(
             ledger,
             plan.guarantee,
-            lambda: self._release(plan, request),
+            self._source.data,
+            lambda data: _release(self._source.with_data(data), plan, request),
             label=plan.title,
             method=request.method,
             formula=plan.formula,
@@ -167,13 +168,14 @@ class GLM:
         """
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
 
-    def _release(self, plan: Plan, request: Request) -> GLMResults:
-        """Read the rows and release; the budget is spent by now."""
-        random = random_source(request.seed)
-        plan = self._source.complete(plan, random)
-        weights = penalty_weights(plan.design, request.options)
-        blocks = self._source.blocks(plan)
-        release = release_replication if is_replication(request.options) else release_stages
-        fitted = release(plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
-        nobs = self._source.public_rows() if request.adjacency == "replace_one" else None
-        return GLMResults(replace(plan, stages=fitted.stages, completed=True), fitted.params, nobs)
+
+def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) -> GLMResults:
+    """Read the rows and release; the budget is spent by now."""
+    random = random_source(request.seed)
+    plan = source.complete(plan, random)
+    weights = penalty_weights(plan.design, request.options)
+    blocks = source.blocks(plan)
+    release = release_replication if is_replication(request.options) else release_stages
+    fitted = release(plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
+    nobs = source.public_rows() if request.adjacency == "replace_one" else None
+    return GLMResults(replace(plan, stages=fitted.stages, completed=True), fitted.params, nobs)

@@ -11,6 +11,7 @@ import pandas as pd
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.formula.cells import as_frame
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
 from dpstats.models.ranges import PROOF, ranges_of
@@ -19,7 +20,7 @@ from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
 from dpstats.request import SEEDED, make_request
 from dpstats.results.glm_results import GLMResults
@@ -56,14 +57,14 @@ class ManyPlans:
         return self.plans[name]
 
     def fit(
-        self, data: pd.DataFrame, *, ledger: Ledger | None = None, seed: int | None = None
+        self, data: pd.DataFrame, *, ledger: Ledger | Part | None = None, seed: int | None = None
     ) -> dict[str, GLMResults]:
         """Charge the whole budget once, buy the shared ranges, and release every model.
 
         Parameters
         ----------
         data : DataFrame
-        ledger : Ledger, optional
+        ledger : Ledger or Part, optional
             One entry for all models, charged durably before any row is read.
         seed : int, optional
             For tests only; nothing is certified then.
@@ -85,7 +86,8 @@ class ManyPlans:
         return charged(
             ledger,
             guarantee,
-            lambda: self._release(data, seed),
+            as_frame(data),
+            lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
             formula="; ".join(str(model["formula"]) for model in self.models.values()),

@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError, DomainError
 from dpstats.formula import cells
 from dpstats.models.charging import charged
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.privacy.ranges import buy_range
 from dpstats.request import SEEDED
@@ -46,7 +46,7 @@ def buy_ranges(
     *,
     domain: Domain | Mapping[str, Any] | None = None,
     adjacency: str = "add_remove",
-    ledger: Ledger | None = None,
+    ledger: Ledger | Part | None = None,
     seed: int | None = None,
 ) -> BoughtRanges:
     """Buy the ranges of numeric columns once, to be used by several models.
@@ -61,7 +61,7 @@ def buy_ranges(
     domain : Domain or dict, optional
         What is declared already.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger, optional
+    ledger : Ledger or Part, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -93,7 +93,8 @@ def buy_ranges(
     ranges = charged(
         ledger,
         guarantee,
-        lambda: ranges_of(frame, names, eps, notion, random),
+        frame,
+        lambda rows: ranges_of(rows, names, eps, notion, random),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
     )

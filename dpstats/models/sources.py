@@ -10,6 +10,7 @@ import pandas as pd
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, Gaussian
+from dpstats.formula.cells import as_frame
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import array_blocks, check_array
@@ -56,6 +57,15 @@ class ArraySource:
             tuple(names), array_norms(row_norm, size), response_name="y" if response is None else str(response)
         )
 
+    @property
+    def data(self) -> None:
+        """No frame."""
+        return
+
+    def with_data(self, data: pd.DataFrame | None) -> ArraySource:
+        """The source itself: arrays are not divided."""
+        return self
+
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone."""
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
@@ -86,8 +96,13 @@ class FormulaSource:
     """
 
     def __init__(self, formula: str, data: pd.DataFrame | None, domain: Domain | Mapping[str, Any] | None) -> None:
-        self.formula, self.data = formula, data
+        self.formula = formula
+        self.data = None if data is None else as_frame(data)
         self.domain = Domain.coerce(domain)
+
+    def with_data(self, data: pd.DataFrame | None) -> FormulaSource:
+        """The same formula and Domain on other rows."""
+        return FormulaSource(self.formula, data, self.domain)
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
@@ -112,7 +127,8 @@ class FormulaSource:
     def blocks(self, plan: Plan) -> Sequence[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
         assert isinstance(plan.design, DesignSpec)
-        return plan.design.blocks(self.data)
+        # The family's own cap on the response may lie below the declared range, and L is proved for the cap.
+        return [(exog, plan.family.clip_response(endog)) for exog, endog in plan.design.blocks(self.data)]
 
     def public_rows(self) -> int:
         """The number of rows as given."""

@@ -1,0 +1,87 @@
+"""One budget over several models: what each costs, ranges bought once, one charge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+
+
+def frame(rows: int = 3000) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"x": rng.uniform(20, 40, rows), "z": rng.normal(size=rows), "b": rng.integers(0, 2, rows)})
+    return data.assign(y=data["x"] + rng.normal(size=rows))
+
+
+MODELS = {"mean": "y ~ x", "risk": {"formula": "b ~ x + z", "family": "binomial", "penalty": "lasso", "alpha": 1.0}}
+
+
+def test_shares_add_up_and_ranges_are_bought_once() -> None:
+    plans = dp.plan_many(MODELS, None, 2.0, delta=1e-5, weights=[3, 1], range_share=0.25)
+    assert plans.bought == ("y", "x", "z")
+    assert plans.range_eps == 0.5
+    assert [plans[name].eps for name in MODELS] == pytest.approx([1.125, 0.375])
+    assert plans.guarantee.eps == pytest.approx(2.0)
+    assert plans.guarantee.eps <= 2.0
+    assert plans.guarantee.delta <= 1e-5
+    assert all(plan.bought == () for plan in plans.plans.values())
+    assert "y, x, z" in str(plans)
+    assert max(len(line) for line in str(plans).splitlines()) <= 80
+
+
+def test_one_charge_pays_for_all(tmp_path: Path) -> None:
+    plans = dp.plan_many(MODELS, {"x": (20, 40)}, 30.0)
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=40.0) as ledger:
+        fits = plans.fit(frame(), ledger=ledger)
+        assert ledger.remaining.eps == pytest.approx(10.0)
+        assert len(ledger.entries()) == 1
+        with pytest.raises(dp.errors.BudgetExceeded):
+            plans.fit(frame(), ledger=ledger)
+    assert list(fits) == ["mean", "risk"]
+    assert fits["mean"].params["x"] == pytest.approx(1, abs=0.5)
+    assert fits["mean"].plan.design.domain["y"] is not None  # type: ignore[attr-defined]
+    assert fits["risk"].guarantee.certified
+
+
+def test_bad_plans_are_refused() -> None:
+    for models, arguments, fragment in [
+        ({}, {}, "models"),
+        ({"a": {"family": "binomial"}}, {}, "formula"),
+        ({"a": {"formula": "y ~ x", "eps": 1.0}}, {}, "eps"),
+        ({"a": "y ~ x"}, {"weights": [1, 2]}, "weights"),
+        ({"a": "y ~ x"}, {"weights": [0]}, "weights"),
+        ({"a": "y ~ x"}, {"range_share": 0.0}, "range_share"),
+        ({"a": {"formula": "y ~ x", "penaltie": "ridge"}}, {}, "penalty"),
+    ]:
+        with pytest.raises(dp.errors.DPStatsError, match=fragment):
+            dp.plan_many(models, None, 1.0, **arguments)
+
+
+def test_a_frame_that_does_not_suit_a_model_costs_nothing(tmp_path: Path) -> None:
+    plans = dp.plan_many(MODELS, None, 2.0)
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=4.0) as ledger:
+        with pytest.raises(dp.errors.DataError, match="'b'"):
+            plans.fit(frame().drop(columns="b"), ledger=ledger)
+        assert ledger.remaining.eps == 4.0
+
+
+def test_bought_ranges_serve_any_number_of_models(tmp_path: Path) -> None:
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=4.0) as ledger:
+        bought = dp.buy_ranges(frame(), ["x", "y"], 2.0, domain={"b": (0, 1)}, ledger=ledger)
+        assert bought.guarantee.eps == 2.0
+        assert "b" in bought.domain
+        low, high = bought.domain["x"].low, bought.domain["x"].high
+        assert 10 < low < 25
+        assert 35 < high < 50
+        for _ in range(2):
+            fit = dp.ols("y ~ x", frame(), 0.5, domain=bought.domain, ledger=ledger)
+            assert fit.plan.bought == ()
+        assert ledger.remaining.eps == pytest.approx(1.0)
+        for columns in ([], ["x", "x"], ["b"]):
+            with pytest.raises(dp.errors.ArgumentError, match="columns"):
+                dp.buy_ranges(frame(), columns, 0.1, domain={"b": (0, 1)}, ledger=ledger)
+        assert ledger.remaining.eps == pytest.approx(1.0)
