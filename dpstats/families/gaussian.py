@@ -17,7 +17,8 @@ DEFAULT_CAP = 1.0
 class Gaussian(Family):
     """Squared loss r^2 / 2, r = eta - y, while |r| <= residual_cap; linear beyond (docs/proofs/families).
 
-    It is exactly ordinary least squares for every row whose residual stays within the cap.
+    It is exactly ordinary least squares for every row whose residual stays within the cap. The loss at eta = 0, a
+    constant of the row, is left out.
 
     Parameters
     ----------
@@ -61,9 +62,12 @@ class Gaussian(Family):
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         cap = eta.dtype.type(self.lipschitz)
         residual = eta - endog
-        gradient = np.clip(residual, -cap, cap)
-        # With c the clipped residual, r^2/2 inside and cap |r| - cap^2/2 outside are both c (r - c/2).
-        return gradient * (residual - gradient / 2), gradient, (gradient == residual).astype(eta.dtype)
+        gradient, start = np.clip(residual, -cap, cap), np.clip(-endog, -cap, cap)
+        # With c the clipped residual, r^2/2 inside and cap |r| - cap^2/2 outside are both c (r - c/2). Its value at
+        # eta = 0, with c = start, is taken off: a response far beyond the cap would otherwise leave no digit of a sum
+        # for eta, and a solver that looks at sums would be led astray by one row.
+        value = gradient * eta - (gradient - start) * (endog + (gradient + start) / 2)
+        return value, gradient, (gradient == residual).astype(eta.dtype)
 
     def mean(self, eta: Array) -> Array:
         """Eta itself."""

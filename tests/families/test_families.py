@@ -164,11 +164,18 @@ class TestLikelihoods:
 
     def test_gaussian_is_least_squares_within_the_cap(self) -> None:
         value, gradient, curvature = Gaussian(5.0).derivatives(self.eta, np.full(61, 1.0))
-        np.testing.assert_allclose(value, (self.eta - 1) ** 2 / 2)
+        np.testing.assert_allclose(value, (self.eta - 1) ** 2 / 2 - 1 / 2, atol=1e-15)
         np.testing.assert_array_equal(gradient, self.eta - 1)
         assert (curvature == 1).all()
         beyond = Gaussian(0.5).derivatives(np.array([2.0]), np.array([0.0]))
         assert [part[0] for part in beyond] == [0.5 * 2 - 0.125, 0.5, 0]
+
+    def test_gaussian_responses_beyond_all_scales_keep_every_digit(self) -> None:
+        """A residual past the cap costs cap |eta| and no more, however far it is."""
+        for response in (1e16, 1e308, -1e308):
+            value, gradient, _ = Gaussian(0.5).derivatives(self.eta, np.full(61, response))
+            np.testing.assert_array_equal(gradient, -0.5 * np.sign(response))
+            np.testing.assert_array_equal(value, gradient * self.eta)
 
     def test_binomial(self) -> None:
         for response in (0.0, 1.0):

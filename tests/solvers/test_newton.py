@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.penalties import Lasso, Penalty
+from dpstats.solvers import prox
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import (
     CERTIFIED_ROWS,
@@ -64,6 +66,26 @@ def test_reaches_the_tolerance_on_any_data(family: Family, kind: str, curvature:
     theta = minimize(objective, tolerance)
     certified = objective.certified_gradient(theta, LADDER[-1])
     assert certified.norm <= 1.0001 * tolerance
+
+
+@pytest.mark.parametrize("penalty", [None, Lasso(0.5)], ids=["smooth", "lasso"])
+@pytest.mark.parametrize("outlier", [1e15, 1e20, 1e300, 1.7e308])
+@pytest.mark.parametrize("cap", [1e-3, 0.05])
+def test_no_response_however_far_leads_the_solver_astray(cap: float, outlier: float, penalty: Penalty | None) -> None:
+    """Array responses are unbounded; whoever owns one row could otherwise move what is released as they please."""
+    rng = np.random.default_rng(0)
+    exog = rng.normal(size=(3000, 5))
+    exog /= np.linalg.norm(exog, axis=1)[:, None]
+    endog = exog @ rng.normal(size=5) + 0.1 * rng.standard_cauchy(3000)
+    endog[:2] = outlier, -outlier
+    objective = PerturbedObjective(Gaussian(cap), [(exog, endog)], np.ones(5), rng.normal(size=5))
+    tolerance = 1e-9 * cap
+    if penalty is None:
+        assert objective.certified_gradient(minimize(objective, tolerance), LADDER[-1]).norm <= 1.0001 * tolerance
+        return
+    theta = prox.minimize(objective, penalty, tolerance)
+    certified = objective.certified_gradient(theta, LADDER[-1])
+    assert penalty.distance(certified.gradient, theta) + certified.error <= 1.0001 * tolerance
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
