@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -293,6 +294,13 @@ def test_progress_stays_off_where_nobody_watches(capsys):
     assert (captured.out, captured.err) == ("", "")
 
 
+def test_progress_is_silent_off_a_terminal_however_long_the_work(capsys):
+    line = Progress(10, patience=0.0)
+    line.advance(5)
+    line.close()
+    assert capsys.readouterr().err == ""
+
+
 def test_progress_speaks_once_patience_is_over(capsys):
     line = Progress(10, show=True, patience=0.0)
     line.advance(5)
@@ -318,6 +326,16 @@ def test_the_summary_fits_a_terminal_and_states_the_verdict():
     assert str(caught) == text
     assert f"{caught.eps_lower:.4g}" in text
     assert "not refuted" in str(audit(laplace(1.0), [], [1.0], eps=1, runs=2000, seed=1, vectorized=True))
+
+
+def test_an_event_in_many_words_is_cut_short_in_the_summary():
+    def mechanism(neighbour, rng, runs):
+        return rng.normal(size=(runs, 2)) * [[1 + 2 * neighbour, 1]]
+
+    result = audit(mechanism, 0, 1, eps=1, runs=4000, seed=1, vectorized=True)
+    longest = replace(result.findings[0], event="a union of intervals of " * 9)
+    text = replace(result, findings=(longest,)).summary().as_text()
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("mechanism", [lambda neighbour, rng: rng.normal() + neighbour, raising])

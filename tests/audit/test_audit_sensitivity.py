@@ -89,6 +89,16 @@ def test_replaced_rows_are_one_row(family):
         assert differs.sum() == 1
 
 
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_replaced_row_keeps_either_its_response_or_its_direction(family):
+    """Turning both round would give a binary model the same record again."""
+    kept = {"exog": 0, "endog": 0}
+    for _, (endog, exog), (other_endog, other_exog) in worst_cases(family, 1.0, 2, "replace_one"):
+        assert (exog == other_exog).all() != (endog == other_endog).all()
+        kept["exog" if (exog == other_exog).all() else "endog"] += 1
+    assert kept["exog"] == kept["endog"] > 0
+
+
 def test_the_empty_data_set_and_every_extreme_response_are_among_them():
     pairs = list(worst_cases(Poisson(mean_cap=10.0, y_max=7), 1.0, 2))
     assert any(len(pair.data[0]) == 0 for pair in pairs)
