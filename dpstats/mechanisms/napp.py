@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
-from dpstats.mechanisms.design import Bounds, SubDesign
+from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
 from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.mechanisms.selection import noise_aware, noise_threshold
-from dpstats.mechanisms.two_stage import allocate, dual_purpose
+from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource
@@ -100,9 +100,10 @@ def plan_stages(
             stages.append(Stage(role, plan_objective(design, family, purchase)))
             continue
         convex = penalty if penalty is None or penalty.convex else None
-        plan = plan_objective(design, family, purchase, convex, weights)
         if options.selection == "noise_aware":
-            plan = _select(plan, penalty, weights, options.selection_level)
+            plan = _select(design, family, purchase, penalty, weights, options.selection_level)
+        else:
+            plan = plan_objective(design, family, purchase, convex, weights)
         stages.append(Stage(role, plan))
     return tuple(stages)
 
@@ -150,27 +151,45 @@ def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) 
     return Purchase(eps - final_eps, delta, final_eps, adjacency, retrieval, options.curvature, options.radius)
 
 
-def _select(plan: ObjectivePlan, penalty: Penalty | None, weights: Vector, level: float) -> ObjectivePlan:
-    """Add the threshold that noise alone rarely passes to the weight of every penalised column."""
-    penalised = int(np.count_nonzero(weights))
-    if penalised == 0:
+def _select(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    penalty: Penalty | None,
+    weights: Vector,
+    level: float,
+) -> ObjectivePlan:
+    """A plan that adds the threshold which noise alone rarely passes to the weight of every penalised column.
+
+    The norm of the noise is chosen for the least threshold: the maximum of p coordinates is what decides here.
+    """
+    if not np.any(weights):
         raise ArgumentError("selection='noise_aware' needs a penalised column; see penalty_weights")
-    threshold = noise_threshold(plan.noise, plan.size, level, columns=penalised) / plan.noise_shape
-    lasso, _ = noise_aware(penalty, weights, threshold)
-    return replace(plan, penalty=Lasso(1.0), penalty_weights=lasso, threshold=np.where(weights > 0, threshold, 0.0))
+    plans = []
+    for norm in NORM_NAMES if purchase.kind == "laplace" else ("l2",):
+        plan = plan_objective(design, family, replace(purchase, norm=norm), penalty, weights)
+        threshold = noise_threshold(plan.noise, plan.size, level, columns=int(np.count_nonzero(weights)))
+        spread = np.where(weights > 0, threshold / plan.noise_shape, 0.0)
+        lasso, _ = noise_aware(penalty, weights, spread)
+        plans.append(replace(plan, penalty=Lasso(1.0), penalty_weights=lasso, threshold=spread))
+    return min(plans, key=lambda plan: float(np.sum(plan.threshold)))
 
 
 def _follow(
     plan: ObjectivePlan, design: Bounds, penalty: Penalty | None, weights: Vector, pilot: Vector
 ) -> ObjectivePlan:
-    """The second stage with its curvature where the released pilot says that shrinkage costs least."""
+    """The second stage, shrunk towards the released pilot, most where the pilot is small (docs/proofs/two_stage).
+
+    What the penalty has of curvature, or the last majoriser of one that is not convex, pulls towards zero beside it.
+    """
     maxima = np.concatenate([term.maxima for term in design.terms])
-    total = allocate(pilot, design.terms, maxima, design.curvature_ratio, plan.kappa) * (1 + 1e-12)
+    privacy = allocate(pilot, design.terms, maxima, design.curvature_ratio, plan.kappa) * (1 + 1e-12)
+    own = np.zeros(plan.size)
     if penalty is not None and penalty.convex:
-        total = np.maximum(total, split_curvature(penalty)[0] * weights)
+        own = split_curvature(penalty)[0] * weights
     elif penalty is not None:
-        total = dual_purpose(penalty, pilot, weights, total, HEAVIEST * float(np.max(total)))
-    return with_curvature(plan, total)
+        own = np.minimum(penalty.majorizer(pilot, weights), HEAVIEST * float(np.max(privacy)))
+    return replace(with_curvature(plan, privacy + own), linear=-privacy * pilot)
 
 
 def with_curvature(plan: ObjectivePlan, curvature: Vector) -> ObjectivePlan:

@@ -66,6 +66,8 @@ class ObjectivePlan:
         Its weight on each column.
     threshold : ndarray, shape (p,)
         The part of a lasso's weights that noise alone rarely passes; zeros unless selection is noise-aware.
+    linear : ndarray, shape (p,)
+        A public linear term of the objective, from an earlier release; zeros in a single stage.
     radius : float
         The guessed norm of the coefficients in model units that the default curvature was chosen for.
     tolerance : float
@@ -89,6 +91,7 @@ class ObjectivePlan:
     penalty: Penalty | None
     penalty_weights: Vector
     threshold: Vector
+    linear: Vector
     radius: float
     tolerance: float
     final: LatticeRelease
@@ -104,8 +107,8 @@ class ObjectivePlan:
         return self.noise.expected_square(self.size) / self.size * float(np.sum(self.noise_shape**-2.0))
 
     def sample(self, random: RandomSource) -> Vector:
-        """One draw of the linear term, shape (p,)."""
-        return self.noise.sample(self.size, random) / self.noise_shape
+        """One draw of the objective's linear term, its public part included, shape (p,)."""
+        return self.linear + self.noise.sample(self.size, random) / self.noise_shape
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -136,7 +139,7 @@ _PLAIN = (
     *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
     *("radius", "tolerance"),
 )
-_VECTORS = ("curvature", "penalty_weights", "threshold", "noise_shape")
+_VECTORS = ("curvature", "penalty_weights", "threshold", "linear", "noise_shape")
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,8 @@ class Purchase:
         Curvature added to the penalty's own; by default what the penalty lacks of the default curvature.
     radius : float, optional
         The analyst's guess at the norm of the coefficients in model units.
+    norm : {"l1", "l2", "linf"}, optional
+        The norm of the noise to insist on.
     """
 
     eps: float
@@ -166,6 +171,7 @@ class Purchase:
     retrieval: Literal["recycle", "return"] | None = "recycle"
     curvature: float | None = None
     radius: float | None = None
+    norm: NormName | None = None
 
     @property
     def kind(self) -> Literal["laplace", "gaussian"]:
@@ -202,7 +208,7 @@ def plan_objective(
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     radius = default_radius(family, design) if purchase.radius is None else purchase.radius
-    candidates = [_choose(metric, design, family, purchase, radius) for metric in _metrics(design, purchase.kind)]
+    candidates = [_choose(metric, design, family, purchase, radius) for metric in _metrics(design, purchase)]
     metric, default, _ = min(candidates, key=lambda choice: choice.risk)
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
@@ -224,6 +230,7 @@ def plan_objective(
         penalty=remainder,
         penalty_weights=weights,
         threshold=np.zeros(size),
+        linear=np.zeros(size),
         radius=radius,
         tolerance=tolerance,
         final=LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(total)), size),
@@ -327,11 +334,12 @@ def _choose(metric: _Metric, design: Bounds, family: Family, purchase: Purchase,
     return _Choice(metric, *risk_curvature(radius, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps)))
 
 
-def _metrics(design: Bounds, kind: Literal["laplace", "gaussian"]) -> Iterator[_Metric]:
+def _metrics(design: Bounds, purchase: Purchase) -> Iterator[_Metric]:
     """The norms that the design bounds."""
-    for norm in NORM_NAMES if kind == "laplace" else ("l2",):
+    allowed = NORM_NAMES if purchase.kind == "laplace" else ("l2",)
+    for norm in allowed if purchase.norm is None else (purchase.norm,):
         shape = noise_shape(design, norm)
         row_norm = design.norm_bound(norm, shape)
         if np.isfinite(row_norm):
-            spread = Noise(kind, norm, 1.0).expected_square(len(shape)) * float(np.mean(shape**-2.0))
+            spread = Noise(purchase.kind, norm, 1.0).expected_square(len(shape)) * float(np.mean(shape**-2.0))
             yield _Metric(norm, shape, row_norm, spread)

@@ -66,7 +66,7 @@ class Options:
     release_share: float = 0.01
     penalty_weights: Mapping[str, float] | None = None
     stages: int = 1
-    first_stage_share: float = 0.3
+    first_stage_share: float = 0.35
     selection: Literal["noise_aware", "vs", "vs+"] | None = None
     selection_level: float = 0.05
     refit_share: float = 0.0

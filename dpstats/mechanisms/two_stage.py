@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.penalties import Penalty
 
 Vector = NDArray[np.float64]
 
@@ -89,37 +88,6 @@ def allocate(
         below, above = (middle, above) if curvature_ratio(bounded(middle)) > kappa else (below, middle)
     chosen = bounded(above)
     return chosen * (curvature_ratio(chosen) / kappa)
-
-
-def dual_purpose(
-    penalty: Penalty, stage1: Vector, weights: Vector, privacy: Vector, ceiling: float = math.inf
-) -> Vector:
-    """Curvature of stage 2 that realises a penalty and privacy with one weighted ridge, shape (p,).
-
-    The larger of what privacy needs and the weight of the quadratic that touches P at stage 1. This is NAPP-ERM's
-    mitigation of over-regularisation, sound because the weights are fixed before the second noise is drawn. It is how
-    penalties that are not convex (bridge with q < 1, SCAD, l0) get a guarantee.
-
-    Parameters
-    ----------
-    penalty : Penalty
-    stage1 : ndarray, shape (p,)
-    weights : ndarray, shape (p,)
-        Column weights of the penalty.
-    privacy : ndarray, shape (p,)
-        What privacy needs, from `allocate`. The result is nowhere less, so its curvature ratio is no larger.
-    ceiling : float
-        Held below this; the weight at a zero coefficient is infinite.
-
-    Raises
-    ------
-    ArgumentError
-        If `ceiling` is not finite though some weight is infinite.
-    """
-    total = np.maximum(privacy, np.minimum(penalty.majorizer(stage1, weights), ceiling))
-    if not np.all(np.isfinite(total)):
-        raise ArgumentError("ceiling must be finite: a zero coefficient of stage 1 has an infinite weight")
-    return total
 
 
 def _relative_curvature(size: Vector, maxima: Vector, bound: float) -> Vector:

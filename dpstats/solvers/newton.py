@@ -6,13 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dpstats.solvers.objective import CHUNK_ROWS, LADDER, PerturbedObjective, Vector
+from dpstats.solvers.objective import (
+    CHUNK_ROWS,
+    LADDER,
+    CertifiedGradient,
+    PerturbedObjective,
+    Precision,
+    Vector,
+)
 
 WARM_START_ROWS = 8 * CHUNK_ROWS
 """Data several times longer are first solved on a thinned sample of about so many rows."""
 
 MAX_ITERATIONS = 500
-MAX_REFINEMENTS = 30
+MAX_REFINEMENTS = 200
 
 
 def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> NDArray[np.longdouble]:
@@ -96,23 +103,47 @@ def _refine(
     rung = 0
     while rung + 1 < len(LADDER) and objective.rounding_bound(point, LADDER[rung], 0.0) > tolerance / 2:
         rung += 1
-    best, best_norm = point, np.inf
+    certified = objective.certified_gradient(point, LADDER[rung])
     for _ in range(MAX_REFINEMENTS):
-        certified = objective.certified_gradient(point, LADDER[rung])
         if certified.norm <= tolerance:
-            return point
+            break
         if certified.error > tolerance / 2 and rung + 1 < len(LADDER):
             rung += 1
-            continue
-        if certified.norm < 0.5 * best_norm:
-            best, best_norm = point, certified.norm
-        else:
-            hessian = objective.accumulate(best.astype(np.float64)).hessian
-            point, best_norm = best, np.inf
             certified = objective.certified_gradient(point, LADDER[rung])
-        step = solve_positive(hessian, certified.gradient.astype(np.float64), floor)
-        point = point - step.astype(np.longdouble)
-    return best
+            continue
+        step = -solve_positive(hessian, certified.gradient.astype(np.float64), floor)
+        moved = objective.certified_gradient(point + step, LADDER[rung])
+        if moved.norm < 0.5 * certified.norm:
+            point, certified = point + step, moved
+            continue
+        hessian = objective.accumulate(point.astype(np.float64)).hessian
+        point, certified = _descend(objective, point, certified, hessian, LADDER[rung])
+    return point
+
+
+def _descend(
+    objective: PerturbedObjective,
+    point: NDArray[np.longdouble],
+    certified: CertifiedGradient,
+    hessian: NDArray[np.float64],
+    precision: Precision,
+) -> tuple[NDArray[np.longdouble], CertifiedGradient]:
+    """One Newton step shortened until the slope along it is at most half of what it was, in either direction.
+
+    Kinks in l' can make full steps cycle. J is convex, so the slope along the step rises with its length, and such a
+    length exists; unlike the value of J the slope can be told apart at full precision.
+    """
+    step = -solve_positive(hessian, certified.gradient.astype(np.float64), float(np.min(objective.curvature)))
+    slope = certified.gradient @ step
+    short, long, length = 0.0, np.inf, 1.0
+    for _ in range(60):
+        moved = objective.certified_gradient(point + length * step, precision)
+        ratio = float(moved.gradient @ step / slope) if slope != 0 else 0.0
+        if abs(ratio) <= 0.5:
+            return point + length * step, moved
+        short, long = (length, long) if ratio > 0 else (short, length)
+        length = 2 * length if np.isinf(long) else (short + long) / 2
+    return point, certified
 
 
 def solve_positive(hessian: NDArray[np.float64], gradient: Vector, floor: float) -> Vector:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dpstats.errors import ArgumentError
-from dpstats.mechanisms.two_stage import allocate, dual_purpose
-from dpstats.penalties import L0, SCAD, Bridge, Lasso, Ridge
+from dpstats.mechanisms.two_stage import allocate
 
 
 @dataclass(frozen=True)
@@ -96,20 +95,3 @@ def test_no_spread_is_the_even_allocation():
 def test_arguments(arguments):
     with pytest.raises(ArgumentError, match=list(arguments)[-1]):
         allocate(np.ones(4), BOX.terms, BOX.maxima, BOX.ratio, **arguments)
-
-
-@pytest.mark.parametrize("penalty", [Lasso(2.0), Bridge(2.0, 0.5), SCAD(2.0, knot=0.3), L0(1.0), Ridge(2.0)], ids=str)
-def test_dual_purpose_takes_the_larger_and_never_raises_the_ratio(penalty):
-    stage1, weights = np.array([2.0, -0.5, 0.1, 1.0]), np.array([1.0, 1.0, 2.0, 0.0])
-    privacy = allocate(stage1, BOX.terms, BOX.maxima, BOX.ratio, 0.3)
-    both = dual_purpose(penalty, stage1, weights, privacy, ceiling=1e6)
-    np.testing.assert_array_equal(both, np.maximum(privacy, penalty.majorizer(stage1, weights)))
-    assert both[3] == privacy[3], "an unpenalised column gets what privacy needs and no more"
-    assert BOX.ratio(both) <= 0.3 * (1 + 1e-12)
-
-
-def test_dual_purpose_needs_a_ceiling_at_a_zero():
-    stage1, one = np.array([0.0, 1.0]), np.ones(2)
-    assert dual_purpose(Lasso(1.0), stage1, one, one, ceiling=1e4)[0] == 1e4
-    with pytest.raises(ArgumentError, match="ceiling"):
-        dual_purpose(Lasso(1.0), stage1, one, one)

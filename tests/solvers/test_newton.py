@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.penalties import Lasso, Penalty
 from dpstats.solvers import prox
-from dpstats.solvers.newton import minimize
+from dpstats.solvers.newton import _refine, minimize
 from dpstats.solvers.objective import (
     CERTIFIED_ROWS,
     LADDER,
@@ -156,3 +156,16 @@ def test_leading_parts_sum_without_rounding(bound: float) -> None:
     for left, right in ((slopes.leading, rows.leading), (point.leading, rows.leading[:50].T)):
         exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(left, column, strict=True)) for column in right.T]
         assert [Fraction(value) for value in left @ right] == exact
+
+
+def test_steps_over_kinks_do_not_cycle() -> None:
+    """Few rows, kinks close together and hardly any curvature: the refinement alone must find the optimum."""
+    rng = np.random.default_rng(4)
+    for trial in range(30):
+        exog = rng.normal(size=(6, 3)) / 3
+        endog = rng.integers(0, 2, 6).astype(float)
+        objective = PerturbedObjective(HuberSVM(h=1e-3), [(exog, endog)], np.full(3, 1e-3), rng.normal(size=3))
+        start = 1e3 * rng.normal(size=3)
+        hessian = objective.accumulate(start).hessian
+        theta = _refine(objective, start, hessian, 1e-9)
+        assert objective.certified_gradient(theta, LADDER[-1]).norm <= 1.0001e-9, trial
