@@ -210,8 +210,15 @@ def _refit(
     kept = np.flatnonzero(selected)
     if not kept.size:
         return selected, planned
-    purchase = _purchase(planned.planned_eps + planned.final.eps, planned.delta, planned.adjacency, options)
+    # The charge is fixed by now. On fewer columns noise of the classical scale may cost more than was charged, so what
+    # "return" left is spent on whatever noise it buys here.
+    retrieval = None if options.retrieval is None else "recycle"
+    purchase = Purchase(
+        *(planned.eps, planned.delta, planned.final.eps, planned.adjacency),
+        *(retrieval, options.curvature, options.radius),
+    )
     plan = plan_objective(SubDesign(design, kept), planned.family, purchase)
+    plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     params = np.zeros(len(selected))
     params[kept] = release_objective(plan, [(exog[:, kept], endog) for exog, endog in blocks], random)
     return params, plan

@@ -187,6 +187,8 @@ def plan_many(
     for (name, model), (share_eps, share_delta) in zip(arguments.items(), shares, strict=True):
         rest = {key: value for key, value in model.items() if key != "formula"}
         request = make_request(eps=share_eps, delta=share_delta, adjacency=adjacency, **rest)
+        if bought and request.options.retrieval == "return":
+            raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
         plans[name] = FormulaSource(model["formula"], None, complete).plan(request)
     parts = [plan.guarantee for plan in plans.values()]
     if bought:

@@ -226,7 +226,15 @@ def make_plan(
     formula : str or None
     bought : tuple of str
         Columns whose range is bought.
+
+    Raises
+    ------
+    ArgumentError
+        If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
+        ranges, but the charge is made before they are known.
     """
+    if bought and request.options.retrieval == "return":
+        raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
     stages = plan_stages(
         design,
         family,

@@ -85,3 +85,14 @@ def test_bought_ranges_serve_any_number_of_models(tmp_path: Path) -> None:
             with pytest.raises(dp.errors.ArgumentError, match="columns"):
                 dp.buy_ranges(frame(), columns, 0.1, domain={"b": (0, 1)}, ledger=ledger)
         assert ledger.remaining.eps == pytest.approx(1.0)
+
+
+def test_budget_is_not_returned_before_ranges_are_known() -> None:
+    """What is left over follows the bought ranges: a charge made before them would be too small (or too large)."""
+    data = frame(50)
+    for domain, missing in (({"x": (20, 40)}, "y"), (None, "x")):
+        with pytest.raises(dp.errors.ArgumentError, match=f"retrieval.*{missing}"):
+            dp.ols("y ~ x", data, 1.0, domain=domain, retrieval="return")
+        with pytest.raises(dp.errors.ArgumentError, match=f"retrieval.*{missing}"):
+            dp.plan_many({"one": {"formula": "y ~ x", "retrieval": "return"}}, domain, 1.0)
+    assert dp.plan("y ~ x", {"x": (20, 40), "y": (0, 60)}, 1.0, retrieval="return").eps < 1.0
