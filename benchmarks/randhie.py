@@ -19,7 +19,7 @@ Fit = Callable[[pd.DataFrame], Callable[[pd.DataFrame], np.ndarray]]
 
 def private(eps: float, y_max: float) -> Fit:
     """dpstats with a declared range of 0 to `y_max` visits."""
-    domain = dp.datasets.load_randhie().domain.with_ranges({"mdvis": (0, y_max)})
+    domain = dp.Domain({**dp.datasets.load_randhie().domain, "mdvis": (0, y_max)})
     return lambda frame: dp.poisson(FORMULA, frame, eps, domain=domain).predict
 
 
