@@ -212,10 +212,11 @@ def _refit(
         return selected, planned
     # The charge is fixed by now. On fewer columns noise of the classical scale may cost more than was charged, so what
     # "return" left is spent on whatever noise it buys here.
-    retrieval = None if options.retrieval is None else "recycle"
-    purchase = Purchase(
-        *(planned.eps, planned.delta, planned.final.eps, planned.adjacency),
-        *(retrieval, options.curvature, options.radius),
+    purchase = replace(
+        _purchase(planned.eps, planned.delta, planned.adjacency, options),
+        eps=planned.eps,
+        final_eps=planned.final.eps,
+        retrieval=None if options.retrieval is None else "recycle",
     )
     plan = plan_objective(SubDesign(design, kept), planned.family, purchase)
     plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
