@@ -218,6 +218,10 @@ class DesignSpec:
             "scale": self.scale.tolist(),
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its plain public values: patsy's part of it cannot be."""
+        return DesignSpec.from_dict, (self.to_dict(),)
+
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> DesignSpec:
         """Build the design that `to_dict` described.

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpstats.domain import Domain
+from dpstats.errors import DataError
 from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.replication import is_replication, release_replication
@@ -152,6 +153,10 @@ class GLM:
             formula=plan.formula,
             plan_hash=plan.digest(),
         )
+
+    def __getstate__(self) -> Any:
+        """Refuse to be pickled: the rows would go along."""
+        raise DataError("a model holds private rows and cannot be pickled or copied; fit it and save the result")
 
     def plan(self, eps: float, **arguments: Any) -> Plan:
         """What `fit` with these arguments would release and cost, from public facts and the data's schema alone.

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from statsmodels.iolib.summary import Summary, fmt_2cols, fmt_params
+from statsmodels.iolib import summary as statsmodels_summary
+from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ __all__ = ["Summary", "full_width", "plan_notes", "plan_tables", "summarize_plan
 WIDTH = 78
 
 RISK_LEVEL = 0.05
+
+
+class Summary(statsmodels_summary.Summary):
+    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either."""
+
+    def as_latex(self) -> str:
+        """Each table as a tabular of its own, then the notes."""
+        parts = [table.as_latex_tabular() for table in self.tables]
+        if self.extra_txt is not None:
+            parts.append(self.extra_txt.replace("\n", " \\newline\n"))
+        return "\n\n".join(parts)
 
 
 def summarize_plan(plan: Plan) -> Summary:

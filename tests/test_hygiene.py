@@ -1,0 +1,194 @@
+"""Canaries planted in the data never reach anything that leaves a public call.
+
+Looked at: standard output and error, log records, warnings, errors with their notes and causes, reprs, tables, pickles,
+saved files, the ledger's files and temporary files. The canaries are cells that no correct release can reproduce.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import pickle
+import re
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats import cli
+
+NUMBER = 7316549.0
+TEXT = "canary-cell"
+ROWS = 3173
+PATTERN = re.compile(rf"{NUMBER:.0f}|7\.316549|7\.31655e|7\.317e|{TEXT}|(?<![\d.eE-]){ROWS}(?![\d.])".encode())
+
+DOMAIN = {"y": (-5, 5), "x": (0, 10), "g": ["a", "b"], "b": (0, 1), "count": (0, 9)}
+
+
+class Loud:
+    """A cell that shouts whenever anyone converts it."""
+
+    def __float__(self) -> float:
+        raise ValueError(TEXT)
+
+    def __str__(self) -> str:
+        raise TypeError(TEXT)
+
+    __repr__ = __str__
+
+    def __hash__(self) -> int:
+        raise TypeError(TEXT)
+
+
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    levels, mixed = rng.choice(["a", "b"], ROWS).astype(object), rng.uniform(0, 10, ROWS).astype(object)
+    levels[4], levels[5] = TEXT, Loud()
+    mixed[6], mixed[7] = Loud(), [TEXT, NUMBER]
+    numbers = {
+        "y": rng.normal(size=ROWS),
+        "x": rng.uniform(0, 10, ROWS),
+        "b": rng.integers(0, 2, ROWS).astype(float),
+        "count": rng.poisson(2, ROWS).astype(float),
+    }
+    for column in numbers.values():
+        column[3] = NUMBER
+    objects = {"g": pd.Series(levels, dtype=object), "mixed": pd.Series(mixed, dtype=object)}
+    return pd.DataFrame({**numbers, **objects}).set_axis([f"{TEXT}-{row}" for row in range(ROWS)])
+
+
+def fit(formula: str = "y ~ x + g", **arguments: Any) -> Callable[[Path], Any]:
+    return lambda folder: dp.glm(formula, frame(), 1.0, **{"domain": DOMAIN, **arguments})
+
+
+def saved(folder: Path) -> Any:
+    result = fit()(folder)
+    result.save(folder / "result.json")
+    return dp.GLMResults.load(folder / "result.json")
+
+
+def with_ledger(folder: Path) -> Any:
+    with dp.Ledger(folder / "ledger.db", dataset="d", eps=9.0) as ledger:
+        dp.glm("y ~ x + g", frame(), 1.0, domain=DOMAIN, ledger=ledger)
+        part = ledger.partition("g", ["a", "b"])["a"]
+        dp.glm("y ~ x", frame(), 1.0, domain=DOMAIN, ledger=part)
+        dp.buy_ranges(frame(), ["x"], 1.0, ledger=ledger)
+        with contextlib.suppress(dp.errors.DPStatsError):
+            dp.glm("y ~ x", frame(), 100.0, domain=DOMAIN, ledger=ledger)
+        cli.main(["ledger", "show", str(folder / "ledger.db")])
+        return ledger.entries(), ledger.report()
+
+
+def many(folder: Path) -> Any:
+    fits = dp.plan_many({"one": "y ~ x", "two": {"formula": "b ~ x", "family": "binomial"}}, None, 2.0).fit(frame())
+    return list(fits.values())
+
+
+def arrays(folder: Path) -> Any:
+    data = frame()
+    return dp.GLM(data["b"], data[["x", "y"]], family="binomial").fit(1.0)
+
+
+CALLS: dict[str, Callable[[Path], Any]] = {
+    "gaussian": fit(),
+    "gaussian noise": fit(delta=1e-6),
+    "binomial": fit("b ~ x + g", family="binomial"),
+    "poisson": fit("count ~ x + g", family="poisson"),
+    "svm": fit("b ~ x", family="huber_svm"),
+    "objects": fit("y ~ mixed", domain={"y": (-5, 5), "mixed": (0, 10)}),
+    "bought ranges": fit("y ~ x", domain={"y": (-5, 5)}),
+    "splines": fit("y ~ bs(x, df=4) + np.log(x)"),
+    "lasso": fit(penalty="lasso", alpha=1.0, selection="noise_aware", refit_share=0.3),
+    "two stages": fit(stages=2),
+    "seeded": fit(seed=1),
+    "paper": fit("y ~ x", moor="paper", penalty="lasso", alpha=1.0, allow_uncertified=True),
+    "augmented": fit("y ~ x", realization="augmented", allow_uncertified=True),
+    "undeclared levels": fit(domain={"y": (-5, 5), "x": (0, 10)}),
+    "missing column": fit("y ~ nowhere"),
+    "not row-wise": fit("y ~ x - x.mean()"),
+    "wrong domain": fit(domain={**DOMAIN, "x": (1, 0)}),
+    "saved": saved,
+    "ledger": with_ledger,
+    "many": many,
+    "arrays": arrays,
+}
+
+
+def shown(value: Any) -> Iterator[bytes]:
+    """Every way to look at what a call returned."""
+    for part in value if isinstance(value, (list, tuple)) else [value]:
+        yield repr(part).encode()
+        yield str(part).encode()
+        yield pickle.dumps(part)
+        if isinstance(part, dp.GLMResults):
+            summary = part.summary()
+            yield (summary.as_text() + summary.as_html() + summary.as_latex()).encode()
+            yield repr([part.params, part.budget, part.selection, part.guarantee, part.plan, part.tidy()]).encode()
+            yield repr([part.glance().T, part.excess_risk(), part.noise, part.plan.to_dict()]).encode()
+
+
+def told(error: BaseException) -> Iterator[bytes]:
+    """An error as a traceback shows it, without the source lines of this test."""
+    for link in (error, error.__cause__, error.__context__ if not error.__suppress_context__ else None):
+        if link is not None:
+            yield "".join(traceback.format_exception_only(link)).encode()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_canary_leaves(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.chdir(tmp_path)
+    output, left = io.StringIO(), list[bytes]()
+    caplog.set_level(logging.DEBUG)
+    with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(output):
+        warnings.simplefilter("always")
+        with contextlib.redirect_stderr(output):
+            try:
+                left += shown(CALLS[name](tmp_path))
+            except dp.errors.DPStatsError as error:
+                left += told(error)
+    assert not warned
+    left += [output.getvalue().encode(), caplog.text.encode()]
+    left += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for piece in left:
+        assert not PATTERN.search(piece), PATTERN.search(piece)
+    assert not list(temporary.iterdir())
+    assert os.environ["TMPDIR"] == str(temporary)
+
+
+def test_the_search_finds_a_leak() -> None:
+    """The same look at a result that carries a cell, and at one that carries the number of rows."""
+    with pytest.raises(TypeError):
+        str(Loud())
+    for leak in (
+        frame().drop(columns=["g", "mixed"]),
+        ValueError(f"bad cell {NUMBER}"),
+        {"nobs": ROWS},
+        f"level {TEXT}",
+    ):
+        pieces = list(told(leak)) if isinstance(leak, Exception) else list(shown(leak))
+        assert any(PATTERN.search(piece) for piece in pieces)
+
+
+def test_models_keep_their_rows_to_themselves() -> None:
+    """A model must hold its rows until it is fitted; it neither prints them nor can be pickled with them."""
+    data = frame()
+    for model in (dp.GLM(data["b"], data[["x", "y"]]), dp.GLM.from_formula("y ~ x", data, domain=DOMAIN)):
+        assert not PATTERN.search(repr(model).encode())
+        assert not PATTERN.search(str(model).encode())
+        with pytest.raises(dp.errors.DataError, match="pickle"):
+            pickle.dumps(model)
