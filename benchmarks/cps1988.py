@@ -11,6 +11,7 @@ import pandas as pd
 import dpstats as dp
 from benchmarks.adassp import adassp
 from benchmarks.splits import DRAWS, Rows, Score, score
+from dpstats.domain import Range
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
 
@@ -50,7 +51,7 @@ def least_squares(frame: pd.DataFrame, _: np.random.Generator) -> Predict:
 
 
 def adassp_scaled(eps: float) -> Fit:
-    """AdaSSP on the design dpstats uses: centred columns and response, rows of norm at most 1."""
+    """AdaSSP on the design dpstats uses: centred columns, rows of norm at most 1."""
     spec = design_spec(FORMULA, DOMAIN, family=Gaussian())
     middle, half_width = spec.response_scaling()
 
@@ -63,13 +64,14 @@ def adassp_scaled(eps: float) -> Fit:
 
 
 def plain_design(frame: pd.DataFrame) -> np.ndarray:
-    """Columns divided by their largest declared value, rows by the root of their number."""
-    education, experience = (frame[name].clip(*_range(name)) for name in ("education", "experience"))
+    """Columns in [0, 1] by their declared ranges, rows divided by the root of their number."""
+    (low, high), (_, top) = _range("experience"), _range("education")
+    experience = frame["experience"].clip(low, high)
     columns = [
         np.ones(len(frame)),
-        education / _range("education")[1],
-        experience / _range("experience")[1],
-        (experience / _range("experience")[1]) ** 2,
+        frame["education"].clip(0, top) / top,
+        (experience - low) / (high - low),
+        (experience / high) ** 2,
         frame["ethnicity"] == "afam",
         frame["smsa"] == "yes",
         frame["parttime"] == "yes",
@@ -78,20 +80,22 @@ def plain_design(frame: pd.DataFrame) -> np.ndarray:
 
 
 def adassp_plain(eps: float) -> Fit:
-    """AdaSSP as one would first set it up: nothing centred."""
-    largest = np.log(DOMAIN["wage"].high)  # type: ignore[union-attr]
+    """AdaSSP as one would first set it up: columns in [0, 1], the response in [-1, 1]."""
+    low, high = np.log(_range("wage"))
+    middle, half_width = (low + high) / 2, (high - low) / 2
 
     def fit(frame: pd.DataFrame, random: np.random.Generator) -> Predict:
-        endog = np.log(frame["wage"].clip(*_range("wage"))).to_numpy() / largest
+        endog = (np.log(frame["wage"].clip(*_range("wage"))).to_numpy() - middle) / half_width
         params = adassp(plain_design(frame), endog, eps, DELTA, random)
-        return lambda rows: largest * (plain_design(rows) @ params)
+        return lambda rows: middle + half_width * (plain_design(rows) @ params)
 
     return fit
 
 
 def _range(name: str) -> tuple[float, float]:
     declared = DOMAIN[name]
-    return declared.low, declared.high  # type: ignore[union-attr]
+    assert isinstance(declared, Range)
+    return declared.low, declared.high
 
 
 def explained(fit: Fit, frame: pd.DataFrame, draws: int = DRAWS) -> Score:
