@@ -75,8 +75,9 @@ def test_bought_ranges_serve_any_number_of_models(tmp_path: Path) -> None:
         assert bought.guarantee.eps == 2.0
         assert "b" in bought.domain
         low, high = bought.domain["x"].low, bought.domain["x"].high
-        assert 10 < low < 25
-        assert 35 < high < 50
+        # The grid of ends is coarse, so they may lie outside the data; far inside happens with probability below e^-500.
+        assert low < 22
+        assert high > 38
         for _ in range(2):
             fit = dp.ols("y ~ x", frame(), 0.5, domain=bought.domain, ledger=ledger)
             assert fit.plan.bought == ()
