@@ -1,0 +1,127 @@
+"""What a result says: tables, frames, files; and what a plan says before there is one."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+
+DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "group": ["a", "b", "c"], "b": ["no", "yes"]}
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "gaussian noise": {"delta": 1e-6},
+    "replace_one": {"adjacency": "replace_one"},
+    "returned": {"retrieval": "return"},
+    "kept": {"retrieval": None},
+    "lasso": {"penalty": "lasso", "alpha": 3.0},
+    "selection": {"penalty": "lasso", "alpha": 3.0, "selection": "noise_aware", "refit_share": 0.3},
+    "two stages": {"stages": 2, "penalty": dp.penalties.SCAD(2.0, knot=0.5)},
+    "seeded": {"seed": 7},
+    "bought": {"domain": {"group": ["a", "b", "c"]}},
+    "paper": {"moor": "paper", "penalty": "lasso", "alpha": 3.0, "allow_uncertified": True},
+}
+
+
+def frame(rows: int = 2000) -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame(
+        {"x": rng.uniform(-4, 4, rows), "z": rng.uniform(0, 10, rows), "group": rng.choice(["a", "b", "c"], rows)}
+    )
+    data["y"] = 1 + data["x"] - 0.3 * data["z"] + rng.normal(size=rows)
+    return data.assign(b=np.where(data["y"] > 0, "yes", "no"))
+
+
+@pytest.fixture(params=CASES)
+def result(request: pytest.FixtureRequest) -> dp.GLMResults:
+    arguments = {"domain": DOMAIN, **CASES[request.param]}
+    return dp.glm("y ~ x + np.sqrt(z) + C(group, Sum) + x:group", frame(), 1.0, **arguments)
+
+
+def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -> None:
+    text = result.summary().as_text()
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for word in ("Adjacency:", "Epsilon:", "Delta:", "Certified:", "Budget", "Noise in the objective", "Excess risk"):
+        assert word in text
+    for name, value in result.params.items():
+        line = next(line for line in text.splitlines() if line.startswith(str(name)[:35]))
+        assert f"{value:.4g}" in line
+    assert ("NOT CERTIFIED" in text) == (not result.guarantee.certified)
+    assert ("Selection" in text) == bool(len(result.selection))
+    assert "<table" in result.summary().as_html()
+    assert result.summary().as_latex().count(r"\begin{tabular}") == len(result.summary().tables)
+
+
+def test_budget_adds_up(result: dp.GLMResults) -> None:
+    budget = result.budget
+    parts = budget.drop(index="total")
+    for column in ("eps", "delta", "need", "retrieved"):
+        assert parts[column].sum() == pytest.approx(budget.loc["total", column])
+    assert budget.loc["total", "eps"] == pytest.approx(result.guarantee.eps)
+    assert budget.loc["total", "delta"] == result.guarantee.delta
+    assert (budget["retrieved"] >= 0).all()
+    assert result.guarantee.eps <= 1.0
+
+
+def test_frames(result: dp.GLMResults) -> None:
+    tidy, glance = result.tidy(), result.glance()
+    assert tidy["term"].tolist() == result.params.index.tolist() == list(result.plan.names)
+    assert tidy["estimate"].to_numpy() == pytest.approx(result.params.to_numpy())
+    assert glance.loc[0, "eps"] == result.guarantee.eps
+    assert (glance.loc[0, "nobs"] is pd.NA) == (result.guarantee.adjacency == "add_remove")
+    risk = result.excess_risk(0.1)
+    assert (risk.loc[risk["holds"] == "proved", "value"] > 0).all()
+    if len(result.selection):
+        assert result.selection["selected"].tolist() == (result.scaled_params != 0).tolist()
+
+
+def test_saved_and_pickled_results_come_back(result: dp.GLMResults, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    result.save(path)
+    for again in (dp.GLMResults.load(path), pickle.loads(pickle.dumps(result))):
+        assert again.summary().as_text() == result.summary().as_text()
+        assert again.params.equals(result.params)
+        assert again.guarantee == result.guarantee
+        assert again.predict(frame(20)).equals(result.predict(frame(20)))
+    assert set(json.loads(path.read_text())) == {"format", "plan", "scaled_params", "nobs"}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 2}', '{"format": 1, "plan": {}}', "not json"])
+def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(dp.errors.DataError, match="path"):
+        dp.GLMResults.load(path)
+    with pytest.raises(dp.errors.DataError, match="path"):
+        dp.GLMResults.load(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("seeded", "paper", "bought")])
+def test_a_dry_run_plans_what_the_fit_does(name: str) -> None:
+    formula = "y ~ x + z + group"
+    arguments = {"domain": DOMAIN, **CASES[name]}
+    plan = dp.plan(formula, arguments.pop("domain"), 1.0, **arguments)
+    fit = dp.glm(formula, frame(), 1.0, domain=DOMAIN, **arguments)
+    assert plan.guarantee == fit.guarantee
+    assert plan.digest() != ""
+    for (role, before), (role_after, after) in zip(plan.stages, fit.plan.stages, strict=True):
+        assert role == role_after
+        if role != "refit":
+            assert before.noise == after.noise
+    text = str(plan)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "Terms" in text
+
+
+def test_text_responses_are_coded_in_the_declared_order() -> None:
+    fit = dp.logit("b ~ x", frame(), 20.0, domain=DOMAIN, seed=1)
+    assert fit.params["x"] > 0.5
+    turned = dp.logit("b ~ x", frame(), 20.0, domain={**DOMAIN, "b": ["yes", "no"]}, seed=1)
+    assert turned.params["x"] < -0.5
