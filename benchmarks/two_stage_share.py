@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from dpstats.families import Binomial, Family, Gaussian, Poisson
-from dpstats.mechanisms.curvature import default_curvature
+from dpstats.mechanisms.curvature import least_curvature, risk_curvature
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.noise import Noise
@@ -81,7 +81,8 @@ def curvature_and_noise(name: str, eps: float, delta: float) -> tuple[float, Noi
         )
 
     square = Noise(kind, norm, 1.0).expected_square(COLUMNS)
-    curvature = default_curvature(1.0, 1.6 * np.sqrt(COLUMNS), lambda kappa: square * scale(kappa) ** 2)
+    least = 2 * least_curvature(FAMILIES[name], 1.0, eps)
+    curvature, _ = risk_curvature(1.6 * np.sqrt(COLUMNS), lambda m: square * scale(max(1 / m, 1e-9)) ** 2, least)
     return curvature, Noise(kind, norm, scale(1 / curvature))
 
 
