@@ -180,7 +180,8 @@ def observe_pair(
         labels.extend(words)
         advance(len(words))
     if "raises " in labels[0] and len(set(labels)) == 1:
-        raise ArgumentError("mechanism raised the same exception on every run, so nothing was audited; run it alone")
+        kind = labels[0].partition("raises ")[2].partition(":")[0]
+        raise ArgumentError(f"mechanism raised {kind} on every run, so nothing was audited; run it alone to see why")
     return _encode(vectors, labels, runs)
 
 

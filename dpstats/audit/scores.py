@@ -91,9 +91,7 @@ def _bins(name: str, projection: Projection, first: FloatArray, second: FloatArr
     pooled = np.concatenate([first, second])
     bins = min(_MOST_BINS, max(8, len(pooled) // _BIN_RUNS))
     edges = np.quantile(pooled, np.linspace(0, 1, bins + 1)[1:-1], method="lower")
-    # A value met over and over (an atom) gets a bin of its own, so that what lies just beside it is seen.
-    atoms = edges[1:][np.diff(edges) == 0]
-    edges = np.unique(np.concatenate([edges, np.nextafter(atoms, np.inf)]))
+    edges = np.unique(edges)
     a, b = (np.bincount(np.searchsorted(edges, side, "right"), minlength=len(edges) + 1) for side in (first, second))
     ratio = np.log((b + 0.5) / (a + 0.5))
 

@@ -200,13 +200,17 @@ def test_a_combination_free_of_noise_is_found():
 
 
 def test_one_telling_coordinate_among_forty_is_found():
+    """Under the neighbour the 32nd is near 1 or -1: neither its mean nor the norm of all forty tells."""
+
     def mechanism(neighbour, rng, runs):
         draws = rng.normal(size=(runs, 40))
-        draws[:, 31] *= 1 + 2 * neighbour
+        if neighbour:
+            draws[:, 31] = np.sign(draws[:, 31]) * rng.uniform(0.9, 1.1, runs)
         return draws
 
     result = audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True)
-    assert result.eps_lower > 2
+    assert result.eps_lower > 5
+    assert "[31]" in result.event or "regression" in result.event
 
 
 def test_a_pattern_of_zeros_that_no_single_coordinate_betrays_is_found():
@@ -264,7 +268,7 @@ def test_a_claim_out_of_range_is_refused(claim):
 
 
 def test_a_mechanism_that_always_raises_is_not_passed():
-    with pytest.raises(ArgumentError, match="every run"):
+    with pytest.raises(ArgumentError, match="TypeError on every run"):
         audit(lambda data: 0.0, [], [1.0], eps=1, runs=200)
 
 
