@@ -81,7 +81,8 @@ class Domain(Mapping[str, Range | Levels]):
     ------
     DomainError
         If a declaration is neither, a range is not finite with low < high, or levels are empty, repeated or not
-        scalars (numbers compare as numbers, so 1, 1.0 and "1" are the same level).
+        scalars (numbers compare as numbers, so 1, 1.0 and "1" are the same level), or are two numbers that look like a
+        range.
 
     Notes
     -----
@@ -217,6 +218,10 @@ def _levels(name: object, values: list[object]) -> Levels:
         raise DomainError(f"the levels of {name!r} must be strings, finite numbers or booleans")
     if len({canonical(level) for level in levels}) < len(levels):
         raise DomainError(f"the levels of {name!r} are not distinct (1, 1.0 and '1' are the same level)")
+    # Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
+    if len(levels) == 2 and all(type(level) in (int, float) for level in levels) and levels[1] - levels[0] > 1:
+        low, high = levels
+        raise DomainError(f"declare {name!r} as ({low}, {high}) for a range, as ['{low}', '{high}'] for two levels")
     return Levels(levels)
 
 

@@ -28,6 +28,10 @@ class DataError(DPStatsError, ValueError):
     """The data container has the wrong shape or schema (never: wrong values)."""
 
 
+class NotReleasedError(DPStatsError, AttributeError):
+    """A statistic of statsmodels' results that the budget has not paid for, so that it does not exist."""
+
+
 class UncertifiedError(DPStatsError):
     """An uncertified guarantee was asked for without ``allow_uncertified=True``."""
 

@@ -45,7 +45,8 @@ def get_family(family: str | Family) -> Family:
     if isinstance(family, Family):
         return family
     if not isinstance(family, str) or family not in _BY_NAME:
-        raise ArgumentError(f"family must be a dpstats.families object or one of {sorted(_BY_NAME)}, got {family!r}")
+        names = f"one of {sorted(_BY_NAME)}, or an object such as dp.families.Poisson(y_max=20)"
+        raise ArgumentError(f"family must be {names}; got {family!r}")
     return _BY_NAME[family]()
 
 

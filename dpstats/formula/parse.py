@@ -156,6 +156,8 @@ def compile_factor(code: str) -> Factor:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return error.msg
     return (str(error) or type(error).__name__).splitlines()[0]
 
 

@@ -21,6 +21,23 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "noise": (None, "laplace", "gaussian"),
 }
 
+ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
+"""Named arguments of a fit that a misspelt option may have meant."""
+
+_WEIGHTS = "every row counts once, so that one row has bounded influence"
+_OFFSET = "put the logarithm of the exposure into the formula as a column"
+
+NOT_OFFERED = {
+    "offset": _OFFSET,
+    "exposure": _OFFSET,
+    "freq_weights": _WEIGHTS,
+    "var_weights": _WEIGHTS,
+    "weights": _WEIGHTS,
+    "missing": "rows with a missing cell are dropped, and how many is private",
+    "l1_ratio": "pass penalty=dp.penalties.ElasticNet(alpha, l1_ratio)",
+}
+"""What users of statsmodels or scikit-learn may look for, and what there is instead."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -107,12 +124,14 @@ class Options:
         Raises
         ------
         ArgumentError
-            If a name is unknown (the message suggests the nearest known one) or a value is not usable.
+            If a name is unknown (the message says what was probably meant) or a value is not usable.
         """
         known = [item.name for item in fields(cls)]
         for name in given:
+            if name in NOT_OFFERED:
+                raise ArgumentError(f"{name} is not offered: {NOT_OFFERED[name]}")
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+                near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
         return cls(**given)

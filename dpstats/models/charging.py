@@ -41,12 +41,14 @@ def charged(
     Raises
     ------
     ArgumentError, DataError
-        If `ledger` is a part and `data` has not its column: rows could not be told apart.
+        If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart.
     BudgetExceeded, UncertifiedError, LedgerError
         If the ledger does not take the charge; `release` is not called then.
     """
     if ledger is None:
         return release(data)
+    if not isinstance(ledger, (Ledger, Part)):
+        raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
     if isinstance(ledger, Part):
         _check_part(ledger, data)
     with ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash) as charge:

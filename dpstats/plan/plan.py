@@ -149,6 +149,15 @@ class Plan:
     def __str__(self) -> str:
         return self.summary().as_text()
 
+    def __repr__(self) -> str:
+        return f"<Plan: {self.description}>"
+
+    @property
+    def description(self) -> str:
+        """Model and guarantee in a line."""
+        model = self.formula or f"{self.design.response_name} on {len(self.names)} columns of an array"
+        return f"{self.family.name}, {model}; {self.guarantee}"
+
     @property
     def title(self) -> str:
         """A line that names the release, for the ledger."""

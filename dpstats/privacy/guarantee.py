@@ -74,6 +74,10 @@ class Guarantee:
             if value is not None and not 0 < value < math.inf:
                 raise ArgumentError(f"{name} must be None or a positive number, got {value!r}")
 
+    def __str__(self) -> str:
+        spent = f"eps={self.eps:.4g}" + (f", delta={self.delta:.4g}" if self.delta else "")
+        return f"{spent}, {self.adjacency}, {'certified' if self.certified else 'NOT CERTIFIED'}"
+
     def uncertified(self, reason: str) -> Guarantee:
         """The same figures marked as uncertified for `reason` (appended to an earlier one)."""
         joined = reason if self.reason is None else f"{self.reason}; {reason}"

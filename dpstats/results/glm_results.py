@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.formula.cells import as_frame
 from dpstats.formula.design import DesignSpec
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
@@ -19,6 +20,29 @@ from dpstats.privacy.noise import Noise
 from dpstats.results.summary import Summary, summarize
 
 Vector = NDArray[np.float64]
+
+NOT_RELEASED = (
+    "aic",
+    "bic",
+    "bse",
+    "conf_int",
+    "cov_params",
+    "deviance",
+    "fittedvalues",
+    "llf",
+    "null_deviance",
+    "pearson_chi2",
+    "pvalues",
+    "resid",
+    "resid_deviance",
+    "resid_pearson",
+    "resid_response",
+    "rsquared",
+    "scale",
+    "t_test",
+    "tvalues",
+)
+"""What statsmodels' results have and these have not: functions of the rows, beyond the coefficients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +103,14 @@ class GLMResults:
         }
         return pd.DataFrame(table, index=pd.Index(self.plan.names, name="term"), columns=columns)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in NOT_RELEASED:
+            raise NotReleasedError(
+                f"{name} is a statistic of the rows, and the budget has paid for the coefficients alone; "
+                "docs/guide/summary says what to do without it"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def excess_risk(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
         """Bounds on what privacy costs in the objective; see `dpstats.risk.excess_risk`."""
         return self.plan.excess_risk(pi, radius, n)
@@ -88,7 +120,7 @@ class GLMResults:
 
         Parameters
         ----------
-        newdata : DataFrame, or ndarray of shape (rows, p) for a model of plain arrays
+        newdata : DataFrame or mapping of columns, or ndarray of shape (rows, p) for a model of plain arrays
             Numeric columns are clipped to the Domain's ranges, as in the fit.
         which : {"mean", "linear"}
             The expected response (for an SVM the 0/1 decision), or the linear predictor.
@@ -113,10 +145,17 @@ class GLMResults:
             if exog.ndim != 2 or exog.shape[1] != len(design.names):
                 raise DataError(f"newdata must have shape (rows, {len(design.names)}), got {exog.shape}")
             return self._respond(exog @ self.scaled_params, which)
-        exog, complete = design.exog(newdata)
+        rows = as_frame(newdata)
+        exog, complete = design.exog(rows)
         predicted = np.full(len(exog), np.nan)
         predicted[complete] = self._respond(exog[complete] @ self.scaled_params, which)
-        return pd.Series(predicted, index=newdata.index, name="predicted")
+        return pd.Series(predicted, index=rows.index, name="predicted")
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<GLMResults: {self.plan.description}>"
 
     def tidy(self) -> pd.DataFrame:
         """One row a coefficient: term, estimate (user's units) and scaled_estimate (model units)."""
@@ -161,8 +200,10 @@ class GLMResults:
         Raises
         ------
         DataError
-            If the file is not one that `save` wrote.
+            If there is no such file, or it is not one that `save` wrote.
         """
+        if not Path(path).is_file():
+            raise DataError(f"path: there is no file {str(path)!r}")
         try:
             facts = json.loads(Path(path).read_text())
             if facts["format"] != 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ class SampleSize:
     n: int
     curvature: float
     noise: Noise
-    table: pd.DataFrame
+    table: pd.DataFrame = field(repr=False)
 
     def __int__(self) -> int:
         """The number of rows."""
