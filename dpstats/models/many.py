@@ -108,6 +108,9 @@ class ManyPlans:
     def __str__(self) -> str:
         return self.summary().as_text()
 
+    def __repr__(self) -> str:
+        return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"
+
     def _release(self, data: pd.DataFrame, seed: int | None) -> dict[str, GLMResults]:
         """Read rows: the budget is spent by now."""
         domain = self.domain

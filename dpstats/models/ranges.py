@@ -77,6 +77,8 @@ def buy_ranges(
     BudgetExceeded
         If the ledger has too little left.
     """
+    if isinstance(columns, str):
+        raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")
     names, declared = list(columns), Domain.coerce(domain)
     check_budget(eps)
     notion = check_adjacency(adjacency)
