@@ -6,7 +6,7 @@ column names and dtypes alone, which are public.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,23 +35,47 @@ Encoded = Array | Codes
 def as_frame(data: object) -> pd.DataFrame:
     """`data` as a DataFrame: a frame itself, a mapping of equally long columns, or anything with ``to_pandas()``.
 
+    The dtypes of the result follow from the types that `data` declares, never from cells: a list, which declares none,
+    becomes a column of objects, and a column of Arrow keeps its type whether or not a cell is missing.
+
     Raises
     ------
     DataError
         If it is none of these, or has no columns.
     """
-    if not isinstance(data, (pd.DataFrame, Mapping)) and hasattr(data, "to_pandas"):
-        data = data.to_pandas()
     if isinstance(data, Mapping):
+        columns = {
+            name: _objects(column) if isinstance(column, list | tuple) else column for name, column in data.items()
+        }
         try:
-            data = pd.DataFrame(dict(data))
+            data = pd.DataFrame(columns)
         except (TypeError, ValueError):
             raise DataError("data is a mapping that is not a table; give columns of one length each") from None
+    elif not isinstance(data, pd.DataFrame):
+        data = data.to_arrow() if hasattr(data, "to_arrow") else data
+        if type(data).__module__.partition(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
+            data = data.to_pandas(types_mapper=_nullable().get)
+        elif hasattr(data, "to_pandas"):
+            data = data.to_pandas()
     if not isinstance(data, pd.DataFrame):
         raise DataError(f"data must be a pandas DataFrame or a mapping of columns, got {type(data).__name__}")
     if data.shape[1] == 0:
         raise DataError("data has no columns")
     return data
+
+
+def _objects(cells: Sequence[Any]) -> NDArray[np.object_]:
+    # Through pandas, since numpy would unpack cells that are lists; an array, so that unequal lengths are noticed.
+    return pd.Series(cells, dtype=object).to_numpy()
+
+
+def _nullable() -> dict[Any, Any]:
+    """Arrow's types whose columns pandas would turn into floats or objects if, and only if, a cell is missing."""
+    import pyarrow  # type: ignore[import-untyped]
+
+    sized = {f"{sign}int{bits}": f"{'U' if sign else ''}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    known = {getattr(pyarrow, arrow)(): pd.api.types.pandas_dtype(name) for arrow, name in sized.items()}
+    return {**known, pyarrow.bool_(): pd.BooleanDtype()}
 
 
 def check_columns(frame: pd.DataFrame, domain: Domain, columns: Iterable[str]) -> None:
@@ -119,7 +143,7 @@ def encode(frame: pd.DataFrame, domain: Domain, columns: Iterable[str]) -> tuple
     for name in columns:
         declared, cells = domain[name], frame[name]
         if isinstance(declared, Range):
-            numbers = _clipped(_numbers(cells), declared)
+            numbers = _clipped(numbers_of(cells), declared)
             complete &= ~np.isnan(numbers)
             encoded[name] = numbers
         else:
@@ -144,7 +168,7 @@ def encode_levels(cells: pd.Series[Any], levels: Levels) -> NDArray[np.intp]:
         categories = [code_of.get(canonical(c), -1) for c in cells.cat.categories]  # type: ignore[arg-type]
         return _look_up(categories, cells.cat.codes.to_numpy())
     if pd.api.types.is_numeric_dtype(cells.dtype):
-        return _numeric_codes(_numbers(cells), code_of)
+        return _numeric_codes(numbers_of(cells), code_of)
     if isinstance(cells.dtype, (pd.StringDtype, pd.ArrowDtype)):
         codes, uniques = pd.factorize(cells)
         return _look_up([code_of.get(canonical(value), -1) for value in uniques], codes)  # type: ignore[arg-type]
@@ -179,7 +203,7 @@ def _numeric_codes(numbers: Array, code_of: Mapping[float | str, int]) -> NDArra
     return np.where(known[nearest] == numbers, codes[nearest], -1)
 
 
-def _numbers(cells: pd.Series[Any]) -> Array:
+def numbers_of(cells: pd.Series[Any]) -> Array:
     """The cells as doubles, shape (n,); what is not a finite number is NaN or infinite."""
     if isinstance(cells.dtype, pd.CategoricalDtype):
         table = np.array([*(as_number(category) for category in cells.cat.categories), np.nan])

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.domain import as_number
 from dpstats.errors import DataError
 from dpstats.families import Family
 from dpstats.mechanisms.design import NormName
@@ -24,22 +26,48 @@ INSIDE = 1 - 2.0**-48
 
 
 def check_array(name: str, values: Any, ndim: int) -> NDArray[Any]:
-    """`values` as a numeric array of `ndim` dimensions; judged by type and shape, never by cells.
+    """`values` as a numeric array of `ndim` dimensions; judged by declared type and shape, never by cells.
+
+    A list declares no type: its cells are read one by one, and what is not a number is missing.
 
     Raises
     ------
     DataError
         If the type is not real numbers (or bool) or the shape is wrong.
     """
-    try:
+    if isinstance(values, pd.Series | pd.DataFrame | pd.api.extensions.ExtensionArray):
+        array = _from_pandas(name, pd.Series(values) if values.ndim == 1 else pd.DataFrame(values))
+    elif hasattr(values, "dtype"):
         array = np.asarray(values)
-    except ValueError:
-        raise DataError(f"{name} must be a rectangular array of numbers") from None
+    else:
+        array = _from_list(name, values)
     if array.dtype.kind not in "buif":
         raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float64")
     if array.ndim != ndim:
         raise DataError(f"{name} must have {ndim} dimension(s), got {array.ndim}")
     return array
+
+
+def _from_pandas(name: str, values: pd.Series[Any] | pd.DataFrame) -> NDArray[Any]:
+    """One type for all columns, by their dtypes; as an array numpy would choose it by whether a cell is missing."""
+    dtypes: list[Any] = list(dict.fromkeys(values.dtypes)) if isinstance(values, pd.DataFrame) else [values.dtype]
+    if len(dtypes) == 1 and isinstance(dtypes[0], np.dtype):
+        return np.asarray(values)
+    numeric = pd.api.types.is_numeric_dtype
+    for dtype in dtypes:
+        if not numeric(dtype) or pd.api.types.is_complex_dtype(dtype):
+            raise DataError(f"{name} must hold real numbers, got dtype {dtype}; convert it to float64")
+    with np.errstate(all="ignore"):
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _from_list(name: str, values: Any) -> NDArray[np.float64]:
+    """The cells as numbers, shape of the nested lists; what is none is NaN."""
+    try:
+        objects = np.asarray(values, dtype=object)
+    except ValueError:
+        raise DataError(f"{name} must be a rectangular array of numbers") from None
+    return np.fromiter(map(as_number, objects.flat), np.float64, objects.size).reshape(objects.shape)
 
 
 def array_blocks(
@@ -59,8 +87,9 @@ def array_blocks(
     blocks = []
     for start in range(0, len(endog), BLOCK_ROWS):
         rows = slice(start, start + BLOCK_ROWS)
-        response = family.clip_response(np.asarray(endog[rows], dtype=np.float64))
-        blocks.append(_clean(np.asarray(exog[rows], dtype=np.float64), response, norms))
+        with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
+            cells, response = np.asarray(exog[rows], np.float64), np.asarray(endog[rows], np.float64)
+        blocks.append(_clean(cells, family.clip_response(response), norms))
     return blocks
 
 

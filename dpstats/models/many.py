@@ -14,7 +14,7 @@ from dpstats.families import Family, get_family
 from dpstats.formula.cells import as_frame
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
-from dpstats.models.ranges import PROOF, ranges_of
+from dpstats.models.ranges import PROOF, check_numeric, ranges_of
 from dpstats.models.sources import UNIT_RESPONSE, FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -79,14 +79,16 @@ class ManyPlans:
         DataError, DomainError
             Before anything is spent, if the frame does not suit a model.
         """
+        frame = as_frame(data)
+        check_numeric(frame, self.bought)
         stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, UNIT_RESPONSE))
         for name in self.models:
-            self._model(name, data, stand_ins).plan(**self._arguments(name, seed))
+            self._model(name, frame, stand_ins).plan(**self._arguments(name, seed))
         guarantee = self.guarantee if seed is None else self.guarantee.uncertified(SEEDED)
         return charged(
             ledger,
             guarantee,
-            as_frame(data),
+            frame,
             lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
@@ -86,9 +84,7 @@ def buy_ranges(
     if not names or len(set(names)) != len(names) or any(name in declared for name in names):
         raise ArgumentError("columns must name different columns that the domain does not declare yet, at least one")
     frame = cells.as_frame(data)
-    for name in names:
-        if cells.dtype_kind(frame, name) == "text":
-            raise DomainError(f"column {name!r} is not numeric; declare its levels instead of buying a range")
+    check_numeric(frame, names)
     guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
@@ -103,14 +99,18 @@ def buy_ranges(
     return BoughtRanges(declared.with_ranges(ranges), guarantee)
 
 
+def check_numeric(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Raise DataError or DomainError unless each of `names` is one column of numbers or booleans, by its dtype."""
+    for name in names:
+        if cells.dtype_kind(frame, name) == "text":
+            raise DomainError(f"column {name!r} is not numeric; declare its levels instead of buying a range")
+
+
 def ranges_of(
     data: pd.DataFrame, names: Sequence[str], eps: float, adjacency: Adjacency, random: RandomSource
 ) -> dict[str, tuple[float, float]]:
     """Buy a range for each column with an equal part of eps. Reads rows: charge first."""
     share = eps / len(names)
-    return {name: buy_range(numeric_cells(data[name]), eps=share, adjacency=adjacency, random=random) for name in names}
-
-
-def numeric_cells(column: pd.Series) -> NDArray[np.float64]:
-    """A numeric column's cells as floats, missing ones as NaN."""
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return {
+        name: buy_range(cells.numbers_of(data[name]), eps=share, adjacency=adjacency, random=random) for name in names
+    }

@@ -14,7 +14,7 @@ import pytest
 
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
-from dpstats.formula.cells import Codes, as_frame, check_columns, dtype_kind, encode
+from dpstats.formula.cells import Codes, as_frame, check_columns, dtype_kind, encode, numbers_of
 
 pa = pytest.importorskip("pyarrow")
 
@@ -134,6 +134,23 @@ def test_columns_must_be_there_once() -> None:
 def test_tables_of_other_kinds() -> None:
     assert list(as_frame({"a": [1, 2], "b": ["u", "v"]}).columns) == ["a", "b"]
     assert list(as_frame(pa.table({"a": [1]})).columns) == ["a"]
+
+
+@pytest.mark.parametrize("cell", [None, "a", 2**70, 1j, [], datetime.date(2020, 1, 1)], ids=repr)
+def test_a_cell_of_a_list_never_decides_its_dtype(cell: object) -> None:
+    assert as_frame({"a": [1, cell], "b": (1.5, 2.5)}).dtypes.tolist() == [object, object]
+
+
+@pytest.mark.parametrize("values", [[True, None], [1, None]])
+def test_a_missing_cell_of_an_arrow_column_never_decides_its_dtype(values: list[object]) -> None:
+    class Other:
+        def to_arrow(self) -> Any:
+            return pa.table({"a": values})
+
+    for table in (pa.table({"a": values}), Other()):
+        frame = as_frame(table)
+        assert frame.dtypes.equals(as_frame(pa.table({"a": values[:1]})).dtypes)
+        assert np.array_equal(numbers_of(frame["a"]), [1, NAN], equal_nan=True)
 
 
 @pytest.mark.parametrize(

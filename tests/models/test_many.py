@@ -97,3 +97,18 @@ def test_budget_is_not_returned_before_ranges_are_known() -> None:
         with pytest.raises(dp.errors.ArgumentError, match=f"retrieval.*{missing}"):
             dp.plan_many({"one": {"formula": "y ~ x", "retrieval": "return"}}, domain, 1.0)
     assert dp.plan("y ~ x", {"x": (20, 40), "y": (0, 60)}, 1.0, retrieval="return").eps < 1.0
+
+
+def test_text_in_a_column_to_be_bought_is_refused_before_the_charge(tmp_path: Path) -> None:
+    data = frame(50).assign(x=["1"] * 49 + ["CANARY"])
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=40.0) as ledger:
+        with pytest.raises(dp.errors.DomainError, match="'x' is not numeric") as caught:
+            dp.plan_many(MODELS, None, 30.0).fit(data, ledger=ledger)
+        assert "CANARY" not in str(caught.value)
+        assert len(ledger.entries()) == 0
+
+
+def test_numbers_too_large_for_a_double_buy_a_range_without_a_warning() -> None:
+    huge = pd.DataFrame({"x": np.array(["1", "1e4000"], dtype=np.longdouble)})
+    bought = dp.buy_ranges(huge, ["x"], 1.0).domain["x"]
+    assert bought.low < bought.high  # type: ignore[union-attr]
