@@ -132,7 +132,7 @@ class Plan:
             noise = f"{plan.noise.kind} noise ({plan.noise.norm})"
             rows.append((role, plan.eps, plan.delta, plan.planned_eps, plan.planned_eps - retrieved, retrieved, noise))
             final = plan.final.eps
-            rows.append((f"{role}: final", final, 0.0, final, final, 0.0, "discrete noise"))
+            rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
         sums = [sum(row[column] for row in rows) for column in (4, 5)]
         rows.append(("total", self.guarantee.eps, self.guarantee.delta, self.request.eps, sums[0], sums[1], ""))
         columns = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]

@@ -35,19 +35,23 @@ class Summary(statsmodels_summary.Summary):
 def summarize_plan(plan: Plan) -> Summary:
     """The summary of a dry run: what would be released, at what price, with what noise."""
     summary = Summary()
-    summary.tables = [header_table(plan, "planned"), column_table(plan), *plan_tables(plan)]
+    summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
     summary.add_extra_txt(wrap_notes(plan_notes(plan)))
     return summary
 
 
 def plan_tables(plan: Plan) -> list[SimpleTable]:
-    """The tables that a plan and a result share: budget, noise and excess risk."""
-    return [budget_table(plan), noise_table(plan), risk_table(plan)]
+    """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk."""
+    tables = [budget_table(plan), noise_table(plan)]
+    options = plan.request.options
+    proved = not options.replicates and options.realization == "analytic"
+    return [*tables, risk_table(plan)] if proved else tables
 
 
 def header_table(plan: Plan, observations: str) -> SimpleTable:
     """Pairs of facts on the model (left) and on the guarantee (right)."""
     guarantee, request = plan.guarantee, plan.request
+    wide = WIDTH // 2 - 18  # as wide as the tables below, whatever the facts
     title = f"Private Generalized Linear Model: {plan.family.name}"
     if not guarantee.certified:
         title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
@@ -70,7 +74,7 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("No. Observations:", observations),
     ]
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[fact] for _, fact in right], stubs=[name for name, _ in right]))
+    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
     return table
 
 
@@ -117,7 +121,9 @@ def risk_table(plan: Plan) -> SimpleTable:
     risk = plan.excess_risk(RISK_LEVEL)
     proved = risk[risk["holds"] == "proved"].drop_duplicates("bound")
     rows = [(row["bound"], [format_number(row["value"])]) for _, row in proved.iterrows()]
-    return full_width(["excess of the sum"], rows, [20], title="Excess risk, proved bounds")
+    return full_width(
+        ["at most"], rows, [20], title="Excess risk: proved bounds on what privacy adds to the sum of losses"
+    )
 
 
 def full_width(
@@ -145,16 +151,18 @@ def plan_notes(plan: Plan) -> list[str]:
         else f"No guarantee is claimed for this output: {guarantee.reason}.",
         "Coefficients are shrunk towards zero by a public quadratic term ('curvature') on columns in model units: "
         "numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one. 'scaled coef' is on that scale.",
+        "Standard errors are functions of the rows and not part of the release. Few rows say little: coefficients of "
+        "rare levels and rare 0/1 columns carry the most noise and shrinkage.",
     ]
     retrieved = objective.planned_eps - objective.joint_need
     if retrieved > 0:
-        use = {"recycle": "recycled into less noise", "return": "not charged"}.get(
+        use = {"recycle": "spent on less noise", "return": "not charged"}.get(
             str(plan.request.options.retrieval), "not used"
         )
         said.append(
-            f"The classical split would need eps {objective.planned_eps:.4g} for noise of scale "
-            f"{objective.classical_scale:.4g}; by the joint bound it costs {objective.joint_need:.4g}. "
-            f"The difference, {retrieved:.4g}, is {use}."
+            f"Noise of scale {objective.classical_scale:.4g} is what the classical calibration buys with eps "
+            f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
+            f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
     if plan.bought:
         said.append(f"Ranges bought with the budget: {bought_ranges(plan)}; declare them in the Domain to save it.")

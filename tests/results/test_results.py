@@ -48,8 +48,10 @@ def result(request: pytest.FixtureRequest) -> dp.GLMResults:
 def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -> None:
     text = result.summary().as_text()
     assert max(len(line) for line in text.splitlines()) <= 80
-    for word in ("Adjacency:", "Epsilon:", "Delta:", "Certified:", "Budget", "Noise in the objective", "Excess risk"):
+    for word in ("Adjacency:", "Epsilon:", "Delta:", "Certified:", "Budget", "Noise in the objective"):
         assert word in text
+    assert ("Excess risk" in text) == (not result.plan.request.options.replicates), "its bounds are of certified plans"
+    assert len({len(line) for line in text.splitlines() if line.startswith("==")}) == 1
     for name, value in result.params.items():
         line = next(line for line in text.splitlines() if line.startswith(str(name)[:35]))
         assert f"{value:.4g}" in line
