@@ -138,9 +138,27 @@ class Plan:
         columns = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
         return pd.DataFrame(rows, columns=columns).set_index("purchase")
 
-    def excess_risk(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
-        """Bounds on what privacy costs in the objective; see `dpstats.risk.excess_risk`."""
-        return excess_risk(self, pi, radius, n)
+    def excess_risk(
+        self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
+    ) -> pd.DataFrame:
+        """Proved bounds on what privacy costs in the objective.
+
+        Parameters
+        ----------
+        pi, radius, n
+            As for `dpstats.risk.excess_risk`.
+        printed : bool
+            Its whole table, with the sources and the bounds that papers print.
+
+        Returns
+        -------
+        DataFrame
+            Columns bound; value, on the sum of losses; per_row, value / n.
+        """
+        table = excess_risk(self, pi, radius, n)
+        if printed:
+            return table
+        return table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]].drop_duplicates("bound")
 
     def summary(self) -> Summary:
         """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex."""

@@ -111,9 +111,11 @@ class GLMResults:
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def excess_risk(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
-        """Bounds on what privacy costs in the objective; see `dpstats.risk.excess_risk`."""
-        return self.plan.excess_risk(pi, radius, n)
+    def excess_risk(
+        self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
+    ) -> pd.DataFrame:
+        """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`."""
+        return self.plan.excess_risk(pi, radius, n, printed=printed)
 
     def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> Any:
         """Predictions for new rows; post-processing of the released coefficients.

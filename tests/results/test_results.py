@@ -78,8 +78,11 @@ def test_frames(result: dp.GLMResults) -> None:
     assert tidy["estimate"].to_numpy() == pytest.approx(result.params.to_numpy())
     assert glance.loc[0, "eps"] == result.guarantee.eps
     assert (glance.loc[0, "nobs"] is pd.NA) == (result.guarantee.adjacency == "add_remove")
-    risk = result.excess_risk(0.1)
-    assert (risk.loc[risk["holds"] == "proved", "value"] > 0).all()
+    risk, printed = result.excess_risk(0.1), result.excess_risk(0.1, printed=True)
+    assert (risk["value"] > 0).all()
+    assert risk["bound"].is_unique
+    assert set(risk["value"]) < set(printed["value"])
+    assert set(printed.loc[printed["value"].isin(risk["value"]), "holds"]) == {"proved"}
     if len(result.selection):
         assert result.selection["selected"].tolist() == (result.scaled_params != 0).tolist()
 
