@@ -21,6 +21,12 @@ FORMULA = (
     "income ~ age + education_num + marital_status + occupation + relationship + race + sex "
     "+ np.log1p(capital_gain) + np.log1p(capital_loss) + hours_per_week"
 )
+EVERYTHING = (
+    "income ~ age + workclass + fnlwgt + education + education_num + marital_status + occupation + relationship + race "
+    "+ sex + capital_gain + capital_loss + hours_per_week + native_country"
+)
+"""The columns of the arrays, coded by dpstats."""
+
 ROW_L2 = {"l2": 1.0}
 ROW_L2_L1 = {"l2": 1.0, "l1": 3.75}
 """At most 14 of the 105 entries of a row are not zero, so a row of l2 norm 1 has an l1 norm of at most sqrt(14)."""
@@ -114,13 +120,26 @@ def arrays(draws: int = DRAWS) -> pd.DataFrame:
     return pd.DataFrame([*lines, *QUOTED], columns=["Adult, 105 columns", "eps, delta", "test error", "target"])
 
 
-def formula_error(eps: float, draws: int, delta: float = 0.0) -> Score:
-    """Test error of the formula model over splits, on rows without a missing value."""
+def formula_error(
+    eps: float,
+    draws: int,
+    formula: str = FORMULA,
+    adjacency: str = "add_remove",
+    delta: Callable[[int], float] = lambda rows: 0.0,
+) -> Score:
+    """Test error of a formula model over splits, on rows without a missing value; `delta` of the training rows."""
     adult = dp.datasets.load_adult("all")
     frame, positive = adult.data, (adult.data["income"] == ">50K").to_numpy()
 
     def error(training: Rows, test: Rows) -> float:
-        fitted = dp.logit(FORMULA, frame.iloc[training], eps, delta=delta, domain=adult.domain)
+        fitted = dp.logit(
+            formula,
+            frame.iloc[training],
+            eps,
+            delta=delta(len(training)),
+            domain=adult.domain,
+            adjacency=adjacency,
+        )
         predicted = fitted.predict(frame.iloc[test]).to_numpy()
         known = ~np.isnan(predicted)
         return float(np.mean((predicted[known] >= 0.5) != positive[test][known]))
@@ -129,12 +148,20 @@ def formula_error(eps: float, draws: int, delta: float = 0.0) -> Score:
 
 
 def formulas(draws: int = DRAWS) -> pd.DataFrame:
-    """Formula and Domain, add_remove."""
+    """Formula and Domain: the model of the ten variables above, and the columns of the arrays."""
     lines = [
-        (f"{eps:g}" if delta == 0 else f"{eps:g}, {delta:g}", str(formula_error(eps, draws, delta)), target)
-        for eps, delta, target in ((0.1, 0.0, "0.175"), (1.0, 0.0, ""), (0.1, 1e-6, ""))
+        ("ten variables", "add_remove", "0.1", str(formula_error(0.1, draws)), "0.175"),
+        ("ten variables", "add_remove", "1", str(formula_error(1.0, draws)), ""),
+        ("ten variables", "add_remove", "0.1, 1e-6", str(formula_error(0.1, draws, delta=lambda _: 1e-6)), ""),
     ]
-    return pd.DataFrame(lines, columns=["eps, delta", "test error", "target"])
+    for name, formula in (("ten variables", FORMULA), ("all variables", EVERYTHING)):
+        pure = formula_error(0.1, draws, formula, "replace_one")
+        approximate = formula_error(0.1, draws, formula, "replace_one", lambda rows: rows**-2.0)
+        lines += [
+            (name, "replace_one", "0.1", str(pure), ""),
+            (name, "replace_one", "0.1, 1/n²", str(approximate), ""),
+        ]
+    return pd.DataFrame(lines, columns=["Adult by formula", "adjacency", "eps, delta", "test error", "target"])
 
 
 def main() -> None:

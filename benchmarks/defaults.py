@@ -1,0 +1,167 @@
+"""How large are coefficients in model units? Behind the default curvature: ``python -m benchmarks.defaults``.
+
+The default curvature minimises a bound on the risk at a guessed norm of the coefficients, c sqrt(p). Simulated data
+cover few and many rows and columns, weak and strong signals; a setting's figure is the share of the attainable fall of
+the held-out loss that the private fit loses. Nothing real is looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import dpstats as dp
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
+from dpstats.formula.design import design_spec
+from dpstats.mechanisms.design import ArrayDesign
+from dpstats.mechanisms.objective import Purchase, plan_objective
+from dpstats.solvers.newton import minimize
+from dpstats.solvers.objective import Block, PerturbedObjective
+
+SIZES = (0.5, 1.0, 1.5, 2.5, 4.0, 6.0)
+COLUMNS = (5, 20, 60)
+ROWS = (1_000, 10_000, 60_000)
+BUDGETS = (0.1, 1.0)
+SPREADS = (0.7, 1.5, 3.0)
+"""Standard deviations of the linear predictor."""
+TEST_ROWS = 10_000
+REPEATS = 4
+TOLERANCE = 1e-4
+FAMILIES: dict[str, Family] = {
+    "logistic": Binomial(),
+    "Huber SVM": HuberSVM(),
+    "Poisson": Poisson(10.0, 20.0),
+    "Gaussian": Gaussian(1.0),
+}
+
+Random = np.random.Generator
+
+
+class Sample(NamedTuple):
+    """A design with training and test rows in model units."""
+
+    design: Any
+    training: Block
+    test: Block
+
+
+def responses(family: Family, eta: np.ndarray, random: Random) -> np.ndarray:
+    """Draws from a model of the family with linear predictor eta."""
+    if family.response == "binary":
+        return (random.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
+    if family.response == "count":
+        return random.poisson(np.minimum(np.exp(0.6 * eta), 10)).astype(float)
+    return np.clip(0.2 * eta + 0.2 * random.normal(size=len(eta)), -1, 1)
+
+
+def predictor(exog: np.ndarray, spread: float, random: Random) -> np.ndarray:
+    """A random linear predictor with the given standard deviation."""
+    eta = exog @ random.normal(size=exog.shape[1])
+    return spread * (eta - eta.mean()) / eta.std()
+
+
+def array_sample(family: Family, rows: int, columns: int, spread: float, random: Random) -> Sample:
+    """Normal columns under a row bound that one row in twenty exceeds."""
+    exog = random.normal(size=(rows + TEST_ROWS, columns))
+    norms = np.linalg.norm(exog, axis=1)
+    exog /= np.maximum(norms, np.quantile(norms, 0.95))[:, None]
+    # No centring: there is no intercept here, and the columns have mean zero.
+    endog = responses(family, predictor(exog, spread, random), random)
+    design = ArrayDesign(tuple(f"x{j}" for j in range(columns)), {"l2": 1.0})
+    return Sample(design, (exog[:rows], endog[:rows]), (exog[rows:], endog[rows:]))
+
+
+def formula_sample(family: Family, rows: int, columns: int, spread: float, random: Random) -> Sample:
+    """A formula of about as many numeric columns as factors, whose levels are unequally common."""
+    total, frame, domain, size = rows + TEST_ROWS, {}, {}, 1
+    while size < columns:
+        name, levels = f"v{size}", int(min(random.integers(2, 12), columns - size + 1))
+        if random.random() < 0.5 or levels < 2:
+            centre, width = random.uniform(-0.4, 0.4), random.uniform(0.15, 0.4)
+            frame[name], domain[name] = np.clip(random.normal(centre, width, total), -1, 1), (-1, 1)
+            size += 1
+        else:
+            frame[name] = random.choice(levels, total, p=random.dirichlet(np.full(levels, 1.5)))
+            domain[name] = list(range(levels))
+            size += levels - 1
+    declared = dp.Domain(domain | {"y": (-1, 1) if family.response == "continuous" else (0, 20)})
+    if family.response == "binary":
+        declared = dp.Domain(domain | {"y": [0, 1]})
+    spec = design_spec("y ~ " + " + ".join(frame), declared, family=family)
+    exog = spec.exog(pd.DataFrame(frame))[0]
+    endog = responses(family, predictor(exog, spread, random) + 0.7 * random.normal(), random)
+    return Sample(spec, (exog[:rows], endog[:rows]), (exog[rows:], endog[rows:]))
+
+
+DESIGNS: dict[str, Callable[[Family, int, int, float, Random], Sample]] = {
+    "arrays": array_sample,
+    "formula": formula_sample,
+}
+
+
+def solve(family: Family, block: Block, curvature: np.ndarray, linear: np.ndarray) -> np.ndarray:
+    """The minimiser of the objective with the given public terms."""
+    return np.asarray(minimize(PerturbedObjective(family, [block], curvature, linear), TOLERANCE), dtype=float)
+
+
+def shares_lost(family: Family, sample: Sample, eps: float, random: Random) -> np.ndarray:
+    """For each guess: what noise and curvature lose of the fall in held-out loss, on one draw of the noise."""
+    columns = sample.training[0].shape[1]
+    ones, zeros = np.ones(columns), np.zeros(columns)
+
+    def loss(params: np.ndarray) -> float:
+        exog, endog = sample.test
+        return float(np.mean(family.derivatives(exog @ params, family.clip_response(endog)).value))
+
+    null = zeros.copy()
+    if sample.design.has_intercept:
+        column = (sample.training[0][:, :1], sample.training[1])
+        null[:1] = solve(family, column, 1e-3 * ones[:1], zeros[:1])
+    free = loss(solve(family, sample.training, 1e-2 * ones, zeros))
+    gain = loss(null) - free
+    state = random.integers(2**32)
+    lost = []
+    for size in SIZES:
+        radius = size * float(np.sqrt(columns))
+        plan = plan_objective(sample.design, family, Purchase(eps, 0.0, 0.01 * eps, "add_remove", radius=radius))
+        noisy = solve(family, sample.training, plan.curvature, plan.sample(np.random.default_rng(state)))
+        lost.append((loss(noisy) - free) / gain)
+    return np.array(lost)
+
+
+def regrets(family: Family, design: str) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and greatest share lost beyond the best guess of each setting, where the best loses less than 0.9."""
+    kept = []
+    for setting, (columns, rows, eps, spread) in enumerate(itertools.product(COLUMNS, ROWS, BUDGETS, SPREADS)):
+        random = np.random.default_rng([2026, setting])
+        draws = [
+            shares_lost(family, DESIGNS[design](family, rows, columns, spread, random), eps, random)
+            for _ in range(REPEATS)
+        ]
+        lost = np.mean(draws, axis=0)
+        if lost.min() < 0.9:
+            kept.append(lost - lost.min())
+    return np.mean(kept, axis=0), np.max(kept, axis=0)
+
+
+def line(name: str, design: str) -> tuple[str, ...]:
+    """One line of the table."""
+    mean, greatest = regrets(FAMILIES[name], design)
+    return (f"{name}, {design}", *(f"{a:.3f} ({b:.2f})" for a, b in zip(mean, greatest, strict=True)))
+
+
+def main() -> None:
+    chosen = [tuple(text.split(",")) for text in sys.argv[1:]] or list(itertools.product(FAMILIES, DESIGNS))
+    print("\n## Share of the gain lost beyond the best c: mean (greatest) over settings\n")
+    for name, design in chosen:
+        table = pd.DataFrame([line(name, design)], columns=["family, design", *(f"c = {c:g}" for c in SIZES)])
+        print(table.to_string(index=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()
