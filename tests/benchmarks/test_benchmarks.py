@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from benchmarks import adult, randhie, speed
+from benchmarks import adult, defaults, randhie, speed
 from benchmarks.adassp import adassp
 from benchmarks.splits import score, splits
 
@@ -71,6 +71,20 @@ def test_adult_by_formula() -> None:
 def test_randhie_deviance_explained() -> None:
     assert randhie.explained(randhie.private(1.0, 20.0), draws=4).mean >= 0.056  # 0.086, 0.012
     assert randhie.explained(randhie.maximum_likelihood, draws=4).mean == pytest.approx(0.09, abs=0.02)
+
+
+@pytest.mark.parametrize("design", defaults.DESIGNS)
+@pytest.mark.parametrize(("rows", "eps", "extreme"), [(8000, 1.0, 0.5), (1000, 0.1, 6.0)])
+def test_an_extreme_guess_loses_more_than_the_default(design: str, rows: int, eps: float, extreme: float) -> None:
+    """A small one where there is much to learn, a large one where there is little. Seeded, so without false alarms."""
+    family = defaults.FAMILIES["logistic"]
+    random = np.random.default_rng(4)
+    draws = [
+        defaults.shares_lost(family, defaults.DESIGNS[design](family, rows, 12, 1.5, random), eps, random)
+        for _ in range(4)
+    ]
+    lost = dict(zip(defaults.SIZES, np.mean(draws, axis=0), strict=True))
+    assert 0 < lost[family.typical_size] < lost[extreme]
 
 
 def test_deviance_is_that_of_statsmodels() -> None:
