@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,8 +103,8 @@ class AuditResult:
     event: str
     runs: int
     confidence: float
-    findings: tuple[Finding, ...]
-    picture: Picture
+    findings: tuple[Finding, ...] = field(repr=False)
+    picture: Picture = field(repr=False)
 
     def summary(self) -> Summary:
         """The result as tables of at most 80 columns."""

@@ -20,8 +20,9 @@ class Poisson(Family):
     Parameters
     ----------
     mean_cap : float, optional
-        The greatest mean that is modelled exactly. Left open, it becomes y_max / 2: l'' then vanishes where |l'| is
-        extreme, and the Jacobian costs nothing (docs/proofs/families).
+        The greatest mean that is modelled exactly. Left open, it becomes y_max. Half of that costs up to half the
+        noise, because l'' then vanishes where |l'| is extreme; but where counts above the cap are common nothing holds
+        the fitted mean down, so only choose it if typical counts are far below y_max.
     y_max : float, optional
         Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range.
 
@@ -91,4 +92,4 @@ class Poisson(Family):
             y_max = declared_range(response_range, "y_max")[1]
             if y_max <= 0:
                 raise ArgumentError(f"response_range must reach above 0 for a count, got {response_range!r}")
-        return replace(self, y_max=y_max, mean_cap=y_max / 2 if self.mean_cap is None else self.mean_cap)
+        return replace(self, y_max=y_max, mean_cap=y_max if self.mean_cap is None else self.mean_cap)

@@ -33,6 +33,9 @@ NO_JACOBIAN = 1e-9
 GRADIENT_SHARE = 1e-9
 """gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
 
+LEAST_TOLERANCE = 1e-10
+"""gamma is at least this times the largest gradient of a row: a sum over 10^7 rows can be certified to it."""
+
 
 @dataclass(frozen=True, eq=False)
 class ObjectivePlan:
@@ -213,7 +216,8 @@ def plan_objective(
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
     price = _price(design, family, purchase, metric, total)
-    tolerance = GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * price.scale
+    rounding = LEAST_TOLERANCE * family.lipschitz * float(np.sqrt(design.curvature_ratio(np.ones(size))))
+    tolerance = max(GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * price.scale, rounding)
     return ObjectivePlan(
         family=family,
         eps=price.eps,

@@ -39,8 +39,8 @@ class LatticeRelease:
 
     @property
     def step(self) -> float:
-        """The lattice spacing, a power of two near d / sqrt(p)."""
-        return 2.0 ** math.floor(math.log2(self.distance / math.sqrt(self.size)))
+        """The lattice spacing, a power of two near d / sqrt(p), finer where eps asks for less noise than that."""
+        return 2.0 ** math.floor(math.log2(self.distance / math.sqrt(self.size) / max(1.0, self.eps)))
 
     @property
     def sensitivity(self) -> int:

@@ -111,6 +111,9 @@ def _refine(
             rung += 1
             certified = objective.certified_gradient(point, LADDER[rung])
             continue
+        if certified.error > tolerance:
+            # More rows than the plan's tolerance allows for (docs/proofs/release): nothing can be gained.
+            break
         step = -solve_positive(hessian, certified.gradient.astype(np.float64), floor)
         moved = objective.certified_gradient(point + step, LADDER[rung])
         if moved.norm < 0.5 * certified.norm:

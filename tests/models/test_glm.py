@@ -180,3 +180,26 @@ def test_counts_are_clipped_to_the_cap_that_the_noise_is_for() -> None:
     plan = model.plan(1.0)
     assert plan.family.lipschitz == 5.0
     assert [endog.tolist() for _, endog in model._source.blocks(plan)] == [[5.0, 0.0]]
+
+
+@pytest.mark.parametrize("eps", [1e3, 1e5, 1e9])
+def test_enormous_budgets_ask_for_no_more_than_rounding_allows(eps: float) -> None:
+    """The tolerance has a public floor, so that the solver need not chase digits that no arithmetic holds."""
+    fit = dp.logit("b ~ x + z + g", frame(20_000), eps, domain=DOMAIN, seed=1)
+    largest = fit.plan.family.lipschitz * np.sqrt(fit.plan.design.curvature_ratio(np.ones(5)))
+    assert fit.plan.objective.tolerance >= 1e-10 * largest * 0.999
+    blocks = fit.plan.design.blocks(frame(20_000))  # type: ignore[attr-defined]
+    plan = fit.plan.objective
+    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random_source(1)))
+    released = objective.value_gradient(fit.scaled_params)[1]
+    # A thousand scales of the final noise, times the largest eigenvalue that 20,000 rows of norm one can give.
+    assert np.linalg.norm(released) <= plan.tolerance + 1e3 * plan.final.scale * 5000
+
+
+def test_counts_near_their_cap_do_not_run_away() -> None:
+    """Typical counts just below the declared greatest one: the default keeps the fitted mean among them."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, 5000)
+    data = pd.DataFrame({"y": rng.poisson(np.exp(2.3 + 0.6 * x)), "x": x})
+    fit = dp.poisson("y ~ x", data, 1.0, domain={"y": (0, 20), "x": (0, 1)}, seed=1)
+    assert fit.predict(data).between(5, 25).all()

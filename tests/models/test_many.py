@@ -75,7 +75,7 @@ def test_bought_ranges_serve_any_number_of_models(tmp_path: Path) -> None:
         assert bought.guarantee.eps == 2.0
         assert "b" in bought.domain
         low, high = bought.domain["x"].low, bought.domain["x"].high
-        # The grid of ends is coarse, so they may lie outside the data; far inside happens with probability below e^-500.
+        # The grid of ends is coarse, so they may lie outside the data; far inside has probability below e^-500.
         assert low < 22
         assert high > 38
         for _ in range(2):
