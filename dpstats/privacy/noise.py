@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import RandomSource, folded
 
 Kind = Literal["laplace", "gaussian"]
 Norm = Literal["l1", "l2", "linf"]
@@ -62,17 +62,16 @@ class Noise:
         uniform point of the cube; in l1 independent Laplace variables (docs/proofs/noise).
         """
         size = _check_size(size)
-        uniform = _open_uniform(random, size)
+        tail, upper = folded(random, size)
+        sign = np.where(upper, 1.0, -1.0)
         if self.kind == "gaussian":
-            return self.scale * special.ndtri(uniform)
+            return -self.scale * sign * special.ndtri(tail)
         if self.norm == "l1":
-            # Fold at one half, so that both tails are resolved equally well.
-            return self.scale * np.copysign(np.log(2 * np.minimum(uniform, 1 - uniform)), uniform - 0.5)
-        radius_uniform = float(_open_uniform(random, 1)[0])
+            return -self.scale * sign * np.log(2 * tail)
         if self.norm == "linf":
-            return self.scale * special.gammainccinv(size + 1, radius_uniform) * (2 * uniform - 1)
-        direction = special.ndtri(uniform)
-        return self.scale * special.gammainccinv(size, radius_uniform) * (direction / np.linalg.norm(direction))
+            return self.scale * _gamma(size + 1, random) * sign * (1 - 2 * tail)
+        direction = -sign * special.ndtri(tail)
+        return self.scale * _gamma(size, random) * (direction / np.linalg.norm(direction))
 
     def expected_square(self, size: int) -> float:
         """E ||b||_2^2 for b of shape (size,)."""
@@ -125,9 +124,10 @@ def _check_size(size: int) -> int:
     return int(size)
 
 
-def _open_uniform(random: RandomSource, size: int) -> Float:
-    """Uniforms strictly inside (0, 1): a seeded generator may return 0, whose quantile is infinite."""
-    return np.maximum(random.random(size), 2.0**-54)
+def _gamma(shape: int, random: RandomSource) -> float:
+    """One Gamma variable of scale 1; small uniforms give large ones."""
+    tail, upper = folded(random, 1)
+    return float((special.gammaincinv if upper[0] else special.gammainccinv)(shape, tail[0]))
 
 
 def _sum_above(size: int, distribution: Float, tilt: float = 0.0) -> Float:

@@ -26,6 +26,25 @@ class SystemRandom:
         words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
         return (words.astype(np.float64) + 0.5) * 2.0**-52
 
+    def folded(self, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Independent uniforms as `folded` returns them, from 104 bits each: tails have no steps wider than a rounding.
+
+        In a float64 near 1, or in 52 bits near 0, the tail of a distribution would be a few points far apart, which
+        betray what they were added to.
+        """
+        coarse, fine = np.frombuffer(os.urandom(16 * size), dtype=np.uint64).reshape(2, size)
+        steps = (coarse >> np.uint64(12)) + ((fine >> np.uint64(12)) + 0.5) * 2.0**-52
+        return steps * 2.0**-53, (coarse & np.uint64(1)).astype(np.bool_)
+
+
+def folded(random: RandomSource, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Independent uniforms on (0, 1), each as its distance to the nearer end, in (0, 1/2], and whether that is 1."""
+    if isinstance(random, SystemRandom):
+        return random.folded(size)
+    # A seeded generator may return 0, whose quantile is infinite.
+    uniform = np.maximum(random.random(size), 2.0**-54)
+    return np.minimum(uniform, 1 - uniform), uniform > 0.5
+
 
 def random_source(seed: int | None) -> RandomSource:
     """The CSPRNG for ``seed=None``; else a reproducible generator, whose releases are never certified.

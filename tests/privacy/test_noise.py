@@ -155,6 +155,34 @@ def test_extreme_uniforms_give_finite_noise(noise: Noise) -> None:
             assert np.isfinite(noise.sample(size, Fixed(value))).all()
 
 
+@pytest.mark.parametrize("noise", LAWS, ids=name)
+@pytest.mark.parametrize("side", [0, 1])
+def test_tails_have_no_steps(noise: Noise, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outermost 2**-53 of the uniforms, one point of 52 bits, holds values far apart, as a continuous law has."""
+    drawn = []
+    for exponent in (52, 40, 20, 0):
+
+        def outermost(count: int, fine: int = (2**exponent - 1) << 12) -> bytes:
+            return np.repeat(np.array([side, fine], np.uint64), count // 16).tobytes()
+
+        monkeypatch.setattr("dpstats.privacy.randomness.os.urandom", outermost)
+        drawn.append(float(noise.sample(1, SystemRandom())[0]))
+    assert np.all(np.isfinite(drawn))
+    assert len({abs(value) for value in drawn}) == 4
+    if side == 0:
+        assert np.all(np.diff(np.abs(drawn)) > 0.5 * noise.scale)
+
+
+def test_folded_uniforms_are_uniform() -> None:
+    """Kolmogorov-Smirnov and binomial tests of 100,000 draws of the system's generator, false alarm 1e-6 each."""
+    tail, upper = SystemRandom().folded(100_000)
+    assert tail.min() > 0
+    assert tail.max() <= 0.5
+    assert stats.kstest(2 * tail, stats.uniform.cdf).pvalue > 1e-6
+    assert stats.binomtest(int(upper.sum()), len(upper)).pvalue > 1e-6
+    assert abs(stats.pearsonr(tail, upper).statistic) < 0.02
+
+
 def test_system_randomness_and_seeds_take_the_same_path() -> None:
     for noise in LAWS:
         assert noise.sample(5, SystemRandom()).shape == (5,)
