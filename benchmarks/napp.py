@@ -43,12 +43,12 @@ def recycling(repeats: int) -> pd.DataFrame:
 
 STUDIES: dict[str, tuple[Callable[[int], pd.DataFrame], int]] = {
     "moor": (napp_studies.moor_distance, 2),
-    "recycling": (recycling, 10),
-    "selection": (selection, 10),
-    "printed": (printed, 10),
-    "others": (others, 3),
-    "adult": (napp_adult.misclassified, 3),
-    "share": (napp_share.shares, 24),
+    "recycling": (recycling, 8),
+    "selection": (selection, 20),
+    "printed": (printed, 12),
+    "others": (others, 4),
+    "adult": (napp_adult.misclassified, 2),
+    "share": (napp_share.shares, 16),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.napp_settings import COLUMNS, DESIGN, Rows, Setting, Vector
+from benchmarks.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector
 from dpstats.mechanisms import paper_modes
 from dpstats.mechanisms.napp import Stage, plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, release_objective
@@ -143,5 +143,6 @@ def retrieved(setting: Setting, theta: Vector, strength: float, moor: bool) -> t
 
 def not_private(setting: Setting, rows: Rows, random: np.random.Generator) -> Vector:
     """The lasso without noise, and no more curvature than keeps it unique."""
-    objective = PerturbedObjective(setting.family, [rows], np.full(COLUMNS, 1e-3), np.zeros(COLUMNS))
+    family = PLAIN_FAMILIES[setting.model]
+    objective = PerturbedObjective(family, [rows], np.full(COLUMNS, 1e-3), np.zeros(COLUMNS))
     return np.array([prox.minimize(objective, Lasso(float(a)), 1e-6).astype(float) for a in setting.strengths])

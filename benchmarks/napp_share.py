@@ -8,9 +8,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from benchmarks.napp_methods import ONES, plan
-from benchmarks.napp_settings import COLUMNS, DESIGN, Rows, Setting, Vector, draw, error
+from benchmarks.napp_methods import ONES
+from benchmarks.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector, draw, error
+from dpstats.mechanisms.napp import plan_stages
 from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import SCAD, Bridge, Lasso, Penalty
 from dpstats.solvers import prox
@@ -29,8 +31,9 @@ MAXIMA = np.full(COLUMNS, 0.25)
 
 @cache
 def stage(setting: Setting) -> ObjectivePlan:
-    """One release's plan, 1 % of eps kept for the final noise."""
-    return plan(setting)[0].plan
+    """One release's plan. Counts are modelled up to y_max: with 10,000 rows a lower cap costs more than the noise."""
+    budget = {"eps": setting.eps, "delta": setting.delta, "adjacency": "add_remove", "options": Options()}
+    return plan_stages(DESIGN, PLAIN_FAMILIES[setting.model], None, ONES, **budget)[0].plan
 
 
 def penalties(setting: Setting) -> dict[str, Penalty]:

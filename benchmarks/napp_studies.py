@@ -102,7 +102,7 @@ def curves(table: pd.DataFrame) -> pd.DataFrame:
     grouped = table.groupby(KEYS, sort=False)
     return pd.DataFrame(
         {
-            "auc": grouped.apply(lambda rows: area(rows["tpr"].to_numpy(), rows["fpr"].to_numpy())),
+            "auc": grouped[["tpr", "fpr"]].apply(lambda rows: area(rows["tpr"].to_numpy(), rows["fpr"].to_numpy())),
             "best": grouped["error"].min(),
             "worst": grouped["error"].max(),
             "empty": grouped["empty"].first(),
