@@ -80,7 +80,7 @@ def plain_design(frame: pd.DataFrame) -> np.ndarray:
 
 
 def adassp_plain(eps: float) -> Fit:
-    """AdaSSP as one would first set it up: columns in [0, 1], the response in [-1, 1]."""
+    """AdaSSP with columns in [0, 1] and the response in [-1, 1]: the best at eps = 0.1 of three plain designs tried."""
     low, high = np.log(_range("wage"))
     middle, half_width = (low + high) / 2, (high - low) / 2
 

@@ -1,8 +1,7 @@
 """Fast versions of the benchmarks: a few splits instead of thirty, and loose marks.
 
-Noise is not seeded, so an accuracy test can fail by chance. Each mark lies at least five standard errors of its mean
-beyond the mean of the full benchmark: a false alarm in less than a million runs if means were normal, and rarer than
-one in a thousand for any skew these errors show.
+Noise is not seeded, so an accuracy test can fail by chance. Each mark lies five standard errors of its mean beyond the
+mean of the full benchmark: a false alarm in about three million runs if means are normal.
 """
 
 from __future__ import annotations
