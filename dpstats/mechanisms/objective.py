@@ -294,6 +294,8 @@ def noise_shape(design: Bounds, norm: NormName) -> Vector:
     shape = np.ones(len(design.names))
     for term in design.terms:
         size = term.columns.stop - term.columns.start
+        if term.l2 == 0:
+            continue  # zero on the whole declared range, such as np.maximum(x - 9, 0) on (0, 5): any weight will do
         if norm == "l2":
             shape[term.columns] = np.sqrt(np.sqrt(size) / term.l2)
         elif norm == "l1":

@@ -15,6 +15,7 @@ FORMULAS = {
     "y ~ np.sqrt(x) + I(1 / x)": "gaussian",
     "y ~ bs(x, df=4)": "gaussian",
     "y ~ poly(x, 3) + constant": "gaussian",
+    "y ~ x + np.maximum(x - 2**52, 0)": "gaussian",
     "c ~ x": "poisson",
     "b ~ x": "binomial",
 }
