@@ -104,6 +104,8 @@ def plan_stages(
             plan = _select(design, family, purchase, penalty, weights, options.selection_level)
         else:
             plan = plan_objective(design, family, purchase, convex, weights)
+        if options.selection == "auto":
+            plan = _floored(plan, penalty, weights)
         stages.append(Stage(role, plan))
     return tuple(stages)
 
@@ -173,6 +175,16 @@ def _select(
         lasso, _ = noise_aware(penalty, weights, spread)
         plans.append(replace(plan, penalty=Lasso(1.0), penalty_weights=lasso, threshold=spread))
     return min(plans, key=lambda plan: float(np.sum(plan.threshold)))
+
+
+def _floored(plan: ObjectivePlan, penalty: Penalty | None, weights: Vector) -> ObjectivePlan:
+    """The plan with no lasso weight of a penalised column below the root mean square of its noise."""
+    if penalty is None or not penalty.sparse:
+        raise ArgumentError("selection='auto' needs a sparse penalty, such as 'lasso'")
+    lasso, _ = noise_aware(penalty, weights, 0.0)
+    spread = np.sqrt(plan.noise.expected_square(plan.size) / plan.size) / plan.noise_shape
+    floor = np.where(weights > 0, spread, 0.0)
+    return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, floor), threshold=floor)
 
 
 def _follow(

@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError
 CHOICES: dict[str, tuple[Any, ...]] = {
     "stages": (1, 2),
     "realization": ("analytic", "augmented"),
-    "selection": (None, "noise_aware", "vs", "vs+"),
+    "selection": (None, "auto", "noise_aware", "vs", "vs+"),
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
@@ -59,7 +59,9 @@ class Options:
         With two, a first release decides in public where the second is shrunk (docs/proofs/two_stage).
     first_stage_share : float
         The share of the budget that buys the first of two stages.
-    selection : {None, "noise_aware", "vs", "vs+"}
+    selection : {None, "auto", "noise_aware", "vs", "vs+"}
+        "auto" raises the lasso weight of each penalised column to the root mean square of its noise where the strength
+        asked for is less (docs/benchmarks_napp): a weaker lasso fits and selects the noise.
         "noise_aware" adds a threshold to a sparse penalty that keeps false positives caused by noise below
         `selection_level` (docs/proofs/selection). The others replicate a paper and are not certified.
     selection_level : float
@@ -84,7 +86,7 @@ class Options:
     penalty_weights: Mapping[str, float] | None = None
     stages: int = 1
     first_stage_share: float = 0.35
-    selection: Literal["noise_aware", "vs", "vs+"] | None = None
+    selection: Literal["auto", "noise_aware", "vs", "vs+"] | None = None
     selection_level: float = 0.05
     refit_share: float = 0.0
     retrieval: Literal["recycle", "return", "paper"] | None = "recycle"

@@ -75,7 +75,9 @@ def release_replication(
         return Fitted(theta, tuple(stages))
     assert penalty is not None
     constants = _constants(plan, design)
-    selection = options.selection if options.selection != "noise_aware" else None
+    selection: paper_modes.Selection | None = None
+    if options.selection == "vs" or options.selection == "vs+":
+        selection = options.selection
     noise = constants.sample(plan.size, random, selection=selection)
     settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": weights}
     theta = paper_modes.fit(plan.family, blocks, noise, penalty, constants.lambda0, **settings)

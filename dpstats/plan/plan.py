@@ -286,6 +286,6 @@ def proof_page(request: Request) -> str:
     options = request.options
     if options.stages == 2:
         return "docs/proofs/two_stage"
-    if options.selection == "noise_aware" or options.refit_share > 0:
+    if options.selection is not None or options.refit_share > 0:
         return "docs/proofs/selection"
     return "docs/proofs/objective" if request.penalty is None else "docs/proofs/napp"

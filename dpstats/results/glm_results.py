@@ -89,7 +89,8 @@ class GLMResults:
         """What a sparse penalty kept, one column of the design a row; empty without one.
 
         Columns: selected; weight, the lasso weight of the column in model units (the slope at zero of another sparse
-        penalty); threshold, the part of it that noise alone rarely passes.
+        penalty); threshold, what the noise brought into it: a bound noise alone rarely
+        passes ("noise_aware"), or its root mean square, below which no weight is kept ("auto").
         """
         objective = self.plan.objective
         columns = ["selected", "weight", "threshold"]

@@ -164,9 +164,25 @@ def test_noise_aware_thresholds_are_public_and_part_of_the_weight() -> None:
     assert stages[0].plan.noise.norm == "l1"
 
 
+def test_auto_keeps_a_strong_lasso_and_raises_a_weak_one() -> None:
+    """No lasso weight below the root mean square of the column's noise; unpenalised columns stay so."""
+    plain = dict(planned(Lasso(1e-3)))["fit"]
+    spread = np.sqrt(plain.noise.expected_square(SIZE) / SIZE) / plain.noise_shape
+    weak = dict(planned(Lasso(1e-3), selection="auto"))["fit"]
+    assert weak.noise == plain.noise
+    assert weak.penalty_weights == pytest.approx(spread)
+    assert weak.threshold == pytest.approx(spread)
+    strong = dict(planned(ElasticNet(1e4, 0.25), selection="auto"))["fit"]
+    assert strong.penalty == Lasso(1.0)
+    assert strong.penalty_weights == pytest.approx(2500)
+    assert strong.curvature == pytest.approx(dict(planned(ElasticNet(1e4, 0.25)))["fit"].curvature)
+
+
 @pytest.mark.parametrize(
     ("penalty", "options", "fragment"),
     [
+        (None, {"selection": "auto"}, "sparse"),
+        (Ridge(1.0), {"selection": "auto"}, "sparse"),
         (Bridge(1.0, 0.5), {}, "stages=2"),
         (SCAD(1.0), {}, "stages=2"),
         (None, {"refit_share": 0.5}, "refit_share"),
