@@ -29,7 +29,7 @@ FAMILIES: dict[str, Family] = {
     "logistic": Binomial(),
     "poisson": Poisson(mean_cap=LARGEST_COUNT / 2, y_max=LARGEST_COUNT),
 }
-"""Of all private methods; the caps of the counts are the default of `Poisson`."""
+"""Of all private methods; half the largest count is the cap on the mean that docs/guide/families describes."""
 
 PLAIN_FAMILIES = FAMILIES | {"poisson": Poisson(mean_cap=LARGEST_COUNT, y_max=LARGEST_COUNT)}
 """Of the fit without privacy, which needs no cap that bites."""

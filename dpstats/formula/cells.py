@@ -71,7 +71,7 @@ def _objects(cells: Sequence[Any]) -> NDArray[np.object_]:
 
 def _nullable() -> dict[Any, Any]:
     """Arrow's types whose columns pandas would turn into floats or objects if, and only if, a cell is missing."""
-    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow
 
     sized = {f"{sign}int{bits}": f"{'U' if sign else ''}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     known = {getattr(pyarrow, arrow)(): pd.api.types.pandas_dtype(name) for arrow, name in sized.items()}

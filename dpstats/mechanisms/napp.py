@@ -81,11 +81,12 @@ def plan_stages(
     ArgumentError
         If the penalty is not convex and there is one stage only, or `selection` does not suit the penalty.
     """
-    if penalty is not None and not penalty.convex and options.stages == 1:
-        raise ArgumentError(f"penalty {penalty.name!r} is not convex here: it has a guarantee with stages=2 only")
+    two = options.stages == 2 or (options.stages == "auto" and penalty is not None and not penalty.convex)
+    if penalty is not None and not penalty.convex and not two:
+        raise ArgumentError(f"penalty {penalty.name!r} is not convex here: it needs stages=2 (or 'auto')")
     if options.refit_share > 0 and options.selection is None and not (penalty is not None and penalty.sparse):
         raise ArgumentError("refit_share needs a sparse penalty or selection='noise_aware': nothing is selected")
-    first = options.first_stage_share if options.stages == 2 else 0.0
+    first = options.first_stage_share if two else 0.0
     shares: dict[Role, float] = {
         "pilot": (1 - options.refit_share) * first,
         "fit": (1 - options.refit_share) * (1 - first),

@@ -13,7 +13,7 @@ import numpy as np
 from dpstats.errors import ArgumentError
 
 CHOICES: dict[str, tuple[Any, ...]] = {
-    "stages": (1, 2),
+    "stages": (1, 2, "auto"),
     "realization": ("analytic", "augmented"),
     "selection": (None, "auto", "noise_aware", "vs", "vs+"),
     "retrieval": ("recycle", "return", "paper", None),
@@ -55,8 +55,9 @@ class Options:
         Share of each release's eps that the final discrete noise is charged.
     penalty_weights : dict, optional
         Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
-    stages : {1, 2}
-        With two, a first release decides in public where the second is shrunk (docs/proofs/two_stage).
+    stages : {1, 2, "auto"}
+        With two, a first release decides in public where the second is shrunk (docs/proofs/two_stage). "auto" takes
+        two for a penalty that is not convex, which has no guarantee in one, and one for all others.
     first_stage_share : float
         The share of the budget that buys the first of two stages.
     selection : {None, "auto", "noise_aware", "vs", "vs+"}
@@ -84,7 +85,7 @@ class Options:
     range_share: float = 0.1
     release_share: float = 0.01
     penalty_weights: Mapping[str, float] | None = None
-    stages: int = 1
+    stages: Literal[1, 2, "auto"] = 1
     first_stage_share: float = 0.35
     selection: Literal["auto", "noise_aware", "vs", "vs+"] | None = None
     selection_level: float = 0.05

@@ -18,7 +18,7 @@ from dpstats.errors import ArgumentError
 
 Vector = NDArray[np.float64]
 
-SPREAD = 30.0
+SPREAD = 3.0
 """No column gets less than 1/SPREAD or more than SPREAD of the curvature an even allocation would give it."""
 
 

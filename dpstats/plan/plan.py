@@ -275,16 +275,16 @@ def make_plan(
     if is_replication(request.options):
         stages = plan_replication(stages, design, request.penalty, request.options)
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
-    guarantee = Guarantee(request.eps - returned, request.delta, request.adjacency, basis=proof_page(request))
+    guarantee = Guarantee(request.eps - returned, request.delta, request.adjacency, basis=proof_page(request, stages))
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
     return Plan(request, design, formula, bought, stages, guarantee)
 
 
-def proof_page(request: Request) -> str:
+def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     """The proof that covers what the request releases."""
     options = request.options
-    if options.stages == 2:
+    if any(role == "pilot" for role, _ in stages):
         return "docs/proofs/two_stage"
     if options.selection is not None or options.refit_share > 0:
         return "docs/proofs/selection"

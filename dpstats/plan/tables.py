@@ -60,7 +60,10 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("Model:", "GLM"),
         ("Family:", plan.family.name),
         ("Link:", plan.family.link),
-        ("Method:", request.method if request.options.stages == 1 else f"{request.method}, two stages"),
+        (
+            "Method:",
+            f"{request.method}, two stages" if any(role == "pilot" for role, _ in plan.stages) else request.method,
+        ),
         ("Penalty:", "None" if request.penalty is None else request.penalty.name),
         ("Df Model:", str(len(plan.names) - int(plan.design.has_intercept))),
     ]

@@ -118,6 +118,11 @@ def test_two_stages_beat_one_where_shrinkage_hurts() -> None:
     assert error(stages=2) < 0.7 * error()
 
 
+def test_auto_takes_two_stages_only_where_one_has_no_guarantee() -> None:
+    assert [role for role, _ in planned(Lasso(1.0), stages="auto")] == ["fit"]
+    assert [role for role, _ in planned(SCAD(1.0), stages="auto")] == ["pilot", "fit"]
+
+
 def test_refit_takes_the_selected_columns_only() -> None:
     result = fitted(Lasso(1.0), eps=4.0, selection="noise_aware", refit_share=0.5)
     refit = dict(result.stages)["refit"]
