@@ -15,12 +15,9 @@ import pandas as pd
 
 import dpstats as dp
 from benchmarks.splits import DRAWS, Rows, Score, score
+from dpstats.demo import FORMULA
 from dpstats.domain import Levels
 
-FORMULA = (
-    "income ~ age + education_num + marital_status + occupation + relationship + race + sex "
-    "+ np.log1p(capital_gain) + np.log1p(capital_loss) + hours_per_week"
-)
 EVERYTHING = (
     "income ~ age + workclass + fnlwgt + education + education_num + marital_status + occupation + relationship + race "
     "+ sex + capital_gain + capital_loss + hours_per_week + native_country"

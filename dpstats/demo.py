@@ -7,8 +7,8 @@ from dpstats.datasets import load_adult
 from dpstats.results.glm_results import GLMResults
 
 FORMULA = (
-    "income ~ age + I(age**2) + education_num + C(marital_status) + C(occupation) + sex "
-    "+ hours_per_week + np.log1p(capital_gain) + np.log1p(capital_loss)"
+    "income ~ age + education_num + marital_status + occupation + relationship + race + sex "
+    "+ np.log1p(capital_gain) + np.log1p(capital_loss) + hours_per_week"
 )
 EPS = 1.0
 
