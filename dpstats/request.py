@@ -45,6 +45,9 @@ class Request:
             reasons.append(UNCERTIFIED)
         if self.options.realization == "augmented":
             reasons.append("augmented noise rows miss the curvature that the proof needs (docs/napp)")
+        for given in (self.family, self.penalty):
+            if given is not None and not type(given).__module__.startswith("dpstats."):
+                reasons.append(f"{type(given).__name__} is not part of dpstats: nobody has proved what it declares")
         return tuple(reasons)
 
     def to_dict(self) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Bridge(Penalty):
             return self.alpha * self.q * size ** (self.q - 1) if self.alpha > 0 else np.zeros_like(size)
 
     def _bend(self, size: Array) -> Array:
-        return self.alpha * self.q * (self.q - 1) * size ** (self.q - 2)
+        with np.errstate(divide="ignore", over="ignore"):
+            return self.alpha * self.q * (self.q - 1) * size ** (self.q - 2)
 
     def _ratio(self, size: Array) -> Array:
         return self.alpha * self.q * size ** (self.q - 2) if self.alpha > 0 else np.zeros_like(size)

@@ -43,7 +43,7 @@ def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | No
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
     theta = _warm_start(objective, theta)
-    theta, hessian = damped_newton(objective, theta, decrement=1e-9)
+    theta, hessian = damped_newton(objective, theta, decrement=1e-9 * objective.natural_unit)
     return _refine(objective, theta, hessian, tolerance)
 
 

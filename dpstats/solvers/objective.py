@@ -78,6 +78,11 @@ class PerturbedObjective:
         return len(self.curvature)
 
     @property
+    def natural_unit(self) -> float:
+        """A size of J that matters: at most 1, and L^2 / sup l'' for losses that are small or sharply bent."""
+        return min(1.0, self.family.lipschitz**2 / self.family.curvature_bound)
+
+    @property
     def rows(self) -> int:
         """The number of rows: private, like everything here."""
         return sum(len(endog) for _, endog in self.blocks)

@@ -59,7 +59,8 @@ def minimize(
         theta = _proximal_newton(objective.thinned(every), penalty, scale / every, theta, 1e-6 * every, decrement=1e-2)[
             0
         ]
-    theta, hessian = _proximal_newton(objective, penalty, scale, theta, tolerance / 4, decrement=1e-9)
+    decrement = 1e-9 * objective.natural_unit
+    theta, hessian = _proximal_newton(objective, penalty, scale, theta, tolerance / 4, decrement)
     return _refine(objective, penalty, scale, theta, hessian, tolerance)
 
 
@@ -99,7 +100,7 @@ def _proximal_newton(
         if -slope <= decrement:
             return target, current.hessian
         total = current.value + height
-        noise = 1e-13 * (1 + abs(total))
+        noise = 1e-13 * abs(total)
         length = 1.0
         while length > 1e-12:
             candidate = target if length == 1 else theta + length * (target - theta)
@@ -147,8 +148,10 @@ def _refine(
         if distance < 0.5 * best_distance:
             best, best_distance = point, distance
         else:
-            hessian = objective.accumulate(best.astype(np.float64)).hessian
-            point, best_distance = best, np.inf
+            # A stall: Newton's full steps on certified gradients may cycle over kinks, steps with backtracking do not.
+            start = best.astype(np.float64)
+            settled, hessian = _proximal_newton(objective, penalty, weights, start, tolerance / 4, decrement=0.0)
+            point, best_distance = (best if np.array_equal(settled, start) else settled.astype(np.longdouble)), np.inf
             certified = objective.certified_gradient(point, LADDER[rung])
         point = _correct(penalty, weights, point, certified.gradient, hessian)
     return best

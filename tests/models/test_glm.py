@@ -203,3 +203,14 @@ def test_counts_near_their_cap_do_not_run_away() -> None:
     data = pd.DataFrame({"y": rng.poisson(np.exp(2.3 + 0.6 * x)), "x": x})
     fit = dp.poisson("y ~ x", data, 1.0, domain={"y": (0, 20), "x": (0, 1)}, seed=1)
     assert fit.predict(data).between(5, 25).all()
+
+
+def test_families_from_elsewhere_are_not_certified() -> None:
+    """A subclass may declare any Lipschitz constant; no proof of ours covers it."""
+
+    class Mine(dp.families.Binomial):
+        lipschitz = 1e-6  # type: ignore[assignment]
+
+    with pytest.raises(dp.errors.UncertifiedError, match="Mine"):
+        dp.glm("b ~ x", frame(50), 1.0, family=Mine(), domain=DOMAIN)
+    assert not dp.glm("b ~ x", frame(50), 1.0, family=Mine(), domain=DOMAIN, allow_uncertified=True).guarantee.certified

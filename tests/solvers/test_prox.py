@@ -156,3 +156,15 @@ def test_weights_are_checked(weights):
     objective = PerturbedObjective(Binomial(), [(np.ones((1, 1)), np.ones(1))], np.ones(1), np.zeros(1))
     with pytest.raises(ArgumentError, match="weights"):
         prox.minimize(objective, Lasso(1.0), TOLERANCE, weights=np.array(weights))
+
+
+def test_tiny_caps_reach_the_tolerance() -> None:
+    """A loss whose natural unit is 1e-12: absolute thresholds would stop the solver far from the optimum."""
+    random = np.random.default_rng(2)
+    exog = random.normal(size=(2000, 3)) / 4
+    endog = exog @ np.array([1.0, -1.0, 0.0]) + random.normal(size=2000)
+    objective = PerturbedObjective(Gaussian(1e-6), [(exog, endog)], np.full(3, 1e-5), 3e-6 * random.normal(size=3))
+    penalty, tolerance = Lasso(1e-6), 1e-13
+    theta = prox.minimize(objective, penalty, tolerance)
+    certified = objective.certified_gradient(theta, LADDER[-1])
+    assert penalty.distance(certified.gradient, theta) <= 1.01 * tolerance
