@@ -75,7 +75,8 @@ def allocate(
         wanted[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)
     even = curvature_ratio(np.ones(len(stage1))) / kappa
     low, high = math.log(even / spread), math.log(even * spread)
-    log_wanted = np.log(wanted)
+    with np.errstate(divide="ignore"):
+        log_wanted = np.log(wanted)  # -inf for a column that is zero in every row: it gets the floor
 
     def bounded(log_factor: float) -> Vector:
         return np.exp(np.clip(log_factor + log_wanted, low, high))

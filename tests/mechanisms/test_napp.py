@@ -204,3 +204,15 @@ def test_stages_can_be_stored() -> None:
     for role, plan in fitted(SCAD(1.0, knot=0.5), stages=2).stages:
         stored = json.loads(json.dumps(plan.to_dict()))
         assert ObjectivePlan.from_dict(stored).to_dict() == plan.to_dict(), role
+
+
+def test_a_column_that_is_zero_in_every_row_is_no_trouble() -> None:
+    """Such as np.maximum(x - 9, 0) on (0, 5); warnings are errors here."""
+    domain = Domain(y=(0, 1), x=(0, 5))
+    spec = design_spec("y ~ x + np.maximum(x - 9, 0)", domain, family=Gaussian())
+    options, weights = Options(stages=2), np.ones(3)
+    bought: dict[str, Any] = {"eps": 1.0, "delta": 0.0, "adjacency": "add_remove", "options": options}
+    stages = plan_stages(spec, Gaussian(1.0), None, weights, **bought)
+    none = [(np.empty((0, 3)), np.empty(0))]
+    released = release_stages(stages, spec, None, weights, none, random_source(1), options)
+    assert np.isfinite(released.params).all()
