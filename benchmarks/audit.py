@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "audits.md"
 SEED = 2026
 CONFIDENCE = 0.999
 RUNS = 50_000  # 100,000 draws on both data sets together
-PILOT_RUNS = 500
+PILOT_RUNS = 200
 WORKERS = int(os.environ.get("AUDIT_WORKERS", os.cpu_count() or 1))
 
 
@@ -54,6 +54,7 @@ def certified_table() -> Iterable[list[str]]:
         "adjacency",
         "claimed eps",
         "delta",
+        "runs",
         "pair, of how many",
         "eps at least",
         "hockey-stick",
