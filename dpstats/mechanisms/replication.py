@@ -71,7 +71,9 @@ def release_replication(
     plan = stages[0].plan
     if not options.replicates:
         noise = plan.sample(random)
-        theta = augmented.minimize(plan.family, blocks, plan.curvature, noise, plan.penalty, random, weights=weights)
+        theta = augmented.minimize(
+            plan.family, blocks, plan.curvature, noise, plan.penalty, random, weights=plan.penalty_weights
+        )
         return Fitted(theta, tuple(stages))
     assert penalty is not None
     constants = _constants(plan, design)

@@ -258,10 +258,14 @@ def make_plan(
     ------
     ArgumentError
         If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
-        ranges, but the charge is made before they are known.
+        ranges, but the charge is made before they are known. Likewise if `curvature` is given and the range of counts
+        is bought.
     """
     if bought and request.options.retrieval == "return":
         raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
+    if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
+        # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
+        raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
     stages = plan_stages(
         design,
         family,

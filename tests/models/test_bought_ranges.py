@@ -40,3 +40,9 @@ def test_a_spent_budget_always_buys_a_fit(formula: str, rows: int) -> None:
         fit = dp.glm(formula, frame(rows), eps=1.0, family=FORMULAS[formula], seed=seed)
         assert np.isfinite(fit.params).all()
         assert fit.budget.loc["ranges", "eps"] == pytest.approx(0.1)
+
+
+def test_a_curvature_that_bought_counts_may_outgrow_is_refused_before_the_charge() -> None:
+    with pytest.raises(dp.errors.ArgumentError, match="curvature"):
+        dp.poisson("c ~ x", frame(200), 1.0, curvature=3.0)
+    dp.poisson("c ~ x", frame(200), 1.0, curvature=300.0, domain={"c": (0, 20)})
