@@ -1,4 +1,4 @@
-"""A charge on a ledger, and whether the release that it paid for got as far as reading rows."""
+"""A charge on a ledger: spent once it is made, and given back only by an explicit call before any row is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from dpstats.privacy.ledger.store import Store
 class Charge:
     """A charge that is already durable; also a context manager around the release that it pays for.
 
-    Reading rows must be announced first, by `rows_read`. A block that fails before that gets its charge back, as a
-    durable change of the entry's state; in every other case, a crash included, the charge stays.
+    It is spent from the start. Leaving the block by an error gives nothing back, since the block may have shown its
+    release before; the error gets a note that says so. `refund` gives the charge back where it is known that no row
+    was read. Reading rows must be announced first, by `rows_read`, which rules a refund out.
 
     Attributes
     ----------
@@ -35,7 +36,7 @@ class Charge:
             return connection.execute("SELECT state FROM entry WHERE id = ?", (self.number,)).fetchone()[0]
 
     def rows_read(self) -> None:
-        """Record durably that rows are about to be read: from here on nothing refunds the charge.
+        """Record durably that rows are about to be read: from here on the charge cannot be refunded.
 
         Raises
         ------
@@ -44,6 +45,19 @@ class Charge:
         """
         if self._move("read") == "refunded":
             raise LedgerError(f"charge {self.number} was refunded; charge the ledger again before reading rows")
+
+    def refund(self) -> None:
+        """Give the charge back, durably: the caller's word that no row was read for it, nor will be.
+
+        A charge that was refunded already stays so.
+
+        Raises
+        ------
+        LedgerError
+            If rows were announced by `rows_read`, or the file cannot be written: the charge stays spent.
+        """
+        if self._move("refunded") == "read":
+            raise LedgerError(f"charge {self.number} cannot be refunded: its rows were read; leave it as spent")
 
     def __enter__(self) -> Charge:
         return self
@@ -54,10 +68,14 @@ class Charge:
         if error is None:
             return
         try:
-            state = self._move("refunded")
+            state = self.state
         except LedgerError:
-            state = "kept"  # the first error is the one to report
-        outcome = "refunded: no row was read" if state == "refunded" else "kept"
+            state = "charged"  # the first error is the one to report
+        outcome = {
+            "charged": "kept. If no row was read, refund() of this charge gives it back",
+            "read": "kept: rows were read",
+            "refunded": "refunded",
+        }[state]
         error.add_note(f"Ledger charge {self.number} was {outcome}.")
 
     def _move(self, state: str) -> str:

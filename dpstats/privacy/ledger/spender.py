@@ -103,7 +103,7 @@ class Spender:
         Returns
         -------
         Charge
-            To be used as a context manager around the release.
+            Spent already, whatever becomes of the release; `Charge.refund` gives it back if no row was read.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class Spender:
         DataFrame
             `eps` and `delta` are the guarantee under the ledger's adjacency, `rho` what it took under zCDP (else
             NaN), `adjacency` the one it was stated in, `part` the part of a partition, `state` one of "charged"
-            (durable, rows not yet announced), "read" and "refunded" (costs nothing).
+            (spent, rows not yet announced), "read" (spent for good) and "refunded" (costs nothing).
         """
         with self._store.transaction(write=False) as connection:
             return report.entries(connection, read_books(connection), self._account)
