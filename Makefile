@@ -5,7 +5,7 @@ WORKERS ?= 2
 
 .PHONY: demo test lint types unit docs bench clean
 
-.stamp-core: setup.cfg pyproject.toml
+.stamp-core: setup.cfg pyproject.toml dpstats/_version.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@

@@ -2,11 +2,12 @@
 
 import re
 import sys
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import matplotlib as mpl
 from sphinx.application import Sphinx
+
+from dpstats._version import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 mpl.use("Agg")
@@ -14,7 +15,7 @@ mpl.use("Agg")
 project = "dpstats"
 author = "dpstats developers"
 project_copyright = "2026, dpstats developers"
-version = release = installed_version("dpstats")
+version = release = __version__
 
 extensions = [
     "sphinx.ext.autodoc",

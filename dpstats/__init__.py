@@ -6,6 +6,7 @@
 """
 
 from dpstats import datasets, errors, families, penalties, privacy
+from dpstats._version import __version__ as __version__
 from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
 from dpstats.audit import audit
 from dpstats.domain import Domain
@@ -16,8 +17,6 @@ from dpstats.plan import Plan
 from dpstats.privacy import Guarantee, Ledger, Noise, compose
 from dpstats.results.glm_results import GLMResults
 from dpstats.risk import sample_size
-
-__version__ = "0.1.0"
 
 __all__ = [
     "GLM",

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS = (
+    "_version",
     "errors",
     "domain",
     "families",

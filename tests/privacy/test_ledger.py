@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpstats._version import __version__
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, split_budget, zcdp_eps
 from dpstats.privacy.exact import exact
@@ -37,7 +38,7 @@ def test_a_charge_is_recorded_in_full_and_survives_reopening(path: Path) -> None
         assert ledger.remaining == (0.75, 9e-6)
         assert ledger.total == (1.0, 1e-5)
     expected = {"eps": 0.25, "delta": 1e-6, "label": "first", "formula": "y ~ x", "method": "napp", "plan_hash": "abc"}
-    expected |= {"adjacency": "add_remove", "basis": "docs/proofs/objective", "version": "0.1.0", "state": "charged"}
+    expected |= {"adjacency": "add_remove", "basis": "docs/proofs/objective", "version": __version__, "state": "charged"}
     assert {name: entry[name] for name in expected} == expected
     assert entry["part"] == entry["note"] == ""
     assert math.isnan(entry["rho"])

@@ -8,11 +8,12 @@ import secrets
 from pathlib import Path
 from typing import Any, get_args
 
+from dpstats._version import __version__
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, limits
 from dpstats.privacy.ledger.schema import ROOT
-from dpstats.privacy.ledger.spender import Budget, Facts, Spender, package_version
+from dpstats.privacy.ledger.spender import Budget, Facts, Spender
 from dpstats.privacy.ledger.store import Store, create
 
 
@@ -130,6 +131,6 @@ def _row(facts: Facts) -> dict[str, Any]:
         "identity": secrets.token_hex(16),
         **{name: getattr(facts, name) for name in ("dataset", "eps", "delta", "adjacency", "accountant")},
         **{f"limit_{name}": value for name, value in facts.limit._asdict().items()},
-        "version": package_version(),
+        "version": __version__,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

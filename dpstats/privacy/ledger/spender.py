@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
-import importlib.metadata
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats._version import __version__
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError, UncertifiedError
 from dpstats.privacy.accounting import RHO_UNIT, group_rule
 from dpstats.privacy.exact import float_down
@@ -137,7 +136,7 @@ class Spender:
                 "account": self._account,
                 **{f"cost_{name}": amount for name, amount in price._asdict().items()},
                 **{"eps": converted.eps, "delta": converted.delta, **texts, "adjacency": guarantee.adjacency},
-                **{"basis": guarantee.basis, "version": package_version(), "time": now, "note": "; ".join(notes)},
+                **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
             }
             return Charge(self._store, insert(connection, "entry", row), converted)
 
@@ -313,9 +312,3 @@ def _check_parts(by: str, parts: Sequence[Level]) -> list[str]:
     if len(set(parts)) < len(parts):
         raise ArgumentError("parts must be distinct (True equals 1, and False 0)")
     return [json.dumps(part) for part in parts]
-
-
-@functools.cache
-def package_version() -> str:
-    """The version of dpstats that is writing."""
-    return importlib.metadata.version("dpstats")
