@@ -16,6 +16,8 @@ from benchmarks.ledger_faults import context, kill_runs
 from dpstats.errors import BudgetExceeded
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger.ledger import _row
+from dpstats.privacy.ledger.store import create
 
 TENTH = Guarantee(0.1)
 
@@ -53,6 +55,15 @@ def test_eight_processes_race_for_the_budget_from_the_making_of_the_file(path: P
             assert len(ledger.entries()) == 20
             assert ledger.remaining.eps == 0.0
     assert not list(tmp_path.glob(".*draft*"))
+
+
+def test_a_ledger_that_another_process_has_just_made_and_opened_is_left_alone(path: Path) -> None:
+    """The loser of the race looked for the file before the winner made it, and finds the winner's log."""
+    with Ledger(path, "d", 2.0) as winner:
+        winner.charge(TENTH, label="a")
+        assert path.with_name(path.name + "-wal").exists()
+        create(path, _row(winner._facts))
+        assert winner.remaining.eps == 1.9
 
 
 @pytest.mark.slow

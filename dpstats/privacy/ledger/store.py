@@ -216,7 +216,8 @@ def create(path: Path, row: dict[str, Any]) -> None:
         If the directory is missing or cannot be written, or the logs of a deleted ledger are still there.
     """
     for suffix in ("-wal", "-journal"):
-        if path.with_name(path.name + suffix).exists():
+        # A log with its ledger beside it is in order: another process may have made both since the caller looked.
+        if path.with_name(path.name + suffix).exists() and not path.exists():
             raise LedgerError(
                 f"ledger {path} is missing but its log {path.name}{suffix} is there; restore the ledger beside it, "
                 "or delete the log if that budget is given up"
