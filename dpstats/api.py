@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
@@ -15,15 +13,17 @@ from dpstats.models.sources import FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
 from dpstats.privacy.ledger import Ledger, Part
+from dpstats.quiet import sealed
 from dpstats.request import make_request
 from dpstats.results.glm_results import GLMResults
 
 DomainLike = Domain | Mapping[str, Any] | None
 
 
+@sealed
 def glm(
     formula: str,
-    data: pd.DataFrame,
+    data: object,
     eps: float,
     *,
     delta: float = 0.0,
@@ -44,8 +44,9 @@ def glm(
     ----------
     formula : str
         Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``.
-    data : DataFrame
-        The private rows. Its column names and types are taken to be public, its cells and its length are not.
+    data : DataFrame or another table
+        The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns. Its column names and types
+        are taken to be public, its cells and its length are not.
     eps, delta : float
         The budget of this call.
     family : str or Family
@@ -93,8 +94,9 @@ def glm(
     )
 
 
+@sealed
 def ols(
-    formula: str, data: pd.DataFrame, eps: float, *, residual_cap: float | None = None, **arguments: Any
+    formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Any
 ) -> GLMResults:
     """Least squares, with residuals beyond a public cap counted linearly: `glm` with family="gaussian".
 
@@ -108,14 +110,16 @@ def ols(
     return glm(formula, data, eps, family=Gaussian(residual_cap), **_without_family(arguments))
 
 
-def logit(formula: str, data: pd.DataFrame, eps: float, **arguments: Any) -> GLMResults:
+@sealed
+def logit(formula: str, data: object, eps: float, **arguments: Any) -> GLMResults:
     """Logistic regression: `glm` with family="binomial"."""
     return glm(formula, data, eps, family=Binomial(), **_without_family(arguments))
 
 
+@sealed
 def poisson(
     formula: str,
-    data: pd.DataFrame,
+    data: object,
     eps: float,
     *,
     mean_cap: float | None = None,
@@ -134,7 +138,8 @@ def poisson(
     return glm(formula, data, eps, family=Poisson(mean_cap, y_max), **_without_family(arguments))
 
 
-def svm(formula: str, data: pd.DataFrame, eps: float, *, h: float = 0.5, **arguments: Any) -> GLMResults:
+@sealed
+def svm(formula: str, data: object, eps: float, *, h: float = 0.5, **arguments: Any) -> GLMResults:
     """A linear support vector machine with the Huber hinge loss: `glm` with family="huber_svm".
 
     Parameters
@@ -147,7 +152,8 @@ def svm(formula: str, data: pd.DataFrame, eps: float, *, h: float = 0.5, **argum
     return glm(formula, data, eps, family=HuberSVM(h), **_without_family(arguments))
 
 
-def lasso(formula: str, data: pd.DataFrame, eps: float, *, alpha: float, **arguments: Any) -> GLMResults:
+@sealed
+def lasso(formula: str, data: object, eps: float, *, alpha: float, **arguments: Any) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
 
     Parameters

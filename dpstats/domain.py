@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,29 @@ from dpstats.errors import DomainError
 Scalar = str | int | float | bool
 
 
+_NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQpPefdg")
+
+
 def as_number(cell: object) -> float:
     """The finite number that a cell or level stands for, or NaN.
 
-    Numbers, booleans and strings that spell a decimal number count; everything else (dates, containers, infinities,
-    integers beyond the range of a double) is NaN. Never raises.
+    Python's and numpy's numbers and booleans, Decimal, Fraction and strings that spell a decimal number count;
+    everything else (dates, containers, infinities, integers beyond the range of a double) is NaN. Never raises, and
+    never calls a method that a cell's own class defines.
     """
+    kind = type(cell)
     try:
-        if isinstance(cell, str):
-            number = math.nan if "_" in cell else float(cell)
-        elif isinstance(cell, (numbers.Real, Decimal, np.bool_)):
-            number = float(cell)
+        if issubclass(kind, str):
+            text = str.__str__(cell)
+            number = math.nan if "_" in text else float(text)
+        elif issubclass(kind, float):
+            number = float.__float__(cell)  # type: ignore[arg-type]
+        elif issubclass(kind, int):
+            number = int.__float__(cell)  # type: ignore[arg-type]
+        elif issubclass(kind, Decimal):
+            number = Decimal.__float__(cell)  # type: ignore[arg-type]
+        elif kind is Fraction or kind in _NUMPY_NUMBERS:
+            number = float(cell)  # type: ignore[arg-type]
         else:
             return math.nan
     except Exception:  # cells may be objects of any class, and no error may depend on a cell
@@ -44,7 +56,7 @@ def canonical(cell: object) -> float | str | None:
     number = as_number(cell)
     if not math.isnan(number):
         return number
-    return str.strip(cell) if isinstance(cell, str) else None
+    return str.strip(cell) if issubclass(type(cell), str) else None  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -189,8 +201,14 @@ def _declaration(name: object, value: object) -> Range | Levels:
         value = _plain(value)
     if value is bool:
         return Range(0, 1)
-    if isinstance(value, (list, np.ndarray, pd.Index)) and np.ndim(value) <= 1:
-        return _levels(name, list(value))
+    if isinstance(value, list):
+        return _levels(name, value)
+    if isinstance(value, (np.ndarray, pd.Index, pd.Series, pd.api.extensions.ExtensionArray)):
+        # Such as data["sex"].unique(): levels found in the data are not public.
+        raise DomainError(
+            f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: values "
+            "found in the data are not public"
+        )
     if isinstance(value, tuple):
         return _range(name, value)
     raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")

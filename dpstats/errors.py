@@ -28,6 +28,10 @@ class DataError(DPStatsError, ValueError):
     """The data container has the wrong shape or schema (never: wrong values)."""
 
 
+class ReleaseError(DPStatsError, RuntimeError):
+    """A release failed after rows were read, which no data set should bring about; the message is a constant."""
+
+
 class NotReleasedError(DPStatsError, AttributeError):
     """A statistic of statsmodels' results that the budget has not paid for, so that it does not exist."""
 

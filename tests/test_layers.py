@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     "_version",
     "errors",
+    "quiet",
     "domain",
+    "tables",
     "families",
     "penalties",
     "privacy",

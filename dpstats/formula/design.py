@@ -8,12 +8,11 @@ norm is at most 1 whatever the cells are, and a bound that is too small costs ac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from patsy.desc import Term as PatsyTerm
 from patsy.design_info import DesignInfo
@@ -26,6 +25,8 @@ from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, ter
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response
 from dpstats.formula.schema import numeric_columns_undeclared, schema_domain, with_response
+from dpstats.quiet import quiet
+from dpstats.tables import Column, as_table, slices
 
 __all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "schema_domain"]
 
@@ -120,9 +121,8 @@ class DesignSpec:
         return self.response.center, self.response.scale
 
     def check_schema(self, data: object) -> None:
-        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and dtypes alone."""
-        frame = cells.as_frame(data)
-        cells.check_columns(frame, self.domain, self._parsed.columns)
+        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
+        cells.check_columns(as_table(data), self.domain, self._parsed.columns)
 
     def blocks(self, data: object, block_rows: int = 65536) -> list[tuple[Array, Array]]:
         """Rows in model units, in blocks.
@@ -132,7 +132,7 @@ class DesignSpec:
 
         Parameters
         ----------
-        data : DataFrame, n rows
+        data : DataFrame or another table, n rows
         block_rows : int
             Rows of `data` read at a time; a block has at most as many.
 
@@ -146,30 +146,33 @@ class DesignSpec:
         DataError, DomainError
             As `check_schema`.
         """
-        return list(self.iter_blocks(data, block_rows))
+        table = as_table(data)
+        self.check_schema(table)
+        explaining = cells.read(table, self._parsed.exog_columns)
+        explained = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
+        with quiet():
+            return [self._block(explaining, explained, rows) for rows in slices(table.rows, block_rows)]
 
-    def iter_blocks(self, data: object, block_rows: int = 65536) -> Iterator[tuple[Array, Array]]:
-        """The blocks of `blocks`, one at a time."""
-        self.check_schema(data)
-        frame = cells.as_frame(data)
-        response_columns = [name for name in self._parsed.columns if name in self._response.domain]
-        for part in _slices(frame, block_rows):
-            encoded, complete = cells.encode(part, self.domain, self._parsed.exog_columns)
-            outcome, known = cells.encode(part, self._response.domain, response_columns)
-            complete &= known
-            if not complete.all():
-                encoded, outcome = cells.take(encoded, complete), cells.take(outcome, complete)
-            endog = self._response.encode(outcome)
-            exog = self._model_rows(encoded, len(endog))
-            kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
-            yield (exog, endog) if kept.all() else (exog[kept], endog[kept])
+    def _block(
+        self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice
+    ) -> tuple[Array, Array]:
+        """One block of complete rows in model units."""
+        encoded, complete = cells.encode(explaining, self.domain, rows)
+        outcome, known = cells.encode(explained, self._response.domain, rows)
+        complete = complete & known
+        if not complete.all():
+            encoded, outcome = cells.take(encoded, complete), cells.take(outcome, complete)
+        endog = self._response.encode(outcome)
+        exog = self._model_rows(encoded, len(endog))
+        kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
+        return (exog, endog) if kept.all() else (exog[kept], endog[kept])
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
         """Rows for prediction.
 
         Parameters
         ----------
-        data : DataFrame, n rows
+        data : DataFrame or another table, n rows
             The response is not needed.
 
         Returns
@@ -182,18 +185,18 @@ class DesignSpec:
         Raises
         ------
         DataError, DomainError
-            If a column is absent, repeated, or of a dtype that cannot be encoded.
+            If a column is absent, repeated, or of a type that cannot be encoded.
         """
-        frame = cells.as_frame(data)
-        cells.check_columns(frame, self.domain, self._parsed.exog_columns)
-        result = np.full((len(frame), len(self.names)), np.nan)
-        start = 0
-        for part in _slices(frame, 65536):
-            encoded, complete = cells.encode(part, self.domain, self._parsed.exog_columns)
-            exog = self._model_rows(cells.take(encoded, complete), int(complete.sum()))
-            exog[~np.isfinite(exog).all(axis=1)] = np.nan
-            result[start + np.flatnonzero(complete)] = exog
-            start += len(part)
+        table = as_table(data)
+        cells.check_columns(table, self.domain, self._parsed.exog_columns)
+        columns = cells.read(table, self._parsed.exog_columns)
+        result = np.full((table.rows, len(self.names)), np.nan)
+        with quiet():
+            for rows in slices(table.rows, 65536):
+                encoded, complete = cells.encode(columns, self.domain, rows)
+                exog = self._model_rows(cells.take(encoded, complete), int(complete.sum()))
+                exog[~np.isfinite(exog).all(axis=1)] = np.nan
+                result[rows.start + np.flatnonzero(complete)] = exog
         return result, ~np.isnan(result).any(axis=1)
 
     def _model_rows(self, encoded: Mapping[str, cells.Encoded], rows: int) -> Array:
@@ -351,8 +354,3 @@ def _shrink(part: Array, term: Term) -> None:
         by_l1 = term.l1 / (1 + SLACK) / sizes
     factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
     part *= factor[:, None]
-
-
-def _slices(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
-    for start in range(0, max(len(frame), 1), rows):
-        yield frame.iloc[start : start + rows]

@@ -1,4 +1,4 @@
-"""What the names and dtypes of a frame add to a Domain, and what they leave open."""
+"""What the names and types of a table add to a Domain, and what they leave open."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from dpstats.formula import cells
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import assumed_range
+from dpstats.tables import as_table
 
 
 def numeric_columns_undeclared(
     formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
 ) -> list[str]:
-    """Numeric columns that the formula reads and the Domain does not declare, by names and dtypes alone.
+    """Numeric columns that the formula reads and the Domain does not declare, by names and declared types alone.
 
     Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range
     the family fixes, need no range and are left out.
@@ -33,10 +34,10 @@ def numeric_columns_undeclared(
     known = schema_domain(formula, domain, data, family)
     if data is None:
         return [name for name in parsed.columns if name not in known]
-    frame = cells.as_frame(data)
-    cells.check_columns(frame, known, parsed.columns)
+    table = as_table(data)
+    cells.check_columns(table, known, parsed.columns)
     for name in parsed.columns:
-        if name not in Domain.coerce(domain) and cells.dtype_kind(frame, name) == "text":
+        if name not in Domain.coerce(domain) and cells.column_kind(table, name) == "text":
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
                 f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
@@ -53,8 +54,8 @@ def schema_domain(
     known = known if family is None else with_response(parsed, known, family)
     if data is None:
         return known
-    frame = cells.as_frame(data)
-    boolean = [n for n in parsed.columns if n not in known and cells.dtype_kind(frame, n) == "boolean"]
+    table = as_table(data)
+    boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
     return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-import pandas as pd
-
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
+from dpstats.quiet import guarded
+from dpstats.tables import Table
+from dpstats.tables.columns import usable_kind
 
 Released = TypeVar("Released")
-Rows = TypeVar("Rows", bound=pd.DataFrame | None)
+Rows = TypeVar("Rows", bound=Table | None)
 
 
 def charged(
@@ -33,32 +34,39 @@ def charged(
     ledger : Ledger, Part or None
         A part of a partition pays for its own rows only, and `release` is given no others.
     guarantee : Guarantee
-    data : DataFrame or None
+    data : Table or None
         The rows; None if `release` holds them as arrays.
     release : callable
-        Called with the rows that the charge pays for.
+        Called with the rows that the charge pays for, quietly: see `dpstats.quiet.guarded`.
 
     Raises
     ------
-    ArgumentError, DataError
+    ArgumentError, DataError, DomainError
         If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart.
     BudgetExceeded, UncertifiedError, LedgerError
         If the ledger does not take the charge; `release` is not called then.
+    ReleaseError
+        If `release` fails; the charge stays.
     """
     if ledger is None:
-        return release(data)
+        return guarded(lambda: release(data))
     if not isinstance(ledger, (Ledger, Part)):
         raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
     if isinstance(ledger, Part):
         _check_part(ledger, data)
-    with ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash) as charge:
-        charge.rows_read()
-        return release(data if data is None else cast(Rows, ledger.rows(data)))
+    charge = ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash)
+    charge.rows_read()
+    return guarded(
+        lambda: release(data if data is None else cast(Rows, ledger.rows_of(data))),
+        f"Ledger charge {charge.number} was kept.",
+    )
 
 
-def _check_part(part: Part, data: pd.DataFrame | None) -> None:
+def _check_part(part: Part, data: Table | None) -> None:
     """Raise unless the schema lets the part's rows be found."""
     if data is None:
         raise ArgumentError("ledger: a part of a partition pays for rows of a data frame; arrays cannot be divided")
-    if list(data.columns).count(part.by) != 1:
-        raise DataError(f"data must have exactly one column {part.by!r}, which the partition of the ledger goes by")
+    for by in part.columns:
+        if data.count(by) != 1:
+            raise DataError(f"data must have exactly one column {by!r}, which the partition of the ledger goes by")
+        usable_kind(by, data.column(by))

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
-
 from dpstats.domain import Domain
 from dpstats.errors import DataError
 from dpstats.families import Family
@@ -19,6 +17,7 @@ from dpstats.penalties import Penalty
 from dpstats.plan import Plan, penalty_weights
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
+from dpstats.quiet import sealed
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
 
@@ -64,7 +63,7 @@ class GLM:
     def from_formula(
         cls,
         formula: str,
-        data: pd.DataFrame,
+        data: object,
         family: str | Family = "gaussian",
         domain: Domain | Mapping[str, Any] | None = None,
     ) -> GLM:
@@ -74,7 +73,7 @@ class GLM:
         ----------
         formula : str
             As in R, statsmodels and patsy; only row-wise expressions of the frame's columns.
-        data : DataFrame
+        data : DataFrame or another table
         family : str or Family
         domain : Domain or dict, optional
             Public ranges and levels of the columns. Numeric columns left out have their range bought privately.
@@ -84,6 +83,7 @@ class GLM:
         model.family = family
         return model
 
+    @sealed
     def fit(
         self,
         eps: float,

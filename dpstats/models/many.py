@@ -6,24 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
-from dpstats.formula.cells import as_frame
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
-from dpstats.models.ranges import PROOF, check_numeric, ranges_of
-from dpstats.models.sources import UNIT_RESPONSE, FormulaSource
+from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
+from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
+from dpstats.quiet import sealed
 from dpstats.request import SEEDED, make_request
 from dpstats.results.glm_results import GLMResults
+from dpstats.tables import Table, as_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +55,15 @@ class ManyPlans:
     def __getitem__(self, name: str) -> Plan:
         return self.plans[name]
 
+    @sealed
     def fit(
-        self, data: pd.DataFrame, *, ledger: Ledger | Part | None = None, seed: int | None = None
+        self, data: object, *, ledger: Ledger | Part | None = None, seed: int | None = None
     ) -> dict[str, GLMResults]:
         """Charge the whole budget once, buy the shared ranges, and release every model.
 
         Parameters
         ----------
-        data : DataFrame
+        data : DataFrame or another table
         ledger : Ledger or Part, optional
             One entry for all models, charged durably before any row is read.
         seed : int, optional
@@ -79,16 +79,16 @@ class ManyPlans:
         DataError, DomainError
             Before anything is spent, if the frame does not suit a model.
         """
-        frame = as_frame(data)
-        check_numeric(frame, self.bought)
-        stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, UNIT_RESPONSE))
+        table = as_table(data)
+        check_numeric(table, self.bought)
+        stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))
         for name in self.models:
-            self._model(name, frame, stand_ins).plan(**self._arguments(name, seed))
+            self._model(name, table, stand_ins).plan(**self._arguments(name, seed))
         guarantee = self.guarantee if seed is None else self.guarantee.uncertified(SEEDED)
         return charged(
             ledger,
             guarantee,
-            frame,
+            table,
             lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
@@ -113,15 +113,25 @@ class ManyPlans:
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"
 
-    def _release(self, data: pd.DataFrame, seed: int | None) -> dict[str, GLMResults]:
+    def _release(self, data: Table, seed: int | None) -> dict[str, GLMResults]:
         """Read rows: the budget is spent by now."""
-        domain = self.domain
+        ranges: dict[str, tuple[float, float]] = {}
         if self.bought:
             random = random_source(seed)
-            domain = domain.with_ranges(ranges_of(data, self.bought, self.range_eps, self.guarantee.adjacency, random))
-        return {name: self._model(name, data, domain).fit(**self._arguments(name, seed)) for name in self.models}
+            ranges = ranges_of(data, self.bought, self.range_eps, self.guarantee.adjacency, random)
+        return {name: self._fit(name, data, ranges, seed) for name in self.models}
 
-    def _model(self, name: str, data: pd.DataFrame, domain: Domain) -> GLM:
+    def _fit(self, name: str, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
+        arguments = self._arguments(name, seed)
+
+        def planned(usable: Mapping[str, tuple[float, float]]) -> GLM:
+            model = self._model(name, data, self.domain.with_ranges(usable))
+            model.plan(**arguments)
+            return model
+
+        return serve(ranges, planned).fit(**arguments)
+
+    def _model(self, name: str, data: object, domain: Domain) -> GLM:
         model = self.models[name]
         return GLM.from_formula(model["formula"], data, model.get("family", "gaussian"), domain)
 
@@ -186,7 +196,7 @@ def plan_many(
         )
     )
     spent = range_share * eps if bought else 0.0
-    complete = declared.with_ranges(dict.fromkeys(bought, UNIT_RESPONSE))
+    complete = declared.with_ranges(dict.fromkeys(bought, STAND_IN))
     shares = split_budget(eps - spent, delta, [1.0] * len(models) if weights is None else list(weights))
     plans = {}
     for (name, model), (share_eps, share_delta) in zip(arguments.items(), shares, strict=True):

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import Any, TypeVar
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DomainError
+from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.formula import cells
 from dpstats.models.charging import charged
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.privacy.ranges import buy_range
+from dpstats.quiet import sealed
 from dpstats.request import SEEDED
+from dpstats.tables import Table, as_table
 
 PROOF = "docs/proofs/ranges"
+
+STAND_IN = (-1.0, 1.0)
+"""What stands for a range until it is bought; every plan is tried with it before the charge."""
+
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,9 @@ class BoughtRanges:
     guarantee: Guarantee
 
 
+@sealed
 def buy_ranges(
-    data: pd.DataFrame,
+    data: object,
     columns: Sequence[str],
     eps: float,
     *,
@@ -51,7 +57,7 @@ def buy_ranges(
 
     Parameters
     ----------
-    data : DataFrame
+    data : DataFrame or another table
     columns : sequence of str
         Numeric columns that `domain` does not declare.
     eps : float
@@ -83,15 +89,15 @@ def buy_ranges(
     random = random_source(seed)
     if not names or len(set(names)) != len(names) or any(name in declared for name in names):
         raise ArgumentError("columns must name different columns that the domain does not declare yet, at least one")
-    frame = cells.as_frame(data)
-    check_numeric(frame, names)
+    table = as_table(data)
+    check_numeric(table, names)
     guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
     ranges = charged(
         ledger,
         guarantee,
-        frame,
+        table,
         lambda rows: ranges_of(rows, names, eps, notion, random),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
@@ -99,18 +105,58 @@ def buy_ranges(
     return BoughtRanges(declared.with_ranges(ranges), guarantee)
 
 
-def check_numeric(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Raise DataError or DomainError unless each of `names` is one column of numbers or booleans, by its dtype."""
+def check_numeric(table: Table, names: Sequence[str]) -> None:
+    """Raise DataError or DomainError unless each of `names` is one column of numbers or booleans, by its type."""
     for name in names:
-        if cells.dtype_kind(frame, name) == "text":
+        if cells.column_kind(table, name) == "text":
             raise DomainError(f"column {name!r} is not numeric; declare its levels instead of buying a range")
 
 
 def ranges_of(
-    data: pd.DataFrame, names: Sequence[str], eps: float, adjacency: Adjacency, random: RandomSource
+    data: Table, names: Sequence[str], eps: float, adjacency: Adjacency, random: RandomSource
 ) -> dict[str, tuple[float, float]]:
     """Buy a range for each column with an equal part of eps. Reads rows: charge first."""
     share = eps / len(names)
     return {
-        name: buy_range(cells.numbers_of(data[name]), eps=share, adjacency=adjacency, random=random) for name in names
+        name: buy_range(data.column(name).numbers(), eps=share, adjacency=adjacency, random=random) for name in names
     }
+
+
+def serve(
+    ranges: Mapping[str, tuple[float, float]], build: Callable[[Mapping[str, tuple[float, float]]], Built]
+) -> Built:
+    """What `build` makes of the bought ranges, or of the nearest ones that it can use.
+
+    The budget is spent by now, and a range may not suit its formula: `np.log(x)` on one below zero, `np.exp(x)` on one
+    that reaches 2^50. All that is tried here is a function of the released ranges. `build` is known to serve with
+    `STAND_IN` for each.
+
+    Parameters
+    ----------
+    ranges : dict
+        (low, high) by column, as bought.
+    build : callable
+        Raises DPStatsError where ranges do not serve.
+    """
+    try:
+        return build(ranges)
+    except DPStatsError:
+        served = dict.fromkeys(ranges, STAND_IN)
+    for name, pair in ranges.items():
+        for candidate in _nearest(*pair):
+            try:
+                build({**served, name: candidate})
+            except DPStatsError:
+                continue
+            served[name] = candidate
+            break
+    return build(served)
+
+
+def _nearest(low: float, high: float) -> Iterator[tuple[float, float]]:
+    """The range, then the least one that holds the stand-in too, then that one cut off at falling powers of two."""
+    yield low, high
+    low, high = min(low, STAND_IN[0]), max(high, STAND_IN[1])
+    yield low, high
+    for power in range(50, 0, -1):
+        yield max(low, -(2.0**power)), min(high, 2.0**power)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DataError, DPStatsError
+from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family, Gaussian
-from dpstats.formula.cells import as_frame
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.models.arrays import array_blocks, check_array
-from dpstats.models.ranges import ranges_of
+from dpstats.models.arrays import array_blocks
+from dpstats.models.ranges import STAND_IN, ranges_of, serve
 from dpstats.plan import Plan, make_plan, range_eps
 from dpstats.privacy.randomness import RandomSource
 from dpstats.request import Request
 from dpstats.solvers.objective import Block
+from dpstats.tables import Table, as_endog, as_exog, as_table
 
 UNIT_RESPONSE = (-1.0, 1.0)
 """The range assumed of a continuous array response, as row_norm=1 is of the rows."""
@@ -40,15 +38,14 @@ class ArraySource:
     def __init__(
         self, endog: Any, exog: Any, row_norm: float | Mapping[str, float], names: Sequence[str] | None
     ) -> None:
-        self.endog = check_array("endog", endog, 1)
-        self.exog = check_array("exog", exog, 2)
-        if len(self.endog) != len(self.exog):
+        self.endog, self.exog = as_endog(endog), as_exog(exog)
+        if len(self.endog) != self.exog.rows:
             raise DataError("endog and exog must have the same number of rows")
-        size = self.exog.shape[1]
+        size = self.exog.size
         if size == 0:
             raise DataError("exog must have at least one column")
         if names is None:
-            names = list(exog.columns) if isinstance(exog, pd.DataFrame) else [f"x{j + 1}" for j in range(size)]
+            names = self.exog.names or [f"x{j + 1}" for j in range(size)]
         names = [str(name) for name in names]
         if len(names) != size or len(set(names)) != size:
             raise ArgumentError(f"names must hold {size} different names, one for each column of exog")
@@ -62,7 +59,7 @@ class ArraySource:
         """No frame."""
         return
 
-    def with_data(self, data: pd.DataFrame | None) -> ArraySource:
+    def with_data(self, data: Table | None) -> ArraySource:
         """The source itself: arrays are not divided."""
         return self
 
@@ -81,7 +78,7 @@ class ArraySource:
 
     def public_rows(self) -> int:
         """The number of rows as given."""
-        return len(self.endog)
+        return self.exog.rows
 
 
 class FormulaSource:
@@ -90,24 +87,24 @@ class FormulaSource:
     Parameters
     ----------
     formula : str
-    data : DataFrame or None
+    data : DataFrame, another table or None
         None for a dry run, which plans and reads nothing.
     domain : Domain, dict or None
     """
 
-    def __init__(self, formula: str, data: pd.DataFrame | None, domain: Domain | Mapping[str, Any] | None) -> None:
+    def __init__(self, formula: str, data: object, domain: Domain | Mapping[str, Any] | None) -> None:
         self.formula = formula
-        self.data = None if data is None else as_frame(data)
+        self.data = None if data is None else as_table(data)
         self.domain = Domain.coerce(domain)
 
-    def with_data(self, data: pd.DataFrame | None) -> FormulaSource:
+    def with_data(self, data: Table | None) -> FormulaSource:
         """The same formula and Domain on other rows."""
         return FormulaSource(self.formula, data, self.domain)
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
         bought = self.undeclared(request.family)
-        return self._plan(request, dict.fromkeys(bought, UNIT_RESPONSE))
+        return self._plan(request, dict.fromkeys(bought, STAND_IN))
 
     def complete(self, plan: Plan, random: RandomSource) -> Plan:
         """Buy the ranges the Domain leaves open and plan with them. Reads rows: charge first."""
@@ -116,13 +113,7 @@ class FormulaSource:
         assert self.data is not None
         eps = range_eps(plan.request, plan.bought)
         ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random)
-        try:
-            return self._plan(plan.request, ranges)
-        except DPStatsError:
-            # Such as np.log(x) on a range below zero. The budget is spent, and the stand-ins are known to serve: reach
-            # to them too. All of this is a function of the bought ranges.
-            low, high = UNIT_RESPONSE
-            return self._plan(plan.request, {name: (min(a, low), max(b, high)) for name, (a, b) in ranges.items()})
+        return serve(ranges, lambda usable: self._plan(plan.request, usable))
 
     def blocks(self, plan: Plan) -> Sequence[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -133,7 +124,7 @@ class FormulaSource:
     def public_rows(self) -> int:
         """The number of rows as given."""
         assert self.data is not None
-        return len(self.data)
+        return self.data.rows
 
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""

@@ -12,12 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
-from dpstats.formula.cells import as_frame
 from dpstats.formula.design import DesignSpec
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
+from dpstats.quiet import quiet
 from dpstats.results.summary import Summary, summarize
+from dpstats.tables import as_exog, as_table
 
 Vector = NDArray[np.float64]
 
@@ -123,7 +124,7 @@ class GLMResults:
 
         Parameters
         ----------
-        newdata : DataFrame or mapping of columns, or ndarray of shape (rows, p) for a model of plain arrays
+        newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
             Numeric columns are clipped to the Domain's ranges, as in the fit.
         which : {"mean", "linear"}
             The expected response (for an SVM the 0/1 decision), or the linear predictor.
@@ -144,15 +145,17 @@ class GLMResults:
             raise ArgumentError(f"which must be 'mean' or 'linear', got {which!r}")
         design = self.plan.design
         if not isinstance(design, DesignSpec):
-            exog = np.asarray(newdata, dtype=np.float64)
-            if exog.ndim != 2 or exog.shape[1] != len(design.names):
-                raise DataError(f"newdata must have shape (rows, {len(design.names)}), got {exog.shape}")
-            return self._respond(exog @ self.scaled_params, which)
-        rows = as_frame(newdata)
-        exog, complete = design.exog(rows)
+            matrix = as_exog(newdata)
+            if matrix.size != len(design.names):
+                raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
+            with quiet():
+                return self._respond(matrix.block(slice(0, matrix.rows)) @ self.scaled_params, which)
+        table = as_table(newdata)
+        exog, complete = design.exog(table)
         predicted = np.full(len(exog), np.nan)
-        predicted[complete] = self._respond(exog[complete] @ self.scaled_params, which)
-        return pd.Series(predicted, index=rows.index, name="predicted")
+        with quiet():
+            predicted[complete] = self._respond(exog[complete] @ self.scaled_params, which)
+        return pd.Series(predicted, index=table.index, name="predicted")
 
     def __str__(self) -> str:
         return self.summary().as_text()

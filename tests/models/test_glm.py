@@ -14,6 +14,7 @@ from scipy import optimize
 import dpstats as dp
 from dpstats.privacy.randomness import random_source
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.tables.columns import NumericColumn
 
 DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "g": ["a", "b", "c"], "b": (0, 1), "count": (0, 30)}
 
@@ -113,20 +114,21 @@ def test_hard_designs_are_fitted_in_silence() -> None:
                 assert np.isfinite(fit.params).all()
 
 
-def test_the_ledger_is_charged_before_rows_are_read(tmp_path: Path) -> None:
+def test_the_ledger_is_charged_before_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame that cannot be read any more after the charge: the charge stays and nothing comes out."""
     data = frame(100)
 
-    class Unreadable(pd.DataFrame):
-        @property
-        def iloc(self) -> None:  # type: ignore[override]
-            raise RuntimeError("the disk is gone")
+    def unreadable(column: object) -> None:
+        raise OSError(f"the disk is gone, at cell {data.loc[7, 'x']}")
 
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0) as ledger:
         dp.glm("y ~ x", data, 0.5, domain=DOMAIN, ledger=ledger)
         assert ledger.remaining.eps == pytest.approx(1.5)
-        with pytest.raises(RuntimeError):
-            dp.glm("y ~ x", Unreadable(data), 0.5, domain=DOMAIN, ledger=ledger)
+        with monkeypatch.context() as patched:
+            patched.setattr(NumericColumn, "numbers", unreadable)
+            with pytest.raises(dp.errors.ReleaseError, match="nothing was released") as caught:
+                dp.glm("y ~ x", data, 0.5, domain=DOMAIN, ledger=ledger)
+        assert caught.value.__notes__ == ["Ledger charge 2 was kept."]
         assert ledger.remaining.eps == pytest.approx(1.0)
         with pytest.raises(dp.errors.BudgetExceeded):
             dp.glm("y ~ x", data, 1.5, domain=DOMAIN, ledger=ledger)

@@ -6,13 +6,14 @@ import datetime
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats._version import __version__
+from dpstats.domain import canonical
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError, UncertifiedError
 from dpstats.privacy.accounting import RHO_UNIT, group_rule
 from dpstats.privacy.exact import float_down
@@ -22,6 +23,8 @@ from dpstats.privacy.ledger.charge import Charge
 from dpstats.privacy.ledger.filters import Account, Amount, Books, LedgerAccountant, cost, largest
 from dpstats.privacy.ledger.schema import ROOT
 from dpstats.privacy.ledger.store import Store, insert
+from dpstats.quiet import quiet
+from dpstats.tables import Table, as_table
 
 Level = str | int | bool
 
@@ -206,6 +209,10 @@ class Spender:
         """The rows of `data` that charges made here pay for: all of them, or those of the part."""
         return data
 
+    def rows_of(self, table: Table) -> Table:
+        """The same of a table."""
+        return table
+
     def _read(self) -> Books:
         with self._store.transaction(write=False) as connection:
             return read_books(connection)
@@ -247,19 +254,35 @@ class Part(Spender):
         self.by, self.value = by, values[place]
         self._parent, self._earlier = parent, tuple(values[:place])
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide which rows belong to this part."""
+        return (*self._parent.columns, self.by) if isinstance(self._parent, Part) else (self.by,)
+
     def rows(self, data: pd.DataFrame) -> pd.DataFrame:
         """The rows of `data` that belong to this part; only these may be used with its charges.
 
-        A row belongs to the first declared value that it equals, so that no row is ever in two parts. This reads
-        rows: call it after the charge. Raises DataError unless exactly one column is named `by`.
+        A row belongs to the first declared value that it equals, as `dpstats.Domain` compares a cell with a level, so
+        that no row is ever in two parts. This reads rows: call it after the charge. Raises DataError unless exactly
+        one column is named `by`.
         """
-        data = self._parent.rows(data)
-        if list(data.columns).count(self.by) != 1:
+        with quiet():
+            return data.loc[self._holds(as_table(data))]
+
+    def rows_of(self, table: Table) -> Table:
+        """The rows of `table` that belong to this part."""
+        chosen = self._holds(table)
+        return table.select(chosen, int(np.count_nonzero(chosen)))
+
+    def _holds(self, table: Table) -> NDArray[np.bool_]:
+        """Which rows belong to this part and to those around it, shape (rows,)."""
+        if table.count(self.by) != 1:
             raise DataError(f"data must have exactly one column {self.by!r}, which the partition goes by")
-        chosen = _equal(data[self.by], self.value)
-        for value in self._earlier:
-            chosen = chosen & ~_equal(data[self.by], value)
-        return data.loc[chosen]
+        code_of: dict[float | str, int] = {}
+        for code, value in enumerate((*self._earlier, self.value)):
+            code_of.setdefault(canonical(value), code)  # type: ignore[arg-type]
+        chosen = table.column(self.by).codes(code_of) == len(self._earlier)
+        return chosen & self._parent._holds(table) if isinstance(self._parent, Part) else chosen
 
 
 class Partition(Mapping[Level, Part]):
@@ -290,11 +313,6 @@ def read_books(connection: sqlite3.Connection) -> Books:
     return Books(Account(row[0], row[1], row[2], row[3], Amount(*row[4:])) for row in rows)
 
 
-def _equal(column: pd.Series[Any], value: Level) -> NDArray[np.bool_]:
-    """Which cells equal `value`; a missing cell equals nothing."""
-    return column.eq(value).to_numpy(dtype=bool, na_value=False)
-
-
 def _check_texts(texts: Mapping[str, str | None]) -> None:
     for name, text in texts.items():
         if not isinstance(text, str) and (text is not None or name == "label"):
@@ -309,6 +327,6 @@ def _check_parts(by: str, parts: Sequence[Level]) -> list[str]:
         raise ArgumentError("by must be the name of a column")
     if isinstance(parts, str) or not parts or not all(isinstance(part, (str, int, bool)) for part in parts):
         raise ArgumentError("parts must be a non-empty sequence of strings, integers or booleans")
-    if len(set(parts)) < len(parts):
-        raise ArgumentError("parts must be distinct (True equals 1, and False 0)")
+    if len({canonical(part) for part in parts}) < len(parts):
+        raise ArgumentError("parts must be distinct (True, 1 and '1' are the same value)")
     return [json.dumps(part) for part in parts]

@@ -1,0 +1,112 @@
+"""Work on rows without a sound: no warning, no floating-point error, no message of anybody else's.
+
+Whether numpy, pandas or LAPACK complain depends on cells. So rows are only worked on inside `quiet`, and from the
+charge to the release inside `guarded`, where whatever still fails becomes one constant error (docs/proofs/release).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+from dpstats.errors import ReleaseError
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+FAILED = (
+    "the release failed after rows were read; nothing was released, and what was charged stays charged. "
+    "This is a defect of dpstats: report it with formula, Domain and options, never with rows"
+)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Ignore warnings and floating-point errors within the block; the caller's settings return after it."""
+    with np.errstate(all="ignore"):
+        _silence.enter()
+        try:
+            yield
+        finally:
+            _silence.leave()
+
+
+def guarded(work: Callable[[], Result], *notes: str) -> Result:
+    """The result of `work`, quietly; whatever it raises is replaced by a constant error.
+
+    Parameters
+    ----------
+    work : callable
+        Reads rows that are paid for.
+    *notes : str
+        Public lines to add to the error.
+
+    Raises
+    ------
+    ReleaseError
+        If `work` raises anything at all, without its context and its frames, which hold rows and noise.
+    KeyboardInterrupt
+        If the user stopped it, likewise bare.
+    """
+    failure: BaseException
+    try:
+        with quiet():
+            return work()
+    except KeyboardInterrupt:
+        failure = KeyboardInterrupt()
+    except BaseException:
+        failure = ReleaseError(FAILED)
+    for note in notes:
+        failure.add_note(note)
+    # Raised outside of the handlers, so that no context is attached.
+    raise failure
+
+
+def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """`function` as users call it: a failed release leaves none of its frames, which hold data, in the traceback."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except ReleaseError as error:
+            notes = getattr(error, "__notes__", [])
+        del args, kwargs
+        failure = ReleaseError(FAILED)
+        for note in notes:
+            failure.add_note(note)
+        raise failure
+
+    return call
+
+
+class _Silence:
+    """Ignores every warning while at least one thread is inside: the filters are the whole process'."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._caller = warnings.catch_warnings()
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._caller = warnings.catch_warnings()
+                self._caller.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._caller.__exit__(None, None, None)
+
+
+_silence = _Silence()

@@ -1,0 +1,245 @@
+"""Columns as their containers hold them, and how their cells are read: as numbers, or as codes of declared levels.
+
+A column's kind follows from its declared type alone, which is public. Reading cells never raises, warns or calls
+their own methods: a cell that cannot be read is missing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.domain import as_number, canonical
+from dpstats.errors import DomainError
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+CodeOf = Mapping[float | str, int]
+"""Canonical value of each declared level, to its code."""
+
+Rows = slice | NDArray[np.bool_]
+Kind = Literal["boolean", "numeric", "text"]
+
+
+class Column(ABC):
+    """Cells of one declared type."""
+
+    @property
+    @abstractmethod
+    def type_name(self) -> str:
+        """The declared type in words."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind | None:
+        """What the declared type says of the cells; None if it can be neither numbers nor levels."""
+
+    @property
+    def integral(self) -> bool:
+        """Whether the declared type can hold whole numbers only: no level of text is among them."""
+        return False
+
+    @abstractmethod
+    def numbers(self) -> Array:
+        """The cells as doubles, shape (rows,); what is not a finite number is NaN or infinite."""
+
+    @abstractmethod
+    def codes(self, code_of: CodeOf) -> Codes:
+        """The code of each cell's canonical value, -1 where there is none; shape (rows,)."""
+
+    @abstractmethod
+    def select(self, rows: Rows) -> Column:
+        """The cells at `rows`."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+
+class NumericColumn(Column):
+    """A numpy array of numbers or booleans."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+
+    @property
+    def type_name(self) -> str:
+        return str(self.values.dtype)
+
+    @property
+    def kind(self) -> Kind:
+        return "boolean" if self.values.dtype.kind == "b" else "numeric"
+
+    @property
+    def integral(self) -> bool:
+        return self.values.dtype.kind in "iub"
+
+    def numbers(self) -> Array:
+        # A long double too large for float64 becomes infinite.
+        with np.errstate(all="ignore"):
+            return self.values.astype(np.float64, copy=False)
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        return numeric_codes(self.numbers(), code_of)
+
+    def select(self, rows: Rows) -> NumericColumn:
+        return NumericColumn(self.values[rows])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class NullableColumn(Column):
+    """A pandas array of numbers or booleans with a mark for missing cells, or a sparse one."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    @property
+    def type_name(self) -> str:
+        return str(self.values.dtype)
+
+    @property
+    def kind(self) -> Kind:
+        return "boolean" if pd.api.types.is_bool_dtype(self.values.dtype) else "numeric"
+
+    @property
+    def integral(self) -> bool:
+        return self.values.dtype.kind in "iub"
+
+    def numbers(self) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(self.values.to_numpy(dtype=np.float64, na_value=np.nan))
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        return numeric_codes(self.numbers(), code_of)
+
+    def select(self, rows: Rows) -> NullableColumn:
+        return NullableColumn(self.values[rows])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class ObjectColumn(Column):
+    """Python objects of any type, shape (rows,)."""
+
+    def __init__(self, cells: NDArray[np.object_], type_name: str = "object") -> None:
+        self.cells = cells
+        self._type_name = type_name
+
+    @property
+    def type_name(self) -> str:
+        return self._type_name
+
+    @property
+    def kind(self) -> Kind:
+        return "text"
+
+    def numbers(self) -> Array:
+        return np.fromiter(map(as_number, self.cells), np.float64, len(self.cells))
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        # Only strings are remembered: a dictionary takes 1, True and timedelta(1) for one key, and the first would win.
+        seen: dict[str, int] = {}
+
+        def code(cell: object) -> int:
+            if type(cell) is not str:
+                return code_of.get(canonical(cell), -1)  # type: ignore[arg-type]
+            if cell not in seen:
+                seen[cell] = code_of.get(canonical(cell), -1)  # type: ignore[arg-type]
+            return seen[cell]
+
+        return np.fromiter(map(code, self.cells), np.intp, len(self.cells))
+
+    def select(self, rows: Rows) -> ObjectColumn:
+        return ObjectColumn(self.cells[rows], self._type_name)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+class CategoricalColumn(Column):
+    """Positions in a list of categories, -1 for a missing cell. The categories are data, like cells."""
+
+    def __init__(self, positions: NDArray[np.integer[Any]], categories: Column) -> None:
+        self.positions = positions
+        self.categories = categories
+
+    @property
+    def type_name(self) -> str:
+        return "category"
+
+    @property
+    def kind(self) -> Kind:
+        return "text"
+
+    def numbers(self) -> Array:
+        return look_up(self.categories.numbers(), self.positions, np.nan)
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        return look_up(self.categories.codes(code_of), self.positions, -1)
+
+    def select(self, rows: Rows) -> CategoricalColumn:
+        return CategoricalColumn(self.positions[rows], self.categories)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+class UnusableColumn(Column):
+    """Cells of a type that is neither numbers nor text; of no use but to be refused, or to be all missing."""
+
+    def __init__(self, type_name: str, rows: int) -> None:
+        self._type_name = type_name
+        self._rows = rows
+
+    @property
+    def type_name(self) -> str:
+        return self._type_name
+
+    @property
+    def kind(self) -> None:
+        return None
+
+    def numbers(self) -> Array:
+        return np.full(self._rows, np.nan)
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        return np.full(self._rows, -1, dtype=np.intp)
+
+    def select(self, rows: Rows) -> UnusableColumn:
+        return UnusableColumn(self._type_name, len(np.empty(self._rows, dtype=bool)[rows]))
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+def look_up(table: NDArray[Any], positions: NDArray[np.integer[Any]], missing: float) -> NDArray[Any]:
+    """table[positions], `missing` for every position outside of the table."""
+    inside = (positions >= 0) & (positions < len(table))
+    found = np.full(len(positions), missing, dtype=table.dtype)
+    found[inside] = table[positions[inside]]
+    return found
+
+
+def numeric_codes(numbers: Array, code_of: CodeOf) -> Codes:
+    """Codes of numbers, shape (rows,)."""
+    known = np.array(sorted(value for value in code_of if isinstance(value, float)))
+    if len(known) == 0:
+        return np.full(len(numbers), -1, dtype=np.intp)
+    codes = np.array([code_of[float(value)] for value in known], dtype=np.intp)
+    nearest = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    return np.where(known[nearest] == numbers, codes[nearest], -1)
+
+
+def usable_kind(name: str, column: Column) -> Kind:
+    """The kind of column `name`; DomainError if its type is neither numbers, booleans nor text."""
+    if column.kind is None:
+        told = f"column {name!r} has dtype {column.type_name}"
+        raise DomainError(f"{told}; convert it to numbers, booleans or text first")
+    return column.kind
