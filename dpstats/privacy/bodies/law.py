@@ -1,0 +1,250 @@
+"""Noise whose density falls with a gauge made for the design (docs/proofs/bodies)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpstats.errors import ArgumentError
+from dpstats.privacy.bodies.fourth import length_moments
+from dpstats.privacy.bodies.group import Group, log_normaliser
+from dpstats.privacy.bodies.grouping import group_blocks, make_grouping
+from dpstats.privacy.bodies.image import Image, check_images, stacked
+from dpstats.privacy.bodies.sampling import gamma_variable
+from dpstats.privacy.bodies.tails import ROUNDING, log_concave_quantile, marginal
+from dpstats.privacy.randomness import RandomSource
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BodyNoise:
+    """The law of b = C'b_d with b_d of density proportional to exp(-sum_g w_g ||(b_d)_g||_g / scale).
+
+    A row x = C'd whose blocks' parts lie in their bodies has norm at most 1: the density moves by at most
+    exp(|t| / scale) when its argument moves by t x. Made by `body_noise`, which finds groups and shares.
+
+    Attributes
+    ----------
+    scale : float
+        s, positive and finite.
+    images : tuple of Image
+        The blocks with their maps to the p columns.
+    groups : tuple of tuple of int
+        Blocks by index; every block is in exactly one group.
+    shares : tuple of float
+        w_g, positive, with sum 1.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside the values above, or as `check_images` says.
+    """
+
+    scale: float
+    images: tuple[Image, ...]
+    groups: tuple[tuple[int, ...], ...]
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_images(self.images)
+        make_grouping(self.images, self.groups)
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
+        if len(self.shares) != len(self.groups) or not all(share > 0 for share in self.shares):
+            raise ArgumentError("shares must be positive, one a group")
+        if abs(math.fsum(self.shares) - 1) > 1e-12:
+            raise ArgumentError("shares must add up to 1")
+
+    @cached_property
+    def size(self) -> int:
+        """The number of columns p."""
+        return 1 + max(column for image in self.images for column in image.columns)
+
+    @cached_property
+    def bodies(self) -> tuple[Group, ...]:
+        """The groups' bodies."""
+        return tuple(Group(tuple(image.block for image in self._members(group))) for group in self.groups)
+
+    @cached_property
+    def maps(self) -> tuple[Float, ...]:
+        """C of each group, shapes (d_g, p)."""
+        return tuple(stacked(self._members(group), self.size) for group in self.groups)
+
+    def gauge(self, parts: Sequence[NDArray[np.floating]]) -> Float:
+        """The norm of rows given by their blocks' parts, in the order of `images`, shapes (..., k_t)."""
+        total: Float = np.zeros(np.shape(parts[0])[:-1])
+        for body, group, share in zip(self.bodies, self.groups, self.shares, strict=True):
+            total = total + share * body.gauge(np.concatenate([parts[index] for index in group], axis=-1))
+        return total
+
+    def sample(self, random: RandomSource) -> Float:
+        """Draw b, shape (p,): in each group a Gamma(d + 1) radius times a uniform point of its body."""
+        noise = np.zeros(self.size)
+        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            radius = scale * gamma_variable(body.size + 1, random)
+            noise += radius * body.uniform(random) @ matrix
+        return noise
+
+    def covariance(self) -> Float:
+        """E b b', shape (p, p)."""
+        total = np.zeros((self.size, self.size))
+        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            square = (body.size + 1) * (body.size + 2) * scale**2
+            total += square * (matrix.T @ body.second_moments() @ matrix)
+        return total
+
+    def standard_deviations(self) -> Float:
+        """The standard deviation of each column's noise, shape (p,)."""
+        return np.sqrt(np.diag(self.covariance()))
+
+    def expected_square(self) -> float:
+        """E ||b||_2^2."""
+        return float(np.trace(self.covariance()))
+
+    def log_density(self, noise: NDArray[np.floating]) -> Float:
+        """Log density at `noise`, shape (..., p), over the last axis.
+
+        Raises
+        ------
+        ArgumentError
+            If there are more block coordinates than columns: the density is then an integral without a closed form.
+        """
+        matrix = np.concatenate(self.maps)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ArgumentError("the density is known in closed form only if the map C is invertible")
+        points = noise @ np.linalg.inv(matrix)
+        total: Float = np.full(points.shape[:-1], -float(np.linalg.slogdet(matrix).logabsdet))
+        start = 0
+        for body, scale in zip(self.bodies, self._scales, strict=True):
+            part = points[..., start : start + body.size]
+            total = total - body.gauge(part) / scale - log_normaliser(body, scale)
+            start += body.size
+        return total
+
+    def thresholds(self, level: float, columns: Sequence[int] | None = None) -> Float:
+        """Bounds t_j with P(|b_j| > t_j for some j among `columns`) <= level, shape (p,), infinite elsewhere.
+
+        Each column has an equal part of the level. A column that is a multiple of one coordinate has that coordinate's
+        law, any other the bound for log-concave laws of its variance.
+
+        Raises
+        ------
+        ArgumentError
+            If `level` is not strictly between 0 and 1, or `columns` are not distinct columns of the design.
+        """
+        if not 0 < level < 1:
+            raise ArgumentError(f"level must lie strictly between 0 and 1, got {level!r}")
+        chosen = list(range(self.size)) if columns is None else list(columns)
+        if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(self.size)):
+            raise ArgumentError("columns must be distinct columns of the design, at least one")
+        each = level / len(chosen)
+        bounds = log_concave_quantile(each) * (1 + ROUNDING) * self.standard_deviations()
+        sources = sum((matrix != 0).sum(axis=0) for matrix in self.maps)
+        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            for block, where in zip(body.blocks, body.slices, strict=True):
+                alone = (sources == 1) & (matrix[where] != 0).any(axis=0)
+                if alone[chosen].any():
+                    largest = np.abs(matrix[where][:, alone]).max(axis=0)
+                    bounds[alone] = scale * largest * marginal(body, block).quantile(each)
+        kept = np.full(self.size, math.inf)
+        kept[chosen] = bounds[chosen]
+        return kept
+
+    def norm_quantile(self, probability: float) -> float:
+        """A bound that ||b||_2 exceeds with probability at most 1 - `probability`.
+
+        The least of three: Cantelli's inequality for ||b||^2 from its first moments; the exact Gamma law of the norm
+        times the longest row; and Markov's inequality with the moments of log-concave coordinates.
+
+        Raises
+        ------
+        ArgumentError
+            If `probability` is not strictly between 0 and 1.
+        """
+        if not 0 < probability < 1:
+            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+        square = self.expected_square()
+        variance = max(self._fourth_moment() - square**2, 0.0)
+        cantelli = math.sqrt(square + math.sqrt(variance * probability / (1 - probability)))
+        dimension = sum(body.size for body in self.bodies)
+        reaches = zip(map(self._members, self.groups), self._scales, strict=True)
+        reach = max(_longest(images) * scale for images, scale in reaches)
+        by_gauge = reach * float(special.gammaincinv(dimension, probability))
+        by_moments = math.sqrt(square) * log_concave_quantile(1 - probability)
+        return min(cantelli, by_gauge, by_moments) * (1 + ROUNDING)
+
+    @cached_property
+    def _scales(self) -> tuple[float, ...]:
+        """The scale of each group, s / w_g."""
+        return tuple(self.scale / share for share in self.shares)
+
+    def _members(self, group: Sequence[int]) -> list[Image]:
+        return [self.images[index] for index in group]
+
+    def _fourth_moment(self) -> float:
+        """E ||b||^4, or a bound on it if the intercept's map shares columns with another's."""
+        shared = 0.0
+        squares, fourths = [], []
+        for group, scale in zip(self.groups, self._scales, strict=True):
+            images = self._members(group)
+            dimension = sum(image.block.size for image in images)
+            growth = math.prod(range(dimension + 1, dimension + 5)) * scale**4
+            if self._overlapping(images):
+                alone = [replace(image, matrix=image.matrix * (image.block.kind == "intercept")) for image in images]
+                images = [replace(image, matrix=image.matrix * (image.block.kind != "intercept")) for image in images]
+                shared = growth * length_moments(alone)[1]
+            square, fourth = length_moments(images)
+            squares.append((dimension + 1) * (dimension + 2) * scale**2 * square)
+            fourths.append(growth * fourth)
+        total = math.fsum(squares) ** 2 + math.fsum(fourths) - math.fsum(square**2 for square in squares)
+        # Minkowski's inequality in L4 adds the intercept's part to the rest.
+        return (total**0.25 + shared**0.25) ** 4
+
+    def _overlapping(self, images: Sequence[Image]) -> bool:
+        """Whether one of the images is the intercept's and shares columns with any other of the design."""
+        others = {column for image in self.images if image.block.kind != "intercept" for column in image.columns}
+        return any(image.block.kind == "intercept" and others & set(image.columns) for image in images)
+
+
+def body_noise(images: Sequence[Image], scale: float = 1.0) -> BodyNoise:
+    """The noise with the groups and shares of `group_blocks`.
+
+    Raises
+    ------
+    ArgumentError
+        As `BodyNoise`.
+    """
+    check_images(images)
+    grouping = group_blocks(images)
+    return BodyNoise(scale, tuple(images), grouping.groups, grouping.shares)
+
+
+def _longest(images: Sequence[Image]) -> float:
+    """A bound on ||C'u||_2 over a group's body, which lies in the product of the blocks' symmetric hulls."""
+    lengths = {"intercept": 0.0, "other": 0.0}
+    for image in images:
+        kind = "intercept" if image.block.kind == "intercept" else "other"
+        lengths[kind] = math.hypot(lengths[kind], _longest_image(image))
+    constants = {column for image in images if image.block.kind == "intercept" for column in image.columns}
+    others = {column for image in images if image.block.kind != "intercept" for column in image.columns}
+    # Parts in different columns are orthogonal, others at worst parallel.
+    return sum(lengths.values()) if constants & others else math.hypot(*lengths.values())
+
+
+def _longest_image(image: Image) -> float:
+    """The largest ||C'u||_2 over a block's symmetric hull, or for a box a bound on it."""
+    lengths = np.sqrt((image.matrix * image.matrix).sum(axis=1))
+    if image.block.kind in ("simplex", "cross"):
+        return float(lengths.max())
+    spectral = float(np.linalg.norm(image.matrix, ord=2))
+    if image.block.kind == "ball":
+        return spectral
+    # No vertex of a cube is longer than sqrt(k), and the triangle inequality.
+    return min(spectral * math.sqrt(image.block.size), float(lengths.sum()))
