@@ -15,6 +15,9 @@ Array = NDArray[np.float64]
 MARGIN = 1e-3
 """A smooth basis may rise a little between grid points; bounds measured on a grid are widened by this share."""
 
+LEAST_FINITE = 0.01
+"""A factor must be finite on a greater share of the public rows: on fewer its bounds would be those of a corner."""
+
 
 @dataclass(frozen=True, eq=False)
 class Term:
@@ -63,11 +66,11 @@ def measure(values: Array, *, grid: bool) -> FactorBounds:
     Raises
     ------
     ValueError
-        If no public row is finite.
+        If hardly any public row is finite.
     """
     finite = values[np.isfinite(values).all(axis=1)]
-    if len(finite) == 0:
-        raise ValueError("it is not finite anywhere on the declared ranges")
+    if len(finite) <= LEAST_FINITE * len(values):
+        raise ValueError("it is not finite anywhere on the declared ranges, or nearly so; narrow them")
     low, high = finite.min(axis=0), finite.max(axis=0)
     unit = np.abs(finite) / _nonzero(np.maximum(np.abs(low), np.abs(high)))
     l2, l1 = np.sqrt((unit**2).sum(axis=1).max()), unit.sum(axis=1).max()

@@ -238,9 +238,15 @@ def test_values_that_could_overflow_are_refused(factor: str) -> None:
 
 
 def test_values_that_do_overflow_make_a_row_missing() -> None:
-    spec = design_spec("y ~ I(x**2)", Domain(y=(0, 1), x=(0, 8e307)), family=Gaussian())
+    spec = design_spec("y ~ I(1 / x)", Domain(y=(0, 1), x=(0, 10)), family=Gaussian())
     assert len(spec.notes) == 1
-    assert len(spec.blocks(pd.DataFrame({"x": [0.0, 1e200], "y": 0.5}))[0][1]) == 1
+    assert len(spec.blocks(pd.DataFrame({"x": [1.0, 5e-324], "y": 0.5}))[0][1]) == 1
+
+
+def test_a_factor_that_overflows_nearly_everywhere_is_refused() -> None:
+    """Its bounds would be those of the one corner where it is finite."""
+    with pytest.raises(FormulaError, match=r"not finite anywhere.*narrow"):
+        design_spec("y ~ np.exp(x)", Domain(y=(0, 1), x=(0, 2.0**50)), family=Gaussian())
 
 
 def test_constant_columns_neither_fail_nor_leak_into_bounds() -> None:

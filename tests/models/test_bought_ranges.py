@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.models.ranges import serve
 
 FORMULAS = {
     "y ~ x": "gaussian",
@@ -46,3 +49,33 @@ def test_a_curvature_that_bought_counts_may_outgrow_is_refused_before_the_charge
     with pytest.raises(dp.errors.ArgumentError, match="curvature"):
         dp.poisson("c ~ x", frame(200), 1.0, curvature=3.0)
     dp.poisson("c ~ x", frame(200), 1.0, curvature=300.0, domain={"c": (0, 20)})
+
+
+TRANSFORMS = ["np.log(x)", "np.exp(x)", "np.sqrt(x)", "I(1 / x)", "np.exp(np.exp(x))", "bs(x, df=4)", "x ** 8"]
+
+
+@pytest.mark.parametrize("term", TRANSFORMS)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_no_bought_range_makes_a_paid_fit_fail(term: str, sign: int) -> None:
+    """Ranges far below zero, for a logarithm, and up to 2^50, for an exponential."""
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame({"x": sign * rng.uniform(1e14, 1e15, 500), "y": rng.uniform(0, 1, 500)})
+    domain = {"y": (0, 1)}
+    many = dp.plan_many({"one": f"y ~ {term}", "two": "y ~ x"}, domain, 2.0)
+    for fits in ({"glm": dp.glm(f"y ~ {term}", data, 1.0, domain=domain)}, many.fit(data)):
+        for fit in fits.values():
+            assert np.isfinite(fit.scaled_params).all()
+
+
+def test_only_the_range_that_does_not_serve_is_cut() -> None:
+    """An exponential on a range up to 2^50 is planned on a part of it; the other bought column keeps its range."""
+    ranges = {"x": (0.0, 2.0**50), "z": (-8.0, 1e6)}
+    seen = []
+
+    def build(usable: Mapping[str, tuple[float, float]]) -> Mapping[str, tuple[float, float]]:
+        seen.append(usable)
+        dp.plan("y ~ np.exp(x) + np.log(z)", {"y": (0, 1), **usable}, 1.0)
+        return usable
+
+    assert serve(ranges, build) == {"x": (-1.0, 128.0), "z": (-8.0, 1e6)}
+    assert seen[0] == ranges

@@ -216,3 +216,22 @@ def test_families_from_elsewhere_are_not_certified() -> None:
     with pytest.raises(dp.errors.UncertifiedError, match="Mine"):
         dp.glm("b ~ x", frame(50), 1.0, family=Mine(), domain=DOMAIN)
     assert not dp.glm("b ~ x", frame(50), 1.0, family=Mine(), domain=DOMAIN, allow_uncertified=True).guarantee.certified
+
+
+STATES: list[dict[str, str]] = [{"under": "raise"}, {"all": "raise"}, {"all": "warn"}, {"all": "print"}]
+
+
+@pytest.mark.parametrize("state", STATES, ids=str)
+def test_the_callers_floating_point_state_changes_nothing(state: dict[str, str], capfd: pytest.CaptureFixture) -> None:
+    """Under ``under="raise"`` one row in a thousand raises sooner or later, and none never does."""
+    for rows in (0, 1, 300):
+        data = frame(300).head(rows)
+        for family, response in FAMILIES.items():
+            arguments = {"family": family, "domain": DOMAIN, "seed": 3}
+            expected = dp.glm(f"{response} ~ x + bs(z, df=4) + g", data, 1.0, **arguments)
+            with np.errstate(**state):  # type: ignore[arg-type]
+                found = dp.glm(f"{response} ~ x + bs(z, df=4) + g", data, 1.0, **arguments)
+                predicted = found.predict(data)
+            assert np.array_equal(found.scaled_params, expected.scaled_params)
+            assert np.array_equal(predicted, expected.predict(data))
+    assert capfd.readouterr() == ("", "")

@@ -125,7 +125,6 @@ def test_other_columns_are_never_looked_at() -> None:
     far = pa.array([86_399_999_999_999, 1], pa.int64()).cast(pa.time64("ns"))
     year = pa.array([10_000 * 365, 1], pa.int32()).cast(pa.date32())
     for data in (
-        pd.DataFrame({"a": [1.0, 2.0], "other": hostile}),
         {"a": [1, 2], "other": hostile, "list": [[1], [2, 3]]},
         pa.table({"a": [1.0, 2.0], "time": far, "date": year, "nested": [[1], None], "bool": [True, None]}),
         pl.DataFrame({"a": [1.0, 2.0], "time": [datetime.time(1), None], "object": pl.Series([object()] * 2)}),
