@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types unit docs bench clean
+CASES ?= 50000
+OLDEST := .venv/oldest
+
+.PHONY: demo test lint types unit docs bench edges-oldest clean
 
 .stamp-core: setup.cfg pyproject.toml dpstats/_version.py
 	$(PYTHON) -m venv .venv
@@ -38,6 +41,19 @@ docs: .stamp-test
 
 bench: .stamp-bench
 	$(BIN)/python -m benchmarks
+
+# The least versions in setup.cfg; pyarrow and polars are optional, here of their age and of today.
+.stamp-oldest: .stamp-core
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    'numpy==1.26.*' 'scipy==1.11.*' 'pandas==2.1.*' 'patsy==1.0.*' 'statsmodels==0.14.4' 'opendp>=0.14' \
+	    'pyarrow==15.*' polars pytest hypothesis
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+edges-oldest: .stamp-oldest
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m benchmarks.edges $(CASES)
+	$(OLDEST)/bin/python -m pytest tests/edges
 
 clean:
 	rm -rf .venv .stamp-* docs/_build
