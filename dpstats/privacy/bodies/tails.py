@@ -16,7 +16,7 @@ from dpstats.privacy.bodies.hull import cells, quadrature
 
 Float = NDArray[np.float64]
 
-KNOTS = np.concatenate(([0.0], np.geomspace(1e-4, 1.0, 240)))
+KNOTS = np.concatenate(([0.0], np.geomspace(1e-4, 1.0, 600)))
 """Between these a survival function is replaced by its chord."""
 
 ROUNDING = 1e-9
@@ -65,6 +65,10 @@ def marginal(group: Group, block: Block) -> Marginal:
 
 def _power_tail(bounds: Float, power: int, dimension: int) -> Float:
     """E (1 - t/R)_+^k for R Gamma(d + 1), k <= d, at each t: e^-t times a polynomial with positive coefficients."""
+    if power == 1:
+        # The same in closed form: (d - t) Q(d, t) / d + e^-t t^d / d!.
+        last = np.exp(special.xlogy(dimension, bounds) - bounds - special.gammaln(dimension + 1))
+        return np.maximum((1 - bounds / dimension) * special.gammaincc(dimension, bounds) + last, 0.0)
     orders = np.arange(dimension - power + 1)
     rest = dimension - power
     binomial = special.gammaln(rest + 1) - special.gammaln(orders + 1) - special.gammaln(rest - orders + 1)
