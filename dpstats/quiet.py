@@ -74,7 +74,9 @@ def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
-            return function(*args, **kwargs)
+            # Planning underflows too, where its grids end.
+            with np.errstate(all="ignore"):
+                return function(*args, **kwargs)
         except ReleaseError as error:
             notes = getattr(error, "__notes__", [])
         del args, kwargs

@@ -38,9 +38,14 @@ def array_blocks(endog: Column, exog: Matrix, family: Family, norms: Mapping[Nor
     """
     with quiet():
         return [
-            _clean(exog.block(rows), family.clip_response(endog.select(rows).numbers()), norms)
+            _clean(exog.block(rows), family.clip_response(_finite(endog.select(rows).numbers())), norms)
             for rows in slices(exog.rows, BLOCK_ROWS)
         ]
+
+
+def _finite(response: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The responses, NaN where they are infinite: a family would clip them to its largest."""
+    return np.where(np.isfinite(response), response, np.nan)
 
 
 def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[NormName, float]) -> Block:

@@ -239,6 +239,7 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     return weights
 
 
+@np.errstate(all="ignore")
 def make_plan(
     request: Request, design: PublicDesign, family: Family, *, formula: str | None, bought: tuple[str, ...] = ()
 ) -> Plan:

@@ -59,9 +59,8 @@ class Table:
         return self._fetch(position)
 
     def select(self, rows: Rows, count: int) -> Table:
-        """The `count` rows at `rows` of every column."""
-        index = None if self.index is None else self.index[rows]
-        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), index)
+        """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
+        return Table(self.labels, count, lambda position: self._fetch(position).select(rows))
 
     def __repr__(self) -> str:
         return f"<Table of {len(self.labels)} columns>"

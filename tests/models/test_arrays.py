@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian
+from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.mechanisms.design import NormName, array_norms
 from dpstats.models.arrays import array_blocks
 from dpstats.solvers.objective import Block
@@ -77,3 +77,9 @@ def test_bounds_at_which_squares_vanish_are_refused(bound: float) -> None:
     """At 1e-170 the square of a cell of 1e-163 is 0, and the row would pass for a short one."""
     with pytest.raises(ArgumentError, match="row_norm"):
         array_norms(bound, 3)
+
+
+def test_infinite_responses_are_missing() -> None:
+    for family in (Poisson(5.0, 5.0), Gaussian(1.0)):
+        [(exog, endog)] = blocks_of(np.array([np.inf, -np.inf, 1.0]), np.ones((3, 1)), family, {"l2": 1.0})
+        assert len(exog) == len(endog) == 1

@@ -266,8 +266,10 @@ class Part(Spender):
         that no row is ever in two parts. This reads rows: call it after the charge. Raises DataError unless exactly
         one column is named `by`.
         """
+        if not isinstance(data, pd.DataFrame):
+            raise DataError(f"data must be a pandas DataFrame, got {type(data).__name__}")
         with quiet():
-            return data.loc[self._holds(as_table(data))]
+            return data.iloc[np.flatnonzero(self._holds(as_table(data)))]
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
