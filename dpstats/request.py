@@ -14,10 +14,14 @@ from dpstats.mechanisms.paper_modes import UNCERTIFIED
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
+from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import random_source
 
 METHODS = ("napp", "objective")
+
+DELTA_LEAST = 1e-250
+"""The least positive delta of a request: the calibration goes down to 1e-290, and stages buy shares of delta."""
 
 SEEDED = "seeded: the noise can be reproduced by whoever knows the seed"
 """Why nothing drawn from a seed is certified."""
@@ -96,6 +100,7 @@ def make_request(
         If the request cannot be certified and `allow_uncertified` is False.
     """
     eps, delta = check_budget(eps, delta)
+    check_delta(delta, DELTA_LEAST)
     if method not in METHODS:
         raise ArgumentError(f"method must be one of {list(METHODS)}, got {method!r}")
     random_source(seed)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
-from dpstats.privacy.calibration_gaussian import gaussian_eps, gaussian_mu
+from dpstats.privacy.calibration_gaussian import check_delta, gaussian_eps, gaussian_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Kind, Noise, Norm
 
@@ -45,7 +45,7 @@ def joint_scale(
         The loss, its caps set; or the name of one that has no caps to set.
     eps, delta : float
         The budget. With ``delta == 0`` the scale is that of Laplace noise, otherwise the standard deviation of
-        Gaussian noise.
+        Gaussian noise; a positive delta below 1e-290 is refused.
     curvature_ratio : float
         kappa = sup over rows of x' M^-1 x, M the curvature of the objective without the rows (always Euclidean).
     row_norm : float
@@ -69,6 +69,7 @@ def joint_scale(
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
+    check_delta(delta)
     adjacency = check_adjacency(adjacency)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     reach = norm * family.lipschitz
@@ -102,7 +103,7 @@ def joint_loss(
     scale : float
         Of the noise.
     delta : float
-        0 for Laplace noise, positive for Gaussian noise.
+        0 for Laplace noise, at least 1e-290 for Gaussian noise.
     kind : {"laplace", "gaussian"}
 
     Returns
@@ -117,6 +118,7 @@ def joint_loss(
     """
     family = get_family(family)
     _, delta = check_budget(1.0, delta)
+    check_delta(delta)
     if kind not in ("laplace", "gaussian") or (kind == "gaussian") != (delta > 0):
         raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {kind!r}")
     adjacency = check_adjacency(adjacency)
@@ -172,7 +174,7 @@ def objective_noise(
     family : Family or str
         The loss, its caps set; or the name of one that has no caps to set.
     eps, delta : float
-        The budget: Laplace noise for ``delta == 0``, Gaussian noise otherwise.
+        The budget: Laplace noise for ``delta == 0``, Gaussian noise otherwise, for delta of at least 1e-290.
     row_norm : float or dict
         A bound on ||x||_2, every column counted (the intercept's too), or bounds under the keys "l1", "l2", "linf".
         A float gives l2 noise. With a dict the plan takes, for pure privacy, the norm with the least E||b||_2^2; if

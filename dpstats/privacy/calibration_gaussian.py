@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from dpstats.errors import ArgumentError
 from dpstats.families.base import LossCurve
 from dpstats.privacy.guarantee import Adjacency
 
@@ -26,6 +27,12 @@ Float = NDArray[np.float64]
 EPS_MAX = 500.0
 # Relative allowance for floating-point rounding in a delta; it costs about 1e-7 of the noise.
 ROUNDING = 1e-6
+# The same for the Jacobian's cost, which may all but exhaust eps: what is left must still be on the safe side.
+COST_ROUNDING = 1e-13
+# Below this delta the far cells of the grid leave the range of floating-point numbers.
+DELTA_MIN = 1e-290
+# Up to this mu the insertion's two terms agree in too many digits to be subtracted.
+NARROW = 3e-3
 # Shares of the budget for removing the one record, the rest for inserting the other. Every share is valid; they crowd
 # towards 1, where a costly Jacobian puts the best one. A finer set would save at most 2 % of the noise, mostly 0.1 %.
 SPLITS = np.concatenate((np.arange(28) / 40, 1 - 0.3 * 2.0 ** -(np.arange(352) / 16), [1.0]))
@@ -52,9 +59,15 @@ class NormalGrid:
     mean: Float
 
 
+def check_delta(delta: float, least: float = DELTA_MIN) -> None:
+    """Raise ArgumentError if `delta` is positive and below `least`, where no bound can be computed."""
+    if 0 < delta < least:
+        raise ArgumentError(f"delta must be 0, or at least {least:g} for Gaussian noise, got {delta!r}")
+
+
 def normal_grid(delta: float) -> NormalGrid:
     """A grid fine enough for deltas down to `delta`; the mass beyond its last node is negligible beside it."""
-    top = -float(special.ndtri(max(delta * 1e-5, 1e-300)))
+    top = -float(special.ndtri(delta * 1e-5))
     # Steps of 0.05 up to 1, then steps across which the normal density falls by the factor exp(-0.05).
     nodes = np.concatenate((np.arange(-top, 1.0, 0.05), np.sqrt(np.arange(1.0, top**2 + 0.1, 0.1))))
     beyond = special.ndtr(-nodes)
@@ -71,7 +84,7 @@ def corner_lines(curve: LossCurve, curvature_ratio: float, every: int = 64) -> t
     Between every 64th corner the others lie below a chord once its ends are raised; along a chord the exponent is
     convex in w, so that its ends give the supremum.
     """
-    gradient, cost = curve.gradient, np.log1p(curvature_ratio * curve.curvature)
+    gradient, cost = curve.gradient, np.log1p(curvature_ratio * curve.curvature) * (1 + COST_ROUNDING)
     knots = np.append(np.arange(0, len(gradient) - 1, every), len(gradient) - 1)
     raised = cost[knots]
     if len(knots) > 1:
@@ -91,16 +104,16 @@ class RemovalProfile:
         g at the nodes, nondecreasing.
     deltas : ndarray (nodes,)
         The bound at e = levels.
-    weight : float
-        remove(e) <= 1 - weight exp(e) for e <= levels[0].
     """
 
     levels: Float
     deltas: Float
-    weight: float
 
     def __call__(self, eps: Float) -> Float:
-        """The bound at each of `eps`, shape (k,): convex in exp(eps), hence below the chord between nodes."""
+        """The bound at each of `eps`, shape (k,): convex in exp(eps), hence below the chord between nodes.
+
+        At and below levels[0] it is 1 - w exp(eps) for some w.
+        """
         above = np.searchsorted(self.levels, eps)
         right = np.clip(above, 1, len(self.levels) - 1)
         low, high = self.levels[right - 1], self.levels[right]
@@ -108,7 +121,9 @@ class RemovalProfile:
         width = np.where(inside, high - low, 1.0)
         share = np.expm1(np.where(inside, eps - low, 0.0)) / np.expm1(width)
         chord = self.deltas[right - 1] + share * (self.deltas[right] - self.deltas[right - 1])
-        return np.where(inside, chord, np.where(above > 0, self.deltas[-1], 1 - self.weight * np.exp(eps)))
+        first = self.deltas[0]
+        below = first - (1 - first) * np.expm1(np.minimum(eps - self.levels[0], 0.0))
+        return np.where(inside, chord, np.where(above > 0, self.deltas[-1], below))
 
 
 def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> RemovalProfile:
@@ -119,13 +134,13 @@ def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> 
     levels = values.max(axis=0)
     levels = levels[levels <= EPS_MAX + 1] if levels[0] <= EPS_MAX else levels[:1]
     cells, steps = len(levels) - 1, np.diff(levels)
-    # g lies below its chord on each cell, and E exp(-chord) >= exp(-E chord) by Jensen's inequality.
-    kept = _sums_from(grid.mass[:cells] * np.exp(-levels[:-1] - grid.mean[:cells] * steps))
+    mass, part = grid.mass[:cells], grid.mean[:cells] * steps
+    # g lies below its chord on each cell, and E exp(-chord) >= exp(-E chord) by Jensen's inequality. In logarithms,
+    # because beside exp(-levels) the mass of a far cell would vanish and the bound with it.
+    kept = np.append(np.logaddexp.accumulate((np.log(mass) - levels[:-1] - part)[::-1])[::-1], -np.inf)
     # From one level to the next the bound falls by positive terms only, so that nothing cancels.
-    falls = -grid.mass[:cells] * np.expm1(-grid.mean[:cells] * steps) + np.exp(levels[:-1]) * np.expm1(steps) * kept[1:]
-    deltas = grid.beyond[cells] + _sums_from(falls)
-    weight = float(kept[0] + (1 - grid.beyond[0]) * math.exp(-levels[0]))
-    return RemovalProfile(levels, deltas, weight)
+    falls = -mass * np.expm1(-part) + np.exp(levels[:-1] + kept[1:]) * np.expm1(steps)
+    return RemovalProfile(levels, grid.beyond[cells] + _sums_from(falls))
 
 
 def _sums_from(terms: Float) -> Float:
@@ -133,14 +148,43 @@ def _sums_from(terms: Float) -> Float:
     return np.append(np.cumsum(terms[::-1])[::-1], 0.0)
 
 
-def insertion(eps: Float, mu: float, signed: bool) -> Float:
-    """insert(eps) = E (1 - exp(eps - mu v - mu^2 / 2))_+, v standard normal if `signed`, else its absolute value."""
+def insertion(eps: Float, mu: float, signed: bool, shift: Float | float = 0.0) -> Float:
+    """exp(shift) insert(eps), insert(eps) = E (1 - exp(eps - mu v - mu^2 / 2))_+.
+
+    v is standard normal if `signed`, else its absolute value.
+    """
+    one_sided = _log_narrow(eps, mu) if mu <= NARROW else _log_wide(eps, mu)
+    if signed:
+        return np.exp(shift + one_sided)
+    # Where eps < mu^2 / 2 the positive part is everything: 1 - 2 exp(eps) P(v > mu), v standard normal.
+    few = np.minimum(eps, mu**2 / 2)
+    everything = special.erf(mu / math.sqrt(2)) - np.expm1(few) * special.erfc(mu / math.sqrt(2))
+    return np.where(eps >= mu**2 / 2, 2 * np.exp(shift + one_sided), np.exp(shift) * everything)
+
+
+def _log_wide(eps: Float, mu: float) -> Float:
+    """log d, d = P(u > s) - exp(eps) P(u > s + mu), s = eps / mu - mu / 2."""
     upper = special.log_ndtr(mu / 2 - eps / mu)
     ratio = np.minimum(eps + special.log_ndtr(-mu / 2 - eps / mu) - upper, 0.0)
-    one_sided = -np.exp(upper) * np.expm1(ratio)
-    if signed:
-        return one_sided
-    return np.where(eps >= mu**2 / 2, 2 * one_sided, 1 - 2 * np.exp(eps + special.log_ndtr(-mu)))
+    with np.errstate(divide="ignore"):
+        return upper + np.log(-np.expm1(ratio))
+
+
+def _log_narrow(eps: Float, mu: float) -> Float:
+    """Upper bound of the same for small mu: d = exp(-s^2 / 2) / 2 times the fall of erfcx over [s, s + mu] / sqrt(2).
+
+    The rate of that fall is convex, so the trapezium on it lies above.
+    """
+    start = np.minimum(eps / mu, 1e100) - mu / 2
+    return math.log(mu / math.sqrt(32)) + np.log(_fall(start) + _fall(start + mu)) - start**2 / 2
+
+
+def _fall(x: Float) -> Float:
+    """-erfcx'(t) at t = x / sqrt(2); far out, where its terms cancel, its asymptote 1 / (sqrt(pi) t^2) from above."""
+    t = x / math.sqrt(2)
+    near = np.minimum(t, 50.0)
+    rate = 2 / math.sqrt(math.pi) - 2 * near * special.erfcx(near)
+    return np.where(t < 50.0, rate, 1 / (math.sqrt(math.pi) * np.maximum(t, 50.0) ** 2))
 
 
 def delta_bound(removal: RemovalProfile, mu: float, signed: bool, eps: float, adjacency: Adjacency) -> float:
@@ -150,7 +194,7 @@ def delta_bound(removal: RemovalProfile, mu: float, signed: bool, eps: float, ad
         delta = max(float(removal(at)[0]), float(insertion(at, mu, signed)[0]))
     else:
         split = eps * SPLITS
-        delta = float(np.min(removal(split) + np.exp(split) * insertion(eps - split, mu, signed)))
+        delta = float(np.min(removal(split) + insertion(eps - split, mu, signed, split)))
     return delta * (1 + ROUNDING)
 
 
@@ -195,7 +239,8 @@ def gaussian_eps(
     curve: LossCurve, signed: bool, mu: float, delta: float, curvature_ratio: float, adjacency: Adjacency
 ) -> float:
     """The least eps, up to 1e-9 relative and not below 1e-6, at which (eps, delta) holds; inf if above EPS_MAX."""
-    if float(insertion(np.array([EPS_MAX]), mu, signed)[0]) > delta:
+    mu = max(mu, 1e-100)  # less costs nothing that can be told from it
+    if mu > 1e3 or float(insertion(np.array([EPS_MAX]), mu, signed)[0]) > delta:
         return math.inf
     removal = removal_profile(corner_lines(curve, curvature_ratio), mu, normal_grid(delta))
 
