@@ -75,7 +75,8 @@ def from_pandas(values: Any) -> Column:
     """A pandas Series, Index or extension array as a column, by its dtype alone."""
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
-        return from_numpy(np.asarray(values))
+        # numpy.asarray would ask a Series for attributes, and pandas would look for them among the index's cells.
+        return from_numpy(values.to_numpy())
     array: Any = values if isinstance(values, pd.api.extensions.ExtensionArray) else values.array
     if isinstance(dtype, pd.CategoricalDtype):
         return CategoricalColumn(np.asarray(array.codes), from_pandas(array.categories))

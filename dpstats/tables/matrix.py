@@ -73,7 +73,7 @@ def as_exog(values: object) -> Matrix:
     table = as_table(values)
     dtypes = set(values.dtypes) if isinstance(values, pd.DataFrame) else set()
     if len(dtypes) == 1 and isinstance(dtypes.pop(), np.dtype):
-        return replace(_from_array(np.asarray(values)), names=tuple(map(str, table.labels)))
+        return replace(_from_array(values.to_numpy()), names=tuple(map(str, table.labels)))
     columns = [table.at(position) for position in range(len(table.labels))]
     for column in columns:
         _check_numbers("exog", column)

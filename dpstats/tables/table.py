@@ -78,15 +78,13 @@ def as_table(data: object) -> Table:
     Raises
     ------
     DataError
-        If it is of another type, has no columns, or is a mapping whose columns differ in length.
+        If it is of another type, or is a mapping whose columns differ in length.
     """
     if isinstance(data, Table):
         return data
     table = _as_table(data)
     if table is None:
         raise DataError(f"data must be {ACCEPTED}, got {type(data).__name__}")
-    if not table.labels:
-        raise DataError("data has no columns")
     return table
 
 

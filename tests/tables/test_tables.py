@@ -14,6 +14,7 @@ import pytest
 
 from dpstats.errors import DataError
 from dpstats.tables import as_table, slices
+from dpstats.tables.containers import column_of
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
@@ -114,10 +115,21 @@ def test_a_column_has_one_dimension() -> None:
         as_table({"a": np.ones((2, 2))}).column("a")
 
 
-@pytest.mark.parametrize("data", [{}, pd.DataFrame(), pd.DataFrame(index=[1, 2]), pl.DataFrame(), pa.table({})])
-def test_a_table_needs_columns(data: object) -> None:
-    with pytest.raises(DataError, match="no columns"):
-        as_table(data)
+@pytest.mark.parametrize("data", [{}, pd.DataFrame(), pl.DataFrame(), pa.table({}), {0: {"a": 1}}], ids=repr)
+def test_a_table_without_columns_lacks_each_of_them(data: object) -> None:
+    """A dict of rows must not say another thing when it has none."""
+    with pytest.raises(DataError, match=r"^data has no column 'a'$"):
+        as_table(data).column("a")
+
+
+def test_labels_of_an_index_are_not_looked_up() -> None:
+    """numpy asks a Series for attributes, and pandas looks for them in its index."""
+    labels = np.fromiter([Explosive(), Explosive()], dtype=object, count=2)
+    series = pd.Series([1.0, 2.0])
+    series.index = pd.Index(labels, dtype=object)
+    column = column_of(series)
+    assert column is not None
+    assert column.numbers().tolist() == [1, 2]
 
 
 def test_other_columns_are_never_looked_at() -> None:
