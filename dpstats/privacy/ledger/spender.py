@@ -268,8 +268,13 @@ class Part(Spender):
         """
         if not isinstance(data, pd.DataFrame):
             raise DataError(f"data must be a pandas DataFrame, got {type(data).__name__}")
-        with quiet():
-            return data.iloc[np.flatnonzero(self._holds(as_table(data)))]
+        table = as_table(data)
+        try:
+            with quiet():
+                return data.iloc[np.flatnonzero(self._holds(table))]
+        except NotImplementedError:
+            # pyarrow has no way to take rows of some of its types.
+            raise DataError("data has a column of a type that rows cannot be taken of; leave it out") from None
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
