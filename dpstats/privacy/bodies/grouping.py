@@ -101,12 +101,17 @@ def make_grouping(images: Sequence[Image], groups: Sequence[Sequence[int]]) -> G
     ArgumentError
         If the groups do not hold every block exactly once.
     """
-    if sorted(index for group in groups for index in group) != list(range(len(images))) or not all(groups):
-        raise ArgumentError("every block belongs to exactly one group")
+    check_groups(images, groups)
     energies = tuple(group_energy([images[index] for index in group]) for group in groups)
     roots = np.cbrt(energies)
     shares = tuple(float(share) for share in roots / roots.sum())
     return Grouping(tuple(tuple(int(index) for index in group) for group in groups), shares, energies)
+
+
+def check_groups(images: Sequence[Image], groups: Sequence[Sequence[int]]) -> None:
+    """Raise ArgumentError unless the groups hold every block exactly once and none is empty."""
+    if sorted(index for group in groups for index in group) != list(range(len(images))) or not all(groups):
+        raise ArgumentError("every block belongs to exactly one group")
 
 
 def group_energy(images: Sequence[Image]) -> float:

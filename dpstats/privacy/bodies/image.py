@@ -104,7 +104,7 @@ def check_images(images: Sequence[Image]) -> int:
     if len(set(taken)) < len(taken):
         raise ArgumentError("only the intercept's map may share columns with another block's")
     size = 1 + max(column for image in images for column in image.columns)
-    if not _full_rank(images, size):
+    if sum(_rank(part) for part in _components(images)) < size:
         raise ArgumentError("the maps of all blocks together must have full column rank: b needs a density")
     return size
 
@@ -119,10 +119,21 @@ def stacked(images: Sequence[Image], size: int) -> Float:
     return matrix
 
 
-def _full_rank(images: Sequence[Image], size: int) -> bool:
-    """Whether C has rank p; column scales must not matter, so each column is divided by its length."""
-    matrix = stacked(images, size)
+def _components(images: Sequence[Image]) -> list[list[Image]]:
+    """The images in parts that share no column: the intercept with those it overlaps, and each other by itself."""
+    constants = [image for image in images if image.block.kind == "intercept"]
+    reached = {column for image in constants for column in image.columns}
+    others = [image for image in images if image.block.kind != "intercept"]
+    beside = [image for image in others if reached & set(image.columns)]
+    apart = [[image] for image in others if not reached & set(image.columns)]
+    return [constants + beside, *apart] if constants else apart
+
+
+def _rank(images: Sequence[Image]) -> int:
+    """The rank of the images' common map; column scales must not matter, so each column is divided by its length."""
+    columns = sorted({column for image in images for column in image.columns})
+    matrix = stacked(images, columns[-1] + 1)[:, columns]
+    if ((matrix != 0).sum(axis=1) <= 1).all():
+        return int((matrix != 0).any(axis=0).sum())
     lengths = np.sqrt((matrix * matrix).sum(axis=0))
-    if not (lengths > 0).all() or len(matrix) < size:
-        return False
-    return int(np.linalg.matrix_rank(matrix / lengths)) == size
+    return int(np.linalg.matrix_rank(matrix / np.where(lengths > 0, lengths, 1.0)))

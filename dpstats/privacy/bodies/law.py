@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.bodies.blocks import Block
 from dpstats.privacy.bodies.group import Group, log_normaliser
-from dpstats.privacy.bodies.grouping import group_blocks, make_grouping
+from dpstats.privacy.bodies.grouping import check_groups, group_blocks
 from dpstats.privacy.bodies.image import Image, check_images, stacked
 from dpstats.privacy.bodies.lengths import Part, length_quantile
 from dpstats.privacy.bodies.sampling import gamma_variable
@@ -53,12 +54,12 @@ class BodyNoise:
 
     def __post_init__(self) -> None:
         check_images(self.images)
-        make_grouping(self.images, self.groups)
+        check_groups(self.images, self.groups)
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
         if len(self.shares) != len(self.groups) or not all(share > 0 for share in self.shares):
             raise ArgumentError("shares must be positive, one a group")
-        if abs(math.fsum(self.shares) - 1) > 1e-12:
+        if abs(math.fsum(self.shares) - 1) > 1e-13:
             raise ArgumentError("shares must add up to 1")
 
     @cached_property
@@ -147,14 +148,14 @@ class BodyNoise:
         bounds = log_concave_quantile(each) * (1 + ROUNDING) * self.standard_deviations()
         sources = sum((matrix != 0).sum(axis=0) for matrix in self.maps)
         for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            quantiles: dict[Block, float] = {}
             for block, where in zip(body.blocks, body.slices, strict=True):
                 alone = (sources == 1) & (matrix[where] != 0).any(axis=0)
                 if alone[chosen].any():
-                    largest = np.abs(matrix[where][:, alone]).max(axis=0)
-                    bounds[alone] = scale * largest * marginal(body, block).quantile(each)
-        kept = np.full(self.size, math.inf)
-        kept[chosen] = bounds[chosen]
-        return kept
+                    if block not in quantiles:
+                        quantiles[block] = marginal(body, block).quantile(each)
+                    bounds[alone] = scale * np.abs(matrix[where][:, alone]).max(axis=0) * quantiles[block]
+        return np.where(np.isin(np.arange(self.size), chosen), bounds, math.inf)
 
     def norm_quantile(self, probability: float) -> float:
         """A bound that ||b||_2 exceeds with probability at most 1 - `probability`.

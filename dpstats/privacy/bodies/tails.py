@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +14,11 @@ from scipy import optimize, special
 
 from dpstats.privacy.bodies.blocks import Block
 from dpstats.privacy.bodies.group import Group
-from dpstats.privacy.bodies.hull import cells, quadrature
+from dpstats.privacy.bodies.hull import cells, conditional, quadrature
 
 Float = NDArray[np.float64]
 
-KNOTS = np.concatenate(([0.0], np.geomspace(1e-4, 1.0, 600)))
+KNOTS = np.concatenate(([0.0], np.geomspace(1e-4, 1.0, 400)))
 """Between these a survival function is replaced by its chord."""
 
 ROUNDING = 1e-9
@@ -51,7 +53,7 @@ def marginal(group: Group, block: Block) -> Marginal:
     survival function of |U| make its tails heavier, by less than a thousandth of the quantile.
     """
     if group.in_hull(block):
-        survival = _hull_survival(group.simplices, block)
+        survival = _hull_survival(tuple(sorted(group.simplices)), block)
     elif block.kind == "ball":
         survival = special.betainc((block.size + 1) / 2, 0.5, 1 - KNOTS**2)
     else:
@@ -77,24 +79,33 @@ def _power_tail(bounds: Float, power: int, dimension: int) -> Float:
     return np.asarray(np.exp(special.logsumexp(logs + powers, axis=1)), dtype=np.float64)
 
 
-def _hull_survival(sizes: Sequence[int], block: Block) -> Float:
+@lru_cache(maxsize=256)
+def _hull_survival(sizes: tuple[int, ...], block: Block) -> Float:
     """P(|U_i| > v) at the knots, for the intercept or a coordinate of a simplex block of the hull."""
-    rule = quadrature(sum(sizes))
-    is_simplex = block.kind == "simplex"
+    rule, is_simplex = quadrature(sum(sizes)), block.kind == "simplex"
     # By symmetry twice the upper tail: a > v for a coordinate of a simplex, 2a - 1 > v for the intercept.
     start = (KNOTS if is_simplex else (1 + KNOTS) / 2)[:-1, None]
-    points = (start + (1 - start) * rule.points).ravel()
-    logs, whole = np.zeros_like(points), np.zeros_like(rule.points)
-    others = list(sizes)
+    points, logs = _log_volumes(sizes, is_simplex)
     if is_simplex:
-        others.remove(block.size)
-        logs += _log_exceeding(block.size, points, np.repeat(KNOTS[:-1], len(rule.points)))
-        whole += cells(block.size, rule.points)[1]
-    for size in sorted(set(others)):
-        logs += others.count(size) * cells(size, points)[1]
-        whole += others.count(size) * cells(size, rule.points)[1]
-    top = special.logsumexp(logs.reshape(-1, len(rule.points)), axis=1, b=rule.weights) + np.log1p(-start[:, 0])
+        exceeding = _log_exceeding(block.size, points.ravel(), np.repeat(KNOTS[:-1], len(rule.points)))
+        logs = logs - _log_volumes((block.size,), is_simplex, sum(sizes))[1] + exceeding.reshape(points.shape)
+    whole = sum((conditional(size, sum(sizes)).log_volume for size in sizes), np.zeros_like(rule.points))
+    top = special.logsumexp(logs, axis=1, b=rule.weights) + np.log1p(-start[:, 0])
     return np.append(np.minimum(2 * np.exp(top - special.logsumexp(whole, b=rule.weights)), 1.0), 0.0)
+
+
+@lru_cache(maxsize=64)
+def _log_volumes(sizes: tuple[int, ...], is_simplex: bool, dimension: int | None = None) -> tuple[Float, Float]:
+    """Nodes a on [v, 1], or on [(1 + v) / 2, 1], and the log volume of simplex blocks given a, times prod k_t!.
+
+    Shapes (knots - 1, N); N from ``quadrature(dimension)``, by default for these sizes.
+    """
+    rule = quadrature(sum(sizes) if dimension is None else dimension)
+    start = (KNOTS if is_simplex else (1 + KNOTS) / 2)[:-1, None]
+    points = start + (1 - start) * rule.points
+    counts = Counter(sizes)
+    logs = sum((count * cells(size, points.ravel())[1] for size, count in counts.items()), np.zeros(points.size))
+    return points, logs.reshape(points.shape)
 
 
 def _log_exceeding(size: int, points: Float, bounds: Float) -> Float:

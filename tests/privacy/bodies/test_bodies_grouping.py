@@ -145,10 +145,11 @@ def images_of(*pairs: tuple[Block, tuple[int, ...]]) -> tuple[Image, ...]:
         images_of((intercept(), (0,)), (intercept(), (1,))),
         images_of((box(), (0,)), (box(), (0,))),
         images_of((box(), (0, 1))),
+        images_of((box(2), (0, 1)), (intercept(), (2,))),
         images_of((box(), (1,))),
         (*unit_images([intercept()]), Image(box(), (1,), [[0.0]])),
     ],
-    ids=["none", "two intercepts", "shared", "rank", "column left out", "zero map"],
+    ids=["none", "two intercepts", "shared", "too few", "rank", "column left out", "zero map"],
 )
 def test_invalid_designs(images: tuple[Image, ...]) -> None:
     with pytest.raises(ArgumentError):
