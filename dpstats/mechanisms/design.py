@@ -162,7 +162,7 @@ def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormNa
     Raises
     ------
     ArgumentError
-        If `row_norm` is not a number from 1e-100 to 1e100 or a dict of such under the keys l1, l2, linf.
+        If `row_norm` is not a number from 1e-50 to 1e50 or a dict of such under the keys l1, l2, linf.
     """
     given = dict(row_norm) if isinstance(row_norm, Mapping) else {"l2": row_norm}
     unknown = set(given) - set(NORM_NAMES)
@@ -170,9 +170,9 @@ def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormNa
         raise ArgumentError(f"row_norm must be a number or a dict with keys among {list(NORM_NAMES)}, got {row_norm!r}")
     for key, value in given.items():
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        # Beyond these the square of a cell is no normal float, and a row that is too long could look short.
-        if not number or not 1e-100 <= value <= 1e100:
-            raise ArgumentError(f"row_norm must be a number from 1e-100 to 1e100, got {value!r} for {key}")
+        # The fourth power of a row's norm times that of a count must be a normal float: curvature squares it once more.
+        if not number or not 1e-50 <= value <= 1e50:
+            raise ArgumentError(f"row_norm must be a number from 1e-50 to 1e50, got {value!r} for {key}")
     norms: dict[NormName, float] = {name: float(given[name]) for name in NORM_NAMES if name in given}
     implied = min(norms.get("l1", np.inf), norms.get("linf", np.inf) * np.sqrt(size))
     norms["l2"] = min(norms.get("l2", np.inf), float(implied))

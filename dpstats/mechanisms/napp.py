@@ -18,7 +18,7 @@ from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
 from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective, release_objective
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
 from dpstats.mechanisms.selection import noise_aware, noise_threshold
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature
@@ -151,7 +151,16 @@ def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) 
     """One stage's budget, a share of it for its final discrete noise."""
     final_eps = options.release_share * eps
     retrieval = options.retrieval if options.retrieval != "paper" else None
-    return Purchase(eps - final_eps, delta, final_eps, adjacency, retrieval, options.curvature, options.radius)
+    return Purchase(
+        eps - final_eps,
+        delta,
+        final_eps,
+        adjacency,
+        retrieval,
+        options.curvature,
+        options.radius,
+        rows_at_most=options.rows_at_most,
+    )
 
 
 def _select(
@@ -202,13 +211,22 @@ def _follow(
         own = split_curvature(penalty)[0] * weights
     elif penalty is not None:
         own = np.minimum(penalty.majorizer(pilot, weights), HEAVIEST * float(np.max(privacy)))
-    return replace(with_curvature(plan, privacy + own), linear=-privacy * pilot)
+    return recentred(plan, privacy + own, -privacy * pilot)
 
 
-def with_curvature(plan: ObjectivePlan, curvature: Vector) -> ObjectivePlan:
-    """The plan with another curvature whose ratio is no larger, so that the noise still suffices."""
-    final = LatticeRelease(plan.final.eps, 2 * plan.tolerance / float(np.min(curvature)), plan.size)
-    return replace(plan, curvature=curvature, final=final)
+def recentred(plan: ObjectivePlan, curvature: Vector, linear: Vector) -> ObjectivePlan:
+    """The plan with a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
+    tolerance = gradient_tolerance(
+        plan.family,
+        rms=float(np.sqrt(plan.expected_square)),
+        row_length=plan.row_length,
+        curvature=curvature,
+        rows=plan.rows_at_most,
+        penalty=plan.penalty,
+        linear=linear,
+    )
+    final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
+    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final)
 
 
 def _refit(

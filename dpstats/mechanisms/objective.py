@@ -15,7 +15,7 @@ from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import default_radius, least_curvature, risk_curvature
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
-from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.release import ROWS_AT_MOST, LatticeRelease, gradient_tolerance
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
@@ -29,12 +29,6 @@ Vector = NDArray[np.float64]
 
 NO_JACOBIAN = 1e-9
 """A curvature ratio at which the Jacobian costs nothing."""
-
-GRADIENT_SHARE = 1e-9
-"""gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
-
-LEAST_TOLERANCE = 1e-10
-"""gamma is at least this times the largest gradient of a row: a sum over 10^7 rows can be certified to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +47,10 @@ class ObjectivePlan:
         sup x' M^-1 x over all rows of the design.
     row_norm : float
         The bound on the rows, after `noise_shape`, in the norm of the noise.
+    row_length : float
+        The bound on the rows' Euclidean norm.
+    rows_at_most : float
+        So many rows are certified to `tolerance`, whatever they are.
     noise : Noise
         The law of b in the metric x * noise_shape.
     noise_shape : ndarray, shape (p,)
@@ -86,6 +84,8 @@ class ObjectivePlan:
     curvature: Vector
     kappa: float
     row_norm: float
+    row_length: float
+    rows_at_most: float
     noise: Noise
     noise_shape: Vector
     classical_scale: float
@@ -140,7 +140,7 @@ class ObjectivePlan:
 
 _PLAIN = (
     *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
-    *("radius", "tolerance"),
+    *("radius", "tolerance", "row_length", "rows_at_most"),
 )
 _VECTORS = ("curvature", "penalty_weights", "threshold", "linear", "noise_shape")
 
@@ -165,6 +165,8 @@ class Purchase:
         The analyst's guess at the norm of the coefficients in model units.
     norm : {"l1", "l2", "linf"}, optional
         The norm of the noise to insist on.
+    rows_at_most : float
+        The greatest number of rows to be certified.
     """
 
     eps: float
@@ -175,6 +177,7 @@ class Purchase:
     curvature: float | None = None
     radius: float | None = None
     norm: NormName | None = None
+    rows_at_most: float = ROWS_AT_MOST
 
     @property
     def kind(self) -> Literal["laplace", "gaussian"]:
@@ -216,8 +219,15 @@ def plan_objective(
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
     price = _price(design, family, purchase, metric, total)
-    rounding = LEAST_TOLERANCE * family.lipschitz * float(np.sqrt(design.curvature_ratio(np.ones(size))))
-    tolerance = max(GRADIENT_SHARE * float(np.sqrt(metric.unit_square)) * price.scale, rounding)
+    row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
+    tolerance = gradient_tolerance(
+        family,
+        rms=float(np.sqrt(metric.unit_square)) * price.scale,
+        row_length=row_length,
+        curvature=total,
+        rows=purchase.rows_at_most,
+        penalty=remainder,
+    )
     return ObjectivePlan(
         family=family,
         eps=price.eps,
@@ -226,6 +236,8 @@ def plan_objective(
         curvature=total,
         kappa=design.curvature_ratio(total),
         row_norm=metric.row_norm,
+        row_length=row_length,
+        rows_at_most=purchase.rows_at_most,
         noise=Noise(purchase.kind, metric.norm, price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
@@ -276,8 +288,7 @@ def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: Rand
         Rows within the bounds the plan was made for.
     random : RandomSource
     """
-    row_norm = float(np.sqrt(plan.kappa * np.max(plan.curvature)))
-    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random), row_norm)
+    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random), plan.row_length)
     if plan.penalty is None:
         return plan.final.release(newton.minimize(objective, plan.tolerance), random)
     optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)

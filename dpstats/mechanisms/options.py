@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpstats.errors import ArgumentError
+from dpstats.mechanisms.release import ROWS_AT_MOST
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "stages": (1, 2, "auto"),
@@ -53,6 +54,10 @@ class Options:
         Share of eps that buys the ranges of numeric columns left out of the Domain.
     release_share : float
         Share of each release's eps that the final discrete noise is charged.
+    rows_at_most : float
+        So many rows are certified, whatever they are, on this machine's arithmetic; from 1 to 1e10. It is public and
+        not a limit: more rows are fitted like any others, but the proof of the last rounding does not speak of them
+        (docs/proofs/release).
     penalty_weights : dict, optional
         Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
     stages : {1, 2, "auto"}
@@ -84,6 +89,7 @@ class Options:
     radius: float | None = None
     range_share: float = 0.1
     release_share: float = 0.01
+    rows_at_most: float = ROWS_AT_MOST
     penalty_weights: Mapping[str, float] | None = None
     stages: Literal[1, 2, "auto"] = 1
     first_stage_share: float = 0.35
@@ -104,6 +110,8 @@ class Options:
             value = getattr(self, name)
             if not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= 1e10):
+            raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {self.rows_at_most!r}")
         if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
             raise ArgumentError(f"refit_share must lie in [0, 1), got {self.refit_share!r}")
         for name, allowed in CHOICES.items():

@@ -8,15 +8,82 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.penalties import Lasso, Penalty
 from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.solvers.rounding import least_tolerance
 
 Vector = NDArray[np.float64]
+
+ROWS_AT_MOST = 1e7
+"""The number of rows that a release is certified for unless another is stated."""
+
+GRADIENT_SHARE = 1e-9
+"""gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
+
+LONGEST_DRAW = 64.0
+"""No draw of the noise is longer than this plus sqrt(p), in root mean squares: its uniforms have 104 bits."""
+
+LARGEST = 1e280
+"""Linear predictors stay below this, so that nothing overflows."""
 
 LATTICE_LIMIT = 2**61
 """Coordinates are clamped to so many lattice steps, so that they fit the noise's 64-bit integers."""
 
 ZERO_SCALES = 40.0
 """Released coordinates within so many scales of the final noise of zero are set to zero where sparsity is wanted."""
+
+
+def gradient_tolerance(
+    family: Family,
+    *,
+    rms: float,
+    row_length: float,
+    curvature: Vector,
+    rows: float,
+    penalty: Penalty | None,
+    linear: Vector | None = None,
+) -> float:
+    """gamma: small beside the noise, and within reach of this machine's arithmetic on any rows (docs/proofs/release).
+
+    Parameters
+    ----------
+    family : Family
+    rms : float
+        Root mean square of the norm of the objective's noise.
+    row_length : float
+        Bound on the Euclidean norm of a row.
+    curvature : ndarray, shape (p,)
+    rows : float
+        The greatest number of rows.
+    penalty : Penalty or None
+        Convex, without curvature of its own.
+    linear : ndarray, shape (p,), optional
+        The public part of the objective's linear term.
+
+    Raises
+    ------
+    ArgumentError
+        If linear predictors could overflow.
+    """
+    offset = 0.0 if linear is None else float(np.linalg.norm(linear))
+    longest = (LONGEST_DRAW + math.sqrt(len(curvature))) * rms + offset
+    if not row_length * (rows * family.lipschitz * row_length + longest) <= LARGEST * float(np.min(curvature)):
+        raise ArgumentError(
+            "curvature is too small for rows so long or caps so large: linear predictors could overflow"
+        )
+    reachable = least_tolerance(
+        family,
+        rows=rows,
+        row_norm=row_length,
+        curvature=curvature,
+        linear=longest,
+        penalised=penalty is not None and not isinstance(penalty, Lasso),
+    )
+    # The noise is added to the public part in float64.
+    added = 16 * float(np.finfo(np.float64).eps) * offset
+    return max(GRADIENT_SHARE * rms, reachable, added)
 
 
 @dataclass(frozen=True)
@@ -28,7 +95,7 @@ class LatticeRelease:
     eps : float
         The pure guarantee of this step given the exact optimum.
     distance : float
-        d = gamma / min(m), bound on the Euclidean distance from the solver's point to the exact optimum.
+        d = 2 gamma / min(m), half of it for the solver's point and half for the sampling of the objective's noise.
     size : int
         Number of coordinates p.
     """
@@ -52,12 +119,12 @@ class LatticeRelease:
         """The scale of the noise in model units."""
         return self.sensitivity / self.eps * self.step
 
-    def release(self, theta: NDArray[np.longdouble], random: RandomSource) -> Vector:
+    def release(self, theta: NDArray[np.floating], random: RandomSource) -> Vector:
         """Round theta to the lattice, add discrete Laplace noise, and return it as floats, shape (p,).
 
         OpenDP draws the noise, except from a seeded source, whose releases are never certified.
         """
-        lattice = np.rint(np.clip(theta / np.longdouble(self.step), -LATTICE_LIMIT, LATTICE_LIMIT)).astype(np.int64)
+        lattice = np.rint(np.clip(theta / theta.dtype.type(self.step), -LATTICE_LIMIT, LATTICE_LIMIT)).astype(np.int64)
         if isinstance(random, SystemRandom):
             noisy = self._opendp_noise(lattice)
         else:

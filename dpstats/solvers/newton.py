@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
-from dpstats.solvers.objective import (
-    CHUNK_ROWS,
-    LADDER,
-    CertifiedGradient,
-    PerturbedObjective,
-    Precision,
-    Vector,
-)
+from dpstats.solvers import pairs, safeguard
+from dpstats.solvers.linear import solve_positive
+from dpstats.solvers.objective import CHUNK_ROWS, PerturbedObjective, Vector
+from dpstats.solvers.pairs import Array
 
 WARM_START_ROWS = 8 * CHUNK_ROWS
 """Data several times longer are first solved on a thinned sample of about so many rows."""
 
 MAX_ITERATIONS = 500
-MAX_REFINEMENTS = 200
+MAX_REFINEMENTS = 100
 
 
-def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> NDArray[np.longdouble]:
+def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> Array:
     """Minimise J until the norm of its gradient is certified to be at most `tolerance`.
 
-    J is strongly convex, so the Newton direction with backtracking converges from anywhere: separable, collinear,
-    constant, wide or empty data included. Nothing about the path (iterations, precision needed) is reported.
+    Fast steps first; where they stall, `safeguard.minimize` goes on, which ends on any data: separable, collinear,
+    constant, wide or empty included. Nothing about the path (iterations, precision needed) is reported.
 
     Parameters
     ----------
@@ -38,8 +33,8 @@ def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | No
 
     Returns
     -------
-    ndarray of longdouble, shape (p,)
-        A point at most tolerance / min(m) from the exact minimiser.
+    ndarray, shape (p,)
+        A point at most tolerance / min(m) from the exact minimiser, in the widest type of float.
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
     theta = _warm_start(objective, theta)
@@ -94,72 +89,25 @@ def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float
     return theta, current.hessian
 
 
-def _refine(
-    objective: PerturbedObjective, theta: Vector, hessian: NDArray[np.float64], tolerance: float
-) -> NDArray[np.longdouble]:
-    """Newton steps on certified gradients, in higher precision where float64's rounding bound is too coarse."""
-    point = theta.astype(np.longdouble)
-    floor = float(np.min(objective.curvature))
-    rung = 0
-    while rung + 1 < len(LADDER) and objective.rounding_bound(point, LADDER[rung], 0.0) > tolerance / 2:
-        rung += 1
-    certified = objective.certified_gradient(point, LADDER[rung])
+def _refine(objective: PerturbedObjective, theta: Vector, hessian: NDArray[np.float64], tolerance: float) -> Array:
+    """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
+    point = pairs.single(theta, objective.widest)
+    floor, ladder = float(np.min(objective.curvature)), objective.ladder
+    rung = safeguard.first_rung(objective, point, tolerance)
+    certified = objective.certified_gradient(point, ladder[rung])
     for _ in range(MAX_REFINEMENTS):
-        if certified.norm <= tolerance:
-            break
-        if certified.error > tolerance / 2 and rung + 1 < len(LADDER):
+        if certified.norm + safeguard.landing(objective, point) <= tolerance:
+            return point.high
+        if certified.error > tolerance / 2:
+            if rung + 1 == len(ladder):
+                break
             rung += 1
-            certified = objective.certified_gradient(point, LADDER[rung])
+            certified = objective.certified_gradient(point, ladder[rung])
             continue
-        if certified.error > tolerance:
-            # More rows than the plan's tolerance allows for (docs/proofs/release): nothing can be gained.
-            break
         step = -solve_positive(hessian, certified.gradient.astype(np.float64), floor)
-        moved = objective.certified_gradient(point + step, LADDER[rung])
-        if moved.norm < 0.5 * certified.norm:
-            point, certified = point + step, moved
-            continue
-        hessian = objective.accumulate(point.astype(np.float64)).hessian
-        point, certified = _descend(objective, point, certified, hessian, LADDER[rung])
-    return point
-
-
-def _descend(
-    objective: PerturbedObjective,
-    point: NDArray[np.longdouble],
-    certified: CertifiedGradient,
-    hessian: NDArray[np.float64],
-    precision: Precision,
-) -> tuple[NDArray[np.longdouble], CertifiedGradient]:
-    """One Newton step shortened until the slope along it is at most half of what it was, in either direction.
-
-    Kinks in l' can make full steps cycle. J is convex, so the slope along the step rises with its length, and such a
-    length exists; unlike the value of J the slope can be told apart at full precision.
-    """
-    step = -solve_positive(hessian, certified.gradient.astype(np.float64), float(np.min(objective.curvature)))
-    slope = certified.gradient @ step
-    short, long, length = 0.0, np.inf, 1.0
-    for _ in range(60):
-        moved = objective.certified_gradient(point + length * step, precision)
-        ratio = float(moved.gradient @ step / slope) if slope != 0 else 0.0
-        if abs(ratio) <= 0.5:
-            return point + length * step, moved
-        short, long = (length, long) if ratio > 0 else (short, length)
-        length = 2 * length if np.isinf(long) else (short + long) / 2
-    return point, certified
-
-
-def solve_positive(hessian: NDArray[np.float64], gradient: Vector, floor: float) -> Vector:
-    """Solve hessian @ x = gradient for a positive definite matrix whose eigenvalues are at least `floor`.
-
-    Falls back from a diagonally scaled Cholesky factor to an eigendecomposition when rounding has made the matrix
-    indefinite, as for collinear columns under a tiny curvature.
-    """
-    scale = 1 / np.sqrt(np.diag(hessian))
-    scaled = hessian * scale[:, None] * scale
-    try:
-        factor = linalg.cho_factor(scaled, check_finite=False)
-        return scale * linalg.cho_solve(factor, scale * gradient, check_finite=False)
-    except linalg.LinAlgError:
-        values, vectors = linalg.eigh(hessian, check_finite=False)
-        return vectors @ ((vectors.T @ gradient) / np.maximum(values, floor))
+        target = pairs.plus(point, step.astype(objective.widest))
+        moved = objective.certified_gradient(target, ladder[rung])
+        if not moved.norm < 0.5 * certified.norm:
+            break
+        point, certified = target, moved
+    return safeguard.minimize(objective, tolerance, point)

@@ -7,11 +7,16 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.penalties import Penalty
-from dpstats.solvers.newton import MAX_ITERATIONS, MAX_REFINEMENTS, WARM_START_ROWS, solve_positive
-from dpstats.solvers.objective import LADDER, PerturbedObjective, Vector
+from dpstats.solvers import pairs, safeguard
+from dpstats.solvers.linear import solve_positive
+from dpstats.solvers.newton import MAX_ITERATIONS, WARM_START_ROWS
+from dpstats.solvers.objective import PerturbedObjective, Vector
+from dpstats.solvers.pairs import Array
 from dpstats.solvers.quadratic import minimize_quadratic
 
-Extended = NDArray[np.longdouble]
+Extended = Array
+
+MAX_REFINEMENTS = 30
 
 
 def minimize(
@@ -24,8 +29,8 @@ def minimize(
 ) -> Extended:
     """Minimise J + P until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
 
-    J is strongly convex and P convex, so the proximal Newton direction with backtracking converges from anywhere.
-    Nothing about the path is reported.
+    Fast steps first; where they stall, `safeguard.minimize` goes on, which ends on any data. Nothing about the path is
+    reported.
 
     Parameters
     ----------
@@ -42,8 +47,9 @@ def minimize(
 
     Returns
     -------
-    ndarray of longdouble, shape (p,)
-        A point at most tolerance / min(m) from the exact minimiser. Coefficients that P sets to zero are 0.0.
+    ndarray, shape (p,)
+        A point at most tolerance / min(m) from the exact minimiser, in the widest type of float. Coefficients that P
+        sets to zero are 0.0.
 
     Raises
     ------
@@ -128,33 +134,34 @@ def _refine(
     hessian: NDArray[np.float64],
     tolerance: float,
 ) -> Extended:
-    """Newton steps on certified gradients, in higher precision where float64's rounding bound is too coarse."""
-    point = theta.astype(np.longdouble)
-    rung = 0
-    while rung + 1 < len(LADDER) and objective.rounding_bound(point, LADDER[rung], 0.0) > tolerance / 2:
-        rung += 1
-    best, best_distance = point, np.inf
+    """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
+    point, ladder = theta.astype(objective.widest), objective.ladder
+    rung = safeguard.first_rung(objective, pairs.single(point, objective.widest), tolerance)
+    best, best_distance, stalls = point, np.inf, 0
     for _ in range(MAX_REFINEMENTS):
-        certified = objective.certified_gradient(point, LADDER[rung])
+        certified = objective.certified_gradient(point, ladder[rung])
         # P' is computed in extended precision, to within a few units in the last place.
         pulls = float(np.linalg.norm(penalty.slope(point.astype(np.float64), weights)))
-        error = certified.error + 16 * float(np.finfo(np.longdouble).eps) * pulls
+        error = certified.error + 16 * float(np.finfo(objective.widest).eps) * pulls
         distance = penalty.distance(certified.gradient, point, weights) * (1 + 1e-12) + error
         if distance <= tolerance:
             return point
-        if error > tolerance / 2 and rung + 1 < len(LADDER):
+        if certified.error > tolerance / 2 and rung + 1 < len(ladder):
             rung += 1
             continue
         if distance < 0.5 * best_distance:
             best, best_distance = point, distance
+        elif stalls:
+            break
         else:
             # A stall: Newton's full steps on certified gradients may cycle over kinks, steps with backtracking do not.
+            stalls += 1
             start = best.astype(np.float64)
             settled, hessian = _proximal_newton(objective, penalty, weights, start, tolerance / 4, decrement=0.0)
-            point, best_distance = (best if np.array_equal(settled, start) else settled.astype(np.longdouble)), np.inf
-            certified = objective.certified_gradient(point, LADDER[rung])
+            point, best_distance = best if np.array_equal(settled, start) else settled.astype(point.dtype), np.inf
+            certified = objective.certified_gradient(point, ladder[rung])
         point = _correct(penalty, weights, point, certified.gradient, hessian)
-    return best
+    return safeguard.minimize(objective, tolerance, pairs.single(best, objective.widest), penalty, weights)
 
 
 def _correct(
@@ -170,6 +177,6 @@ def _correct(
     block[np.diag_indices_from(block)] += away
     step = solve_positive(block, residual[active].astype(np.float64), float(np.min(np.diag(hessian))) * 1e-16)
     moved = point.copy()
-    moved[active] -= step.astype(np.longdouble)
+    moved[active] -= step.astype(point.dtype)
     sign = np.where(point != 0, np.sign(point), -np.sign(residual))
-    return np.where(moved * sign < 0, np.longdouble(0), moved)
+    return np.where(moved * sign < 0, np.zeros_like(moved), moved)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.penalties import Penalty
-from dpstats.solvers.newton import solve_positive
+from dpstats.solvers.linear import solve_positive
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -14,15 +14,11 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Smoo
 from dpstats.penalties import Lasso, Penalty
 from dpstats.solvers import prox
 from dpstats.solvers.newton import _refine, minimize
-from dpstats.solvers.objective import (
-    CERTIFIED_ROWS,
-    LADDER,
-    POINT_BITS,
-    SPLIT_BITS,
-    PerturbedObjective,
-    compensated_product,
-    split,
-)
+from dpstats.solvers.objective import PerturbedObjective
+from dpstats.solvers.pairs import product, single
+from dpstats.solvers.rounding import CERTIFIED_ROWS, POINT_BITS, SPLIT_BITS, WIDEST, ladder, split
+
+LADDER = ladder(WIDEST)
 
 FAMILIES: list[Family] = [
     Gaussian(residual_cap=0.5),
@@ -137,7 +133,7 @@ def test_rounding_bound_holds(rung: int, size: float) -> None:
 @settings(max_examples=200, deadline=None)
 def test_compensated_product_is_nearly_exact(theta: list[float], seed: int) -> None:
     row = np.random.default_rng(seed).normal(size=(1, len(theta)))
-    high, low = compensated_product(row, np.array(theta))
+    high, low = product(row, single(theta, np.float64))
     with mp.workdps(80):
         exact = sum((mpf(float(a)) * mpf(b) for a, b in zip(row[0], theta, strict=True)), mpf(0))
         error = abs(mpf(float(high[0])) + mpf(float(low[0])) - exact)

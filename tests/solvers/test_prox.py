@@ -12,8 +12,11 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Ridge
 from dpstats.solvers import newton, prox
-from dpstats.solvers.objective import LADDER, PerturbedObjective
+from dpstats.solvers.objective import PerturbedObjective
 from dpstats.solvers.quadratic import minimize_quadratic
+from dpstats.solvers.rounding import WIDEST, ladder
+
+LADDER = ladder(WIDEST)
 
 FAMILIES = [Gaussian(100.0), Gaussian(0.4), Binomial(), Poisson(1e6, 20.0)]
 PENALTIES = [Ridge(3.0), Lasso(6.0), ElasticNet(9.0, 0.7), Bridge(6.0, 1.0), Bridge(3.0, 1.5), Bridge(3.0, 2.0)]

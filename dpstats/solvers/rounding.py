@@ -1,0 +1,181 @@
+"""What a machine's arithmetic can certify: its rungs of precision and their rounding bounds (docs/proofs/release)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families.base import Family
+from dpstats.solvers import pairs
+from dpstats.solvers.pairs import Array, Pair
+from dpstats.solvers.slopes import pair_slope
+
+CERTIFIED_ROWS = 4096
+"""Rows summed at once where rounding errors are bounded: split sums of at most 2**12 rows are exact."""
+
+SPLIT_BITS = 20
+POINT_BITS = 28
+"""Bits kept in the leading parts of rows, slopes and theta, so that their products sum without rounding."""
+
+SAFE_SHARE = 1 / 32
+"""A rounding error of this share of the tolerance lets the safeguarded solver see every descent that it needs."""
+
+DOUBLE = float(np.finfo(np.float64).eps)
+
+
+def widest_float() -> type[np.floating]:
+    """The widest type whose sums are rounded to nearest: x87's or IEEE's extended floats where there are any.
+
+    Windows and macOS on ARM have none, and pairs of float64 must do; a longdouble that is a pair itself will not.
+    """
+    return np.longdouble if np.finfo(np.longdouble).nmant in (63, 112) else np.float64
+
+
+WIDEST = widest_float()
+
+
+class Split(NamedTuple):
+    """An array as an exact sum: a leading part on a coarse grid and a small rest."""
+
+    whole: Array
+    leading: NDArray[np.float64]
+    rest: Array
+
+
+def split(values: Array, bound: float, bits: int) -> Split:
+    """Round to `bits` binary places of the power of two above `bound` (Ozaki et al. 2012).
+
+    Sums of products of leading parts need no more bits than a float64 has and are exact in any order.
+    """
+    grid = 2.0 ** (math.ceil(math.log2(bound)) - bits)
+    leading = np.rint(values * (1 / grid)).astype(np.float64, copy=False)
+    leading *= grid
+    return Split(values, leading, values - leading)
+
+
+class Precision(NamedTuple):
+    """An arithmetic for certified gradients: the type of l', and whether eta and l' are kept to twice its digits."""
+
+    dtype: type[np.floating]
+    paired: bool = False
+
+    def eta(self, rows: Split, theta: Pair) -> Pair:
+        """x'theta of each row, shape (rows,); the low part is zero unless `paired`."""
+        if self.paired:
+            point = Pair(theta.high.astype(self.dtype), theta.low.astype(self.dtype))
+            return pairs.product(rows.whole.astype(self.dtype), point)
+        high = split(theta.high, float(np.linalg.norm(theta.high.astype(np.float64))) or 1.0, POINT_BITS)
+        tail = (high.rest + theta.low).astype(np.float64)
+        rest = rows.leading @ tail + rows.rest @ high.whole.astype(np.float64)
+        return pairs.single((rows.leading @ high.leading).astype(self.dtype) + rest, self.dtype)
+
+    def slope(self, family: Family, rows: Split, theta: Pair, endog: Array) -> Pair:
+        """l' of each row, shape (rows,)."""
+        eta = self.eta(rows, theta)
+        endog = endog.astype(self.dtype, copy=False)
+        if not self.paired:
+            return pairs.single(family.slope(eta.high, endog), self.dtype)
+        with np.errstate(over="ignore"):
+            return pair_slope(family, eta, endog)
+
+    def slope_error(self, family: Family, size: int, magnitude: float) -> float:
+        """Bound on the error of one l', where |x| |theta| <= magnitude."""
+        unit = float(np.finfo(self.dtype).eps)
+        if self.paired:
+            eta, own = 2 * (size + 2) ** 2 * unit**2 * magnitude, 2.0**10 * unit**2
+        else:
+            rest = (size + 2) * DOUBLE * math.sqrt(size) * 2.0 ** (1 - SPLIT_BITS)
+            eta, own = (unit + rest) * magnitude, 8 * unit
+        return min(family.curvature_bound * eta + own * family.lipschitz, 2.01 * family.lipschitz)
+
+
+def ladder(widest: type[np.floating]) -> tuple[Precision, ...]:
+    """Arithmetics tried in turn until the rounding bound is small enough, cheapest first."""
+    singles = (Precision(np.float64),) if widest is np.float64 else (Precision(np.float64), Precision(widest))
+    return (*singles, Precision(widest, paired=True))
+
+
+def chunk_sums(precision: Precision, rows: Split, slope: Pair, bounds: tuple[float, float]) -> NDArray[np.float64]:
+    """The sums over at most CERTIFIED_ROWS rows of l' x, shape (parts, p): all parts but the last without rounding.
+
+    `bounds` are those on l' and on the rows.
+    """
+    weights = split(slope.high, bounds[0], SPLIT_BITS)
+    if not precision.paired:
+        rest = weights.leading @ rows.rest + weights.rest.astype(np.float64) @ rows.whole
+        return np.stack([weights.leading @ rows.leading, rest])
+    finer = split(weights.rest, bounds[0] * 2.0**-SPLIT_BITS, SPLIT_BITS)
+    cells = split(rows.rest, bounds[1] * 2.0**-SPLIT_BITS, SPLIT_BITS)
+    rest = weights.leading @ cells.rest + finer.leading @ rows.rest
+    rest += (finer.rest + slope.low).astype(np.float64) @ rows.whole
+    exact = (weights.leading @ rows.leading, weights.leading @ cells.leading, finer.leading @ rows.leading)
+    return np.stack([*exact, rest])
+
+
+class Scale(NamedTuple):
+    """The sizes that rounding errors grow with."""
+
+    size: int
+    """p."""
+    rows: float
+    row_norm: float
+    point: float
+    """A bound on ||theta||."""
+    public: float
+    """A bound on ||M theta|| + ||b||."""
+    absolute: float
+    """A bound on the sum of |l'| over the rows; 0 asks for what no data can avoid."""
+
+
+def gradient_error(family: Family, precision: Precision, widest: type[np.floating], scale: Scale) -> float:
+    """Bound on the rounding error of a certified gradient (docs/proofs/release)."""
+    size, rows, row_norm, point, public, absolute = scale
+    wide = float(np.finfo(widest).eps)
+    steep = rows * family.lipschitz
+    places = 2 * SPLIT_BITS if precision.paired else SPLIT_BITS
+    sums = (CERTIFIED_ROWS + 4) * DOUBLE * 2.0**-places * (2 * math.sqrt(size) * (absolute + steep))
+    totals = 16 * wide**2 * (public + (rows + 2) * row_norm * absolute)
+    # Row norms and l' may exceed their bounds by roundings of their own.
+    slopes = rows * precision.slope_error(family, size, row_norm * point)
+    return 1.001 * (row_norm * (slopes + sums) + totals)
+
+
+def least_tolerance(
+    family: Family,
+    *,
+    rows: float,
+    row_norm: float,
+    curvature: NDArray[np.float64],
+    linear: float,
+    penalised: bool = False,
+    widest: type[np.floating] = WIDEST,
+) -> float:
+    """A gradient tolerance that every data set of at most `rows` rows can be certified to on this machine.
+
+    Parameters
+    ----------
+    family : Family
+    rows : float
+    row_norm : float
+        Bound on the Euclidean norm of every row.
+    curvature : ndarray, shape (p,)
+    linear : float
+        Bound on the Euclidean norm of the objective's linear term.
+    penalised : bool
+        Whether there is a penalty whose derivative is rounded.
+    widest : type
+        The widest float there is.
+    """
+    pull = rows * family.lipschitz * row_norm + linear
+    # No point of lower objective than zero is farther from zero than this (docs/proofs/release).
+    point = 2.001 * pull / float(np.min(curvature))
+    steepest = float(np.max(curvature))
+    scale = Scale(len(curvature), rows, row_norm, point, steepest * point + linear, rows * family.lipschitz)
+    wide = float(np.finfo(widest).eps)
+    error = gradient_error(family, ladder(widest)[-1], widest, scale)
+    error += 4 * wide**2 * (rows * family.curvature_bound * row_norm**2 + steepest) * point
+    error += 32 * wide * pull if penalised else 0.0
+    return error / SAFE_SHARE + 2 * wide * pull

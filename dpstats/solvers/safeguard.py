@@ -1,0 +1,234 @@
+"""The solver of last resort: regularised proximal Newton steps whose descent is certified, so that it always ends.
+
+docs/proofs/release proves that it reaches its tolerance wherever the rounding error is a small share of that. Fast
+solvers hand over to it where they stall: at kinks close together, or where the optimum is too far out for plain floats.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.penalties import Lasso, Penalty
+from dpstats.solvers import pairs
+from dpstats.solvers.linear import solve_positive
+from dpstats.solvers.objective import PerturbedObjective, Vector
+from dpstats.solvers.pairs import Array, Pair
+from dpstats.solvers.quadratic import minimize_quadratic
+
+SURE = 8.0
+"""A slope so many times its rounding error is trusted."""
+
+DAMPINGS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+"""Regularisation of a step's model, as shares of the gradient's Lipschitz constant; the last one cannot fail."""
+
+HALVINGS = 300
+POLISHES = 3
+
+
+class Place(NamedTuple):
+    """A point, J's certified gradient there and its error, and a bound on the distance of 0 to the subdifferential."""
+
+    point: Pair
+    gradient: Array
+    error: float
+    distance: float
+
+
+class Step(NamedTuple):
+    """A proposed step d, and the model's gradient at its end plus the subgradient of P there that is nearest to 0."""
+
+    change: Array
+    target: Pair
+    pull: Array
+    """That subgradient v of P at the target."""
+
+
+def first_rung(objective: PerturbedObjective, point: Pair, tolerance: float) -> int:
+    """The cheapest arithmetic whose rounding bound leaves room for half the tolerance."""
+    rung = 0
+    while rung + 1 < len(objective.ladder) and (
+        objective.rounding_bound(point.high, objective.ladder[rung], 0.0) > tolerance / 2
+    ):
+        rung += 1
+    return rung
+
+
+def landing(objective: PerturbedObjective, point: Pair) -> float:
+    """What rounding a pair to the float that is returned may cost, in units of the gradient's norm."""
+    unit = float(np.finfo(objective.widest).eps)
+    return unit * float(np.min(objective.curvature)) * float(np.linalg.norm(point.high.astype(np.float64)))
+
+
+def minimize(
+    objective: PerturbedObjective,
+    tolerance: float,
+    start: Pair,
+    penalty: Penalty | None = None,
+    weights: Vector | None = None,
+) -> Array:
+    """Minimise J + P until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
+
+    Parameters
+    ----------
+    objective : PerturbedObjective
+    tolerance : float
+        gamma. Where rounding forbids it, on more rows than it was planned for, the best point found is returned.
+    start : Pair, shape (p,)
+        Where to begin, unless zero is better.
+    penalty : Penalty, optional
+        Convex.
+    weights : ndarray, shape (p,), optional
+        Column weights of the penalty; ones by default.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        In the widest type of float.
+    """
+    scale = np.ones(objective.size) if weights is None else weights
+    search = _Search(objective, penalty, scale, tolerance)
+    place = search.certify(start)
+    if not place.distance <= objective.pull:
+        place = search.certify(pairs.single(np.zeros(objective.size), objective.widest))
+    best = place
+    while not search.done(place):
+        moved = search.advance(place, best.distance)
+        if moved is None:
+            break
+        place = moved
+        best = place if place.distance < best.distance else best
+    return best.point.high
+
+
+class _Search:
+    """One run: the arithmetic and the width that kinks are seen from change as it goes."""
+
+    def __init__(
+        self, objective: PerturbedObjective, penalty: Penalty | None, weights: Vector, tolerance: float
+    ) -> None:
+        self.objective, self.weights, self.tolerance = objective, weights, tolerance
+        self.penalty = Lasso(0.0) if penalty is None else penalty
+        self.plain = penalty is None
+        self.rung = 0
+        self.width = 0.0
+        self.farthest = 2.0 * objective.pull / float(np.min(objective.curvature))
+
+    def certify(self, point: Pair) -> Place:
+        """The certified gradient and distance at a point, by the first arithmetic that leaves room for a descent."""
+        last = len(self.objective.ladder) - 1
+        self.rung = max(self.rung, first_rung(self.objective, point, self.tolerance))
+        while True:
+            gradient, error = self.objective.certified_gradient(point, self.objective.ladder[self.rung])
+            if error <= self.tolerance / 2 or self.rung == last:
+                break
+            self.rung += 1
+        error += self._penalty_error(point)
+        nearest = self.penalty.residual(gradient, point.high, self.weights)
+        distance = float(np.linalg.norm(nearest.astype(np.float64))) * (1 + 1e-12) + error
+        return Place(point, gradient, error, distance)
+
+    def _penalty_error(self, point: Pair) -> float:
+        """P' is computed to a few units in the last place, and a lasso's is a public constant."""
+        if isinstance(self.penalty, Lasso):
+            return 0.0
+        slope = self.penalty.slope(point.high.astype(np.float64), self.weights)
+        return 16 * float(np.finfo(self.objective.widest).eps) * float(np.linalg.norm(slope))
+
+    def done(self, place: Place) -> bool:
+        """Whether a place, rounded to what is returned, is certified."""
+        return place.distance + landing(self.objective, place.point) <= self.tolerance
+
+    def advance(self, place: Place, best: float) -> Place | None:
+        """The next place: half as far as the best in its certificate, or certainly lower. None if rounding forbids."""
+        while True:
+            hessian = self.objective.hessian(place.point, self.objective.ladder[self.rung], self.width)
+            last = self.rung + 1 == len(self.objective.ladder)
+            for share in DAMPINGS if last else DAMPINGS[:1]:
+                damped = hessian + share * self.objective.steepness * np.eye(self.objective.size)
+                step = self._model(place, damped)
+                full = self.certify(step.target) if self._inside(step.target) else None
+                if full is not None and (full.distance <= 0.5 * best or self.done(full)):
+                    self.width /= 8
+                    return full
+                lower = self._descend(place, step, full)
+                if lower is not None:
+                    return lower
+            if last:
+                return None
+            self.rung += 1
+            place = self.certify(place.point)
+
+    def _inside(self, point: Pair) -> bool:
+        """Whether a point is near enough to be lower than zero is (false for what is no number)."""
+        return bool(np.linalg.norm(point.high.astype(np.float64)) <= self.farthest)
+
+    def _model(self, place: Place, hessian: NDArray[np.float64]) -> Step:
+        """The minimiser of the local quadratic plus P, refined beyond float64's digits."""
+        start, slope = place.point.high.astype(np.float64), place.gradient.astype(np.float64)
+        wide = hessian.astype(self.objective.widest)
+        if self.plain:
+            change = -solve_positive(hessian, slope, 0.0).astype(self.objective.widest)
+            target = pairs.plus(place.point, change)
+            return Step(change, target, np.zeros_like(change))
+        inner = 1e-3 * place.distance
+        found = minimize_quadratic(hessian, slope, self.penalty, self.weights, start, inner)
+        change = (found - place.point.high) - place.point.low
+        alive = found != 0
+        for _ in range(POLISHES):
+            target = _landed(place.point, change, alive)
+            rest = self.penalty.residual(place.gradient + wide @ change, target.high, self.weights)
+            change = change + self._polish(hessian, rest, target, alive)
+        target = _landed(place.point, change, alive)
+        after = place.gradient + wide @ change
+        return Step(change, target, self.penalty.residual(after, target.high, self.weights) - after)
+
+    def _polish(self, hessian: NDArray[np.float64], rest: Array, target: Pair, alive: NDArray[np.bool_]) -> Array:
+        """A Newton correction of the model's nonzero coefficients, none of which may change its sign."""
+        correction = np.zeros_like(target.high)
+        support = np.flatnonzero(alive)
+        if support.size:
+            block = hessian[np.ix_(support, support)]
+            at = target.high[support].astype(np.float64)
+            block[np.diag_indices_from(block)] += self.penalty.bend(at, self.weights[support])
+            correction[support] = -solve_positive(block, rest[support].astype(np.float64), 0.0)
+        keeps = np.sign(target.high + correction) == np.sign(target.high)
+        return np.where(keeps, correction, np.zeros_like(correction))
+
+    def _descend(self, place: Place, step: Step, full: Place | None) -> Place | None:
+        """The step shortened until the objective certainly fell all along it; None if rounding hides the slope.
+
+        J(theta + t d) + P(theta) + t v'd lies above J + P on [0, 1], touches it at 0 and has no kinks.
+        """
+        size = float(np.linalg.norm(step.change.astype(np.float64)))
+        slope = float((place.gradient + step.pull) @ step.change)
+        if not -slope > SURE * place.error * size:
+            return None
+        moved, length, short, long = full, 1.0, 0.0, 1.0
+        for _ in range(HALVINGS):
+            ratio = -np.inf
+            if moved is not None:
+                if moved.error * size * SURE > -slope:
+                    return None
+                ratio = float((moved.gradient + step.pull) @ step.change) / slope
+                if ratio >= 0.125 and (ratio <= 0.75 or length == 1):
+                    self._adapt(step, length)
+                    return moved
+            short, long = (length, long) if ratio > 0.125 else (short, length)
+            length = 0.5 * (short + long)
+            part = pairs.plus(place.point, step.change * step.change.dtype.type(length))
+            moved = self.certify(part) if self._inside(part) else None
+        return None
+
+    def _adapt(self, step: Step, length: float) -> None:
+        """Look for kinks as far away as the last step was cut to; nearer and nearer while none is cut."""
+        reach = length * self.objective.reach(step.change.astype(np.float64))
+        self.width = min(self.width, reach) / 8 if length >= 0.5 else 4 * reach
+
+
+def _landed(point: Pair, change: Array, alive: NDArray[np.bool_]) -> Pair:
+    """point + change, exactly zero where the model says so."""
+    moved = pairs.plus(point, change)
+    return Pair(np.where(alive, moved.high, 0), np.where(alive, moved.low, 0))
