@@ -74,6 +74,20 @@ def test_grouping_is_optimal_in_its_shares_and_no_worse_than_the_norms(
         assert found <= np.cbrt(2 * np.array(squares)).sum() ** 3 * (1 + 1e-9)
 
 
+@settings(max_examples=100, deadline=None)
+@given(blocks=DESIGNS, constant=st.booleans())
+def test_never_above_one_norm_of_the_whole_row(blocks: list[Block], constant: bool) -> None:
+    """At unit bounds: l1, l2 and linf noise of scale sup ||x||, and the product of the symmetric hulls."""
+    blocks = [intercept(), *blocks] if constant else blocks
+    size = sum(block.size for block in blocks)
+    most = {"box": lambda k: k, "ball": math.sqrt}
+    l1 = sum(most.get(block.kind, lambda k: 1)(block.size) for block in blocks)
+    l2 = sum(block.size if block.kind == "box" else 1 for block in blocks)
+    product = (size + 1) * (size + 2) * sum(block.variance * block.size for block in blocks)
+    others = (2 * size * l1**2, size * (size + 1) * l2, size * (size + 1) * (size + 2) / 3, product)
+    assert group_blocks(unit_images(blocks)).expected_square <= min(others) * (1 + 1e-9)
+
+
 @settings(max_examples=40, deadline=None)
 @given(blocks=DESIGNS, seed=st.integers(0, 10**6))
 def test_the_order_of_blocks_decides_nothing(blocks: list[Block], seed: int) -> None:
