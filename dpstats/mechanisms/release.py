@@ -70,9 +70,7 @@ def gradient_tolerance(
     offset = 0.0 if linear is None else float(np.linalg.norm(linear))
     longest = (LONGEST_DRAW + math.sqrt(len(curvature))) * rms + offset
     if not row_length * (rows * family.lipschitz * row_length + longest) <= LARGEST * float(np.min(curvature)):
-        raise ArgumentError(
-            "curvature is too small for rows so long or caps so large: linear predictors could overflow"
-        )
+        raise ArgumentError("curvature is too small for such long rows or large caps: linear predictors could overflow")
     reachable = least_tolerance(
         family,
         rows=rows,

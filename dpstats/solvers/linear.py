@@ -21,5 +21,7 @@ def solve_positive(hessian: NDArray[np.float64], gradient: Vector, floor: float)
         factor = linalg.cho_factor(scaled, check_finite=False)
         return scale * linalg.cho_solve(factor, scale * gradient, check_finite=False)
     except linalg.LinAlgError:
+        if not np.all(np.isfinite(hessian)):
+            return gradient / floor  # a direction all the same: the solvers only take what certainly pays
         values, vectors = linalg.eigh(hessian, check_finite=False)
         return vectors @ ((vectors.T @ gradient) / np.maximum(values, floor))

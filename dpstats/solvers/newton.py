@@ -17,6 +17,7 @@ MAX_ITERATIONS = 500
 MAX_REFINEMENTS = 100
 
 
+@np.errstate(all="ignore")
 def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> Array:
     """Minimise J until the norm of its gradient is certified to be at most `tolerance`.
 

@@ -19,6 +19,7 @@ Extended = Array
 MAX_REFINEMENTS = 30
 
 
+@np.errstate(all="ignore")
 def minimize(
     objective: PerturbedObjective,
     penalty: Penalty,

@@ -24,6 +24,9 @@ SURE = 8.0
 DAMPINGS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 """Regularisation of a step's model, as shares of the gradient's Lipschitz constant; the last one cannot fail."""
 
+STIFFEST = 1e280
+"""A coefficient next to a kink of the penalty bends no more than this."""
+
 HALVINGS = 300
 POLISHES = 3
 
@@ -114,7 +117,8 @@ class _Search:
         self.plain = penalty is None
         self.rung = 0
         self.width = 0.0
-        self.farthest = 2.0 * objective.pull / float(np.min(objective.curvature))
+        self.floor = float(np.min(objective.curvature))
+        self.farthest = 2.0 * objective.pull / self.floor
 
     def certify(self, point: Pair) -> Place:
         """The certified gradient and distance at a point, by the first arithmetic that leaves room for a descent."""
@@ -170,7 +174,7 @@ class _Search:
         start, slope = place.point.high.astype(np.float64), place.gradient.astype(np.float64)
         wide = hessian.astype(self.objective.widest)
         if self.plain:
-            change = -solve_positive(hessian, slope, 0.0).astype(self.objective.widest)
+            change = -solve_positive(hessian, slope, self.floor).astype(self.objective.widest)
             target = pairs.plus(place.point, change)
             return Step(change, target, np.zeros_like(change))
         inner = 1e-3 * place.distance
@@ -192,8 +196,9 @@ class _Search:
         if support.size:
             block = hessian[np.ix_(support, support)]
             at = target.high[support].astype(np.float64)
-            block[np.diag_indices_from(block)] += self.penalty.bend(at, self.weights[support])
-            correction[support] = -solve_positive(block, rest[support].astype(np.float64), 0.0)
+            bend = self.penalty.bend(at, self.weights[support])
+            block[np.diag_indices_from(block)] += np.nan_to_num(bend, nan=0.0, posinf=STIFFEST)
+            correction[support] = -solve_positive(block, rest[support].astype(np.float64), self.floor)
         keeps = np.sign(target.high + correction) == np.sign(target.high)
         return np.where(keeps, correction, np.zeros_like(correction))
 
