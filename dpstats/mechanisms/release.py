@@ -22,8 +22,8 @@ ROWS_AT_MOST = 1e7
 GRADIENT_SHARE = 1e-9
 """gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
 
-LONGEST_DRAW = 64.0
-"""No draw of the noise is longer than this plus sqrt(p), in root mean squares: its uniforms have 104 bits."""
+LONGEST_DRAW = 1000.0
+"""No draw of the noise is longer than this plus p, in root mean squares, by far: its uniforms have 104 bits."""
 
 LARGEST = 1e280
 """Linear predictors stay below this, so that nothing overflows."""
@@ -68,7 +68,7 @@ def gradient_tolerance(
         If linear predictors could overflow.
     """
     offset = 0.0 if linear is None else float(np.linalg.norm(linear))
-    longest = (LONGEST_DRAW + math.sqrt(len(curvature))) * rms + offset
+    longest = (LONGEST_DRAW + len(curvature)) * rms + offset
     if not row_length * (rows * family.lipschitz * row_length + longest) <= LARGEST * float(np.min(curvature)):
         raise ArgumentError("curvature is too small for such long rows or large caps: linear predictors could overflow")
     reachable = least_tolerance(

@@ -72,11 +72,13 @@ def test_numbers_too_large_for_float64_are_missing_without_a_warning() -> None:
     assert len(blocks_of(huge, np.ones((2, 1)), Gaussian(1.0), {"l2": 1.0})[0][1]) == 1
 
 
-@pytest.mark.parametrize("bound", [1e-101, 1e-170, 1e101, 0.0, np.inf])
+@pytest.mark.parametrize("bound", [0.99e-50, 1e-170, 1.01e50, 1e100, 0.0, np.inf])
 def test_bounds_at_which_squares_vanish_are_refused(bound: float) -> None:
     """At 1e-170 the square of a cell of 1e-163 is 0, and the row would pass for a short one."""
-    with pytest.raises(ArgumentError, match="row_norm"):
+    with pytest.raises(ArgumentError, match="row_norm must be a number from 1e-50 to 1e50"):
         array_norms(bound, 3)
+    with pytest.raises(ArgumentError, match="row_norm must be a number from 1e-50 to 1e50"):
+        array_norms({"l1": 1.0, "linf": bound}, 3)
 
 
 def test_infinite_responses_are_missing() -> None:

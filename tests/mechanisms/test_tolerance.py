@@ -1,0 +1,197 @@
+"""The certificate is always there: gamma is planned for the rows that are stated, and reached on them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Family, Gaussian, Poisson, SmoothSVM
+from dpstats.formula.design import design_spec
+from dpstats.mechanisms import napp
+from dpstats.mechanisms import objective as mechanism
+from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
+from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
+from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
+from dpstats.privacy.noise import Noise
+from dpstats.privacy.randomness import SystemRandom, random_source
+from dpstats.solvers.objective import PerturbedObjective
+from dpstats.solvers.rounding import SAFE_SHARE, WIDEST, Scale, gradient_error, ladder
+
+PURCHASE = Purchase(eps=1.0, delta=0.0, final_eps=0.01, adjacency="add_remove")
+
+
+def arrays(size: int, row_norm: float = 1.0) -> ArrayDesign:
+    return ArrayDesign(tuple(f"x{j}" for j in range(size)), array_norms(row_norm, size))
+
+
+def binary_rows(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    exog = rng.normal(size=(count, size))
+    exog /= np.linalg.norm(exog, axis=1)[:, None]
+    signal = np.where(np.arange(size) % 2, 0.0, 4.0)
+    return exog, (rng.random(count) < 1 / (1 + np.exp(-exog @ signal))).astype(float)
+
+
+class Watch:
+    """Every certified point that a release is made of, with the tolerance it was asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.excess: list[float] = []
+        self.row_norms: list[float] = []
+        for solver in (mechanism.newton, mechanism.prox):
+            monkeypatch.setattr(solver, "minimize", self.watched(solver.minimize))
+
+    def watched(self, minimize: Any) -> Any:
+        def solve(objective: PerturbedObjective, *given: Any, **named: Any) -> Any:
+            theta = minimize(objective, *given, **named)
+            penalty, tolerance = (given[0], given[1]) if len(given) == 2 else (Lasso(0.0), given[0])
+            for precision in objective.ladder:
+                certified = objective.certified_gradient(theta, precision)
+                nearest = penalty.distance(certified.gradient, theta, named.get("weights", 1.0))
+                excess = (nearest + certified.error) / tolerance
+                if excess <= 1:
+                    break
+            self.excess.append(excess)
+            self.row_norms.append(objective.row_norm)
+            return theta
+
+        return solve
+
+
+@pytest.mark.parametrize("penalty", [L0(30.0), Bridge(20.0, 0.5), Ridge(1e8)], ids=str)
+def test_two_stages_on_many_rows_are_certified(penalty: Penalty, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curvatures that differ made the bound on a row up to 1e4 times too long, and gamma was missed."""
+    watch = Watch(monkeypatch)
+    size, weights = 8, np.array([0.0, *np.ones(7)])
+    options = Options(stages=2)
+    stages = napp.plan_stages(
+        arrays(size), Binomial(), penalty, weights, eps=1.0, delta=0.0, adjacency="add_remove", options=options
+    )
+    blocks = [binary_rows(200_000, size)]
+    fitted = napp.release_stages(stages, arrays(size), penalty, weights, blocks, random_source(1), options)
+    assert watch.row_norms == [1.0, 1.0]
+    assert max(watch.excess) <= 1.001
+    final = fitted.stages[-1].plan
+    assert np.max(final.curvature) > 1e3 * np.min(final.curvature)
+    assert final.final.distance == pytest.approx(2 * final.tolerance / np.min(final.curvature))
+
+
+def test_the_bound_on_a_row_is_the_designs_own() -> None:
+    design = design_spec("y ~ x + g", Domain(y=(0, 1), x=(0, 5), g=["a", "b", "c"]), family=Binomial())
+    curvature = np.array([1.0, 1e8, 1.0, 1.0])
+    plan = plan_objective(design, Binomial(), PURCHASE, Ridge(1.0), curvature)
+    assert plan.row_length == np.sqrt(design.curvature_ratio(np.ones(4)))
+    assert plan.row_length < 1e-2 * np.sqrt(plan.kappa * np.max(plan.curvature))
+    again = ObjectivePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert (again.row_length, again.rows_at_most) == (plan.row_length, plan.rows_at_most)
+    part = SubDesign(design, np.array([0, 1]))
+    assert plan_objective(part, Binomial(), PURCHASE).row_length < plan.row_length
+
+
+EXTREMES: list[tuple[Family, float, float, Penalty | None]] = [
+    (Binomial(), 1000.0, 1e-8, None),
+    (Binomial(), 1e5, 1e-8, Lasso(1e-3)),
+    (SmoothSVM(1e-7), 1000.0, 1e7, Lasso(0.1)),
+    (SmoothSVM(1e-7), 1000.0, 1e7, Bridge(0.1, 1.5)),
+    (Gaussian(1.0), 3000.0, 1e-6, None),
+    (Poisson(20.0, 20.0), 1000.0, 1e-6, Lasso(0.1)),
+]
+
+
+@pytest.mark.parametrize(("family", "eps", "curvature", "penalty"), EXTREMES, ids=str)
+def test_extreme_settings_are_certified(
+    family: Family, eps: float, curvature: float, penalty: Penalty | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(monkeypatch)
+    plan = plan_objective(
+        arrays(4), family, replace(PURCHASE, eps=eps, final_eps=0.01 * eps, curvature=curvature), penalty
+    )
+    exog, endog = binary_rows(2000, 4)
+    mechanism.release_objective(plan, [(exog, endog)], random_source(2))
+    # What is returned is one float a coefficient, which the plan pays for and the gradient at it need not show.
+    landing = float(np.finfo(WIDEST).eps) * 2000 * family.curvature_bound / plan.tolerance
+    assert max(watch.excess) <= 1.001 + 1e4 * landing
+
+
+@pytest.mark.parametrize("rows_at_most", [1, 1e4, 1e7, 1e10])
+def test_no_rows_can_miss_the_planned_tolerance(rows_at_most: float) -> None:
+    """The worst rounding bound of the last rung, wherever the solver may look, is a small share of gamma."""
+    for family in (Gaussian(2.0), Binomial(), Poisson(10.0, 5.0), SmoothSVM(1e-3)):
+        for curvature in (None, 1e-6 * family.curvature_bound, 100.0 * family.curvature_bound):
+            purchase = replace(PURCHASE, eps=50.0, curvature=curvature, rows_at_most=rows_at_most)
+            plan = plan_objective(arrays(20, 3.0), family, purchase)
+            assert plan.rows_at_most == rows_at_most
+            draw = LONGEST_DRAW * np.sqrt(plan.expected_square)
+            pull = rows_at_most * family.lipschitz * plan.row_length + draw
+            far = 2 * pull / plan.curvature.min()
+            scale = Scale(
+                20,
+                rows_at_most,
+                plan.row_length,
+                far,
+                plan.curvature.max() * far + draw,
+                rows_at_most * family.lipschitz,
+            )
+            assert gradient_error(family, ladder(WIDEST)[-1], WIDEST, scale) <= SAFE_SHARE * plan.tolerance
+
+
+def test_the_ordinary_tolerance_is_a_share_of_the_noise() -> None:
+    """What 1e7 rows need of extended floats is nothing beside 1e-9 of the noise, up to eps = 1000."""
+    for eps in (0.1, 1.0, 1000.0):
+        plan = plan_objective(arrays(20), Binomial(), replace(PURCHASE, eps=eps))
+        assert plan.tolerance == pytest.approx(1e-9 * np.sqrt(plan.expected_square), rel=1e-9 if eps < 10 else 10)
+
+
+def test_a_public_linear_term_is_covered() -> None:
+    """Adding noise to -m theta1 rounds it to float64: gamma is well above that, however far out theta1 is."""
+    plan = plan_objective(arrays(4), Binomial(), PURCHASE)
+    for size in (1.0, 1e6, 1e12):
+        moved = napp.recentred(plan, plan.curvature, -plan.curvature * np.full(4, size))
+        rounding = 2.0**-53 * float(np.linalg.norm(moved.linear))
+        assert moved.tolerance >= max(plan.tolerance, 16 * rounding)
+        assert moved.final.distance == pytest.approx(2 * moved.tolerance / np.min(moved.curvature))
+
+
+class Extreme(SystemRandom):
+    """The most extreme uniforms that the system's source can give."""
+
+    def folded(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(size, 2.0**-106), np.zeros(size, dtype=bool)
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 1000])
+def test_no_draw_is_longer_than_planned_for(size: int) -> None:
+    for kind, norm in (("gaussian", "l2"), ("laplace", "l1"), ("laplace", "l2"), ("laplace", "linf")):
+        noise = Noise(kind, norm, 1.0)  # type: ignore[arg-type]
+        longest = float(np.linalg.norm(noise.sample(size, Extreme())))
+        assert longest <= (LONGEST_DRAW + size) * np.sqrt(noise.expected_square(size))
+
+
+@pytest.mark.parametrize("given", [0, 0.5, 1.01e10, float("nan"), float("inf"), True, "1e7", None])
+def test_rows_at_most_is_checked(given: Any) -> None:
+    with pytest.raises(ArgumentError, match="rows_at_most must be a number from 1 to 1e10"):
+        Options(rows_at_most=given)
+
+
+def test_rows_at_most_reaches_every_stage() -> None:
+    options = Options(stages=2, rows_at_most=2e9)
+    stages = napp.plan_stages(
+        arrays(3), Binomial(), None, np.ones(3), eps=1.0, delta=0.0, adjacency="add_remove", options=options
+    )
+    assert [plan.rows_at_most for _, plan in stages] == [2e9, 2e9]
+    assert Options().rows_at_most == 1e7
+
+
+def test_settings_at_which_predictors_could_overflow_are_refused_in_public() -> None:
+    with pytest.raises(ArgumentError, match="overflow"):
+        gradient_tolerance(
+            Gaussian(1e200), rms=1.0, row_length=1e50, curvature=np.full(2, 1e-8), rows=1e7, penalty=None
+        )
