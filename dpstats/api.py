@@ -95,9 +95,7 @@ def glm(
 
 
 @sealed
-def ols(
-    formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Any
-) -> GLMResults:
+def ols(formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Any) -> GLMResults:
     """Least squares, with residuals beyond a public cap counted linearly: `glm` with family="gaussian".
 
     Parameters

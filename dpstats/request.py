@@ -115,9 +115,8 @@ def make_request(
         seed=seed,
         options=Options.from_mapping(options),
     )
-    if request.options.noise == ("laplace" if delta > 0 else "gaussian"):
-        need = "positive for Gaussian noise" if delta == 0 else "0 for Laplace noise"
-        raise ArgumentError(f"delta must be {need}, got {delta!r}")
+    if request.options.noise == "gaussian" and delta == 0:
+        raise ArgumentError(f"delta must be positive for Gaussian noise, got {delta!r}")
     asked = [reason for reason in request.uncertified_reasons if reason != SEEDED]
     if asked and not request.allow_uncertified:
         raise UncertifiedError(f"not certified: {'; '.join(asked)}. Pass allow_uncertified=True to replicate it")

@@ -15,6 +15,9 @@ Array = NDArray[np.float64]
 MARGIN = 1e-3
 """A smooth basis may rise a little between grid points; bounds measured on a grid are widened by this share."""
 
+NEGLIGIBLE = 1e-12
+"""Values this share below zero are zeros that were rounded."""
+
 LEAST_FINITE = 0.01
 """A factor must be finite on a greater share of the public rows: on fewer its bounds would be those of a corner."""
 
@@ -49,16 +52,22 @@ class FactorBounds:
     """What one coded factor contributes to its terms.
 
     `low` and `high`, shape (k,), bound its columns; `l2` and `l1` bound the norms of the row after each column is
-    divided by its largest absolute value.
+    divided by its largest absolute value. `total` bounds the sum of absolute values as they are, `positive` says that
+    none was negative, and `vanishes` that the row may be zero. `codes` holds the coding matrices of factors of levels,
+    and is None if a factor is numeric.
     """
 
     low: Array
     high: Array
     l2: float
     l1: float
+    total: float
+    positive: bool
+    vanishes: bool
+    codes: tuple[Array, ...] | None = None
 
 
-def measure(values: Array, *, grid: bool) -> FactorBounds:
+def measure(values: Array, *, grid: bool, codes: tuple[Array, ...] | None = None) -> FactorBounds:
     """Bounds of a factor from its values on public rows, shape (m, k); rows with a non-finite value are left out.
 
     With `grid`, the rows only sample the values a column can take, and the bounds are widened by `MARGIN`.
@@ -76,7 +85,17 @@ def measure(values: Array, *, grid: bool) -> FactorBounds:
     l2, l1 = np.sqrt((unit**2).sum(axis=1).max()), unit.sum(axis=1).max()
     margin = MARGIN if grid else 0.0
     width = high - low
-    return FactorBounds(low - margin * width, high + margin * width, float(l2 * (1 + margin)), float(l1 * (1 + margin)))
+    sums = np.abs(finite).sum(axis=1)
+    return FactorBounds(
+        low - margin * width,
+        high + margin * width,
+        float(l2 * (1 + margin)),
+        float(l1 * (1 + margin)),
+        total=float(sums.max()),
+        positive=bool((low >= -NEGLIGIBLE * np.maximum(np.abs(low), np.abs(high))).all()),
+        vanishes=bool(sums.min() == 0),
+        codes=None if grid else codes,
+    )
 
 
 def interact(factors: list[FactorBounds]) -> FactorBounds:
@@ -85,12 +104,22 @@ def interact(factors: list[FactorBounds]) -> FactorBounds:
     Exact when the factors read different columns of the data, since then each can be at its extreme at once, and the
     norm of an outer product is the product of the norms; never too small otherwise.
     """
-    low, high, l2, l1 = np.ones(1), np.ones(1), 1.0, 1.0
+    low, high, l2, l1, total = np.ones(1), np.ones(1), 1.0, 1.0, 1.0
     for factor in factors:
         ends = [np.multiply.outer(end, other).ravel() for end in (factor.low, factor.high) for other in (low, high)]
         low, high = np.min(ends, axis=0), np.max(ends, axis=0)
-        l2, l1 = l2 * factor.l2, l1 * factor.l1
-    return FactorBounds(low, high, l2, l1)
+        l2, l1, total = l2 * factor.l2, l1 * factor.l1, total * factor.total
+    coded = all(factor.codes is not None for factor in factors)
+    return FactorBounds(
+        low,
+        high,
+        l2,
+        l1,
+        total,
+        positive=all(factor.positive for factor in factors),
+        vanishes=any(factor.vanishes for factor in factors),
+        codes=tuple(code for factor in factors for code in factor.codes or ()) if coded else None,
+    )
 
 
 def largest_sum(gains: Array, limits: Array, total: float) -> float:

@@ -154,4 +154,4 @@ def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
     matrix = np.asarray(contrast.matrix, dtype=float)
     if not np.isfinite(matrix).all():
         raise FormulaError(f"{factor.code}: the contrast must be finite")
-    return measure(matrix, grid=False)
+    return measure(matrix, grid=False, codes=(matrix,))

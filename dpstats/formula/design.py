@@ -21,10 +21,12 @@ from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families.base import Family
 from dpstats.formula import cells, coding
+from dpstats.formula.bodies import Body, term_bodies
 from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response
 from dpstats.formula.schema import numeric_columns_undeclared, schema_domain, with_response
+from dpstats.privacy.bodies import Image, shrink_block
 from dpstats.quiet import quiet
 from dpstats.tables import Column, as_table, slices
 
@@ -72,6 +74,7 @@ class DesignSpec:
     _response: Response = field(repr=False)
     _parsed: Formula = field(repr=False)
     _shrunk: tuple[Term, ...] = field(repr=False)
+    _bodies: tuple[Body, ...] = field(repr=False)
 
     @property
     def response_name(self) -> str:
@@ -83,6 +86,11 @@ class DesignSpec:
         """Bounds on the l1, l2 and linf norms of a row."""
         ones = np.ones(len(self.names))
         return {"l1": self.norm_bound("l1", ones), "l2": 1.0, "linf": self.norm_bound("linf", ones)}
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
+        return tuple(body.image for body in self._bodies)
 
     def norm_bound(self, which: str, weights: Array) -> float:
         """A bound on the norm of x * weights over all rows x.
@@ -208,6 +216,9 @@ class DesignSpec:
         exog /= self.scale
         for term in self._shrunk:
             _shrink(exog[:, term.columns], term)
+        for body in self._bodies:
+            if body.scales is not None:
+                shrink_block(exog[:, body.columns], body.image.block, body.scales)
         return exog
 
     def to_dict(self) -> dict[str, Any]:
@@ -296,6 +307,7 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
     if norm == 0:
         raise FormulaError(f"formula {parsed.text!r}: every column is zero on the declared ranges")
     terms = [Term(term.name, term.columns, term.maxima / norm, term.l2 / norm, term.l1 / norm) for term in units]
+    scale = np.where(reach > 0, reach, 1.0) * norm * (1 + SLACK)
     numeric = {term.name() for term in by_term if any(info.factor_infos[f].type == "numerical" for f in term.factors)}
     return DesignSpec(
         formula=parsed.text,
@@ -307,7 +319,7 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
         lower=lower,
         upper=upper,
         center=center,
-        scale=np.where(reach > 0, reach, 1.0) * norm * (1 + SLACK),
+        scale=scale,
         notes=tuple(
             f"{code} is not finite on all of the declared ranges: rows where it is not are left out."
             for code in partial
@@ -316,6 +328,9 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
         _response=response,
         _parsed=parsed,
         _shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
+        _bodies=term_bodies(
+            _subterms(info, by_term), reach, scale, info.column_names.index("Intercept") if has_intercept else None
+        ),
     )
 
 
@@ -331,6 +346,18 @@ def _ranges(
         if has_intercept and single and term.factors:
             center[columns] = lower[columns] / 2 + upper[columns] / 2
     return lower, upper, center
+
+
+def _subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]]) -> list[tuple[slice, FactorBounds]]:
+    """Columns and bounds of every subterm, in the order of the columns."""
+    found = []
+    for term, parts in by_term.items():
+        start = info.term_slices[term].start
+        for part in parts:
+            if len(part.low):  # a factor of one level has no columns beside an intercept
+                found.append((slice(start, start + len(part.low)), part))
+            start += len(part.low)
+    return found
 
 
 def _unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.formula.bodies import restricted
 from dpstats.formula.bounds import Term, term_norm
+from dpstats.privacy.bodies import Image
 
 Vector = NDArray[np.float64]
 NormName = Literal["l1", "l2", "linf"]
@@ -27,6 +29,10 @@ class Bounds(Protocol):
     @property
     def terms(self) -> Sequence[Term]:
         """The terms, in the order of their columns."""
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Bodies that hold every row, for noise cut to the design; none where only norms are bounded."""
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The supremum over rows of the norm of x * weights; infinite where no bound is known."""
@@ -86,6 +92,11 @@ class ArrayDesign:
         largest = float(self.norms.get("l1", np.inf))
         return (Term("exog", slice(0, size), maxima, self.norms["l2"], min(largest, float(np.sum(maxima)))),)
 
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """None: an array's columns are bounded together."""
+        return ()
+
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """The identity: arrays are in model units already."""
         return np.eye(len(self.names)), np.zeros(len(self.names))
@@ -144,6 +155,11 @@ class SubDesign:
                 left.append(Term(term.name, slice(start, start + len(inside)), maxima, *norms))
             start += len(inside)
         return tuple(left)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """What is left of the bodies."""
+        return restricted(self.whole.images, self.kept)
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The whole design's bound with no weight on the other columns."""

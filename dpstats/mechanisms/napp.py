@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
-from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective, release_objective
+from dpstats.mechanisms.metrics import Purchase, design_norms
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
 from dpstats.mechanisms.selection import noise_aware, noise_threshold
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers.objective import Block
@@ -159,6 +161,7 @@ def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) 
         retrieval,
         options.curvature,
         options.radius,
+        options.noise,
         rows_at_most=options.rows_at_most,
     )
 
@@ -177,14 +180,27 @@ def _select(
     """
     if not np.any(weights):
         raise ArgumentError("selection='noise_aware' needs a penalised column; see penalty_weights")
+    choices = [replace(purchase, kind="laplace", norm=norm) for norm in (*design_norms(design), *NORM_NAMES)]
+    if purchase.kind == "gaussian" or (purchase.kind is None and purchase.delta > 0):
+        gaussian = replace(purchase, kind="gaussian")
+        choices = [gaussian] if purchase.kind == "gaussian" else [*choices, gaussian]
     plans = []
-    for norm in NORM_NAMES if purchase.kind == "laplace" else ("l2",):
-        plan = plan_objective(design, family, replace(purchase, norm=norm), penalty, weights)
-        threshold = noise_threshold(plan.noise, plan.size, level, columns=int(np.count_nonzero(weights)))
-        spread = np.where(weights > 0, threshold / plan.noise_shape, 0.0)
+    for choice in choices:
+        plan = plan_objective(design, family, choice, penalty, weights)
+        spread = _thresholds(plan, level, weights)
         lasso, _ = noise_aware(penalty, weights, spread)
         plans.append(replace(plan, penalty=Lasso(1.0), penalty_weights=lasso, threshold=spread))
     return min(plans, key=lambda plan: float(np.sum(plan.threshold)))
+
+
+def _thresholds(plan: ObjectivePlan, level: float, weights: Vector) -> Vector:
+    """What noise alone rarely passes on the penalised columns, shape (p,); 0 on the others."""
+    penalised = np.flatnonzero(weights)
+    if isinstance(plan.noise, BodyNoise):
+        bounds = plan.noise.thresholds(level, penalised.tolist())
+    else:
+        bounds = noise_threshold(plan.noise, plan.size, level, columns=len(penalised)) / plan.noise_shape
+    return np.where(weights > 0, bounds, 0.0)
 
 
 def _floored(plan: ObjectivePlan, penalty: Penalty | None, weights: Vector) -> ObjectivePlan:
@@ -192,8 +208,7 @@ def _floored(plan: ObjectivePlan, penalty: Penalty | None, weights: Vector) -> O
     if penalty is None or not penalty.sparse:
         raise ArgumentError("selection='auto' needs a sparse penalty, such as 'lasso'")
     lasso, _ = noise_aware(penalty, weights, 0.0)
-    spread = np.sqrt(plan.noise.expected_square(plan.size) / plan.size) / plan.noise_shape
-    floor = np.where(weights > 0, spread, 0.0)
+    floor = np.where(weights > 0, np.sqrt(plan.noise_variances), 0.0)
     return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, floor), threshold=floor)
 
 

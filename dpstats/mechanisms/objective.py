@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,15 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import default_radius, least_curvature, risk_curvature
-from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
-from dpstats.mechanisms.release import ROWS_AT_MOST, LatticeRelease, gradient_tolerance
+from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.metrics import Metric, Purchase, metrics
+from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.laws import law_from_dict
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers import newton, prox
@@ -51,10 +54,10 @@ class ObjectivePlan:
         The bound on the rows' Euclidean norm.
     rows_at_most : float
         So many rows are certified to `tolerance`, whatever they are.
-    noise : Noise
-        The law of b in the metric x * noise_shape.
+    noise : Noise or BodyNoise
+        The law of b: in the metric x * noise_shape, or cut to the design.
     noise_shape : ndarray, shape (p,)
-        Public weights a: the objective's linear term is b / a.
+        Public weights a: the objective's linear term is b / a. Ones for noise cut to the design.
     classical_scale : float
         The scale that the papers' even split of `planned_eps` would cost.
     planned_eps : float
@@ -86,7 +89,7 @@ class ObjectivePlan:
     row_norm: float
     row_length: float
     rows_at_most: float
-    noise: Noise
+    noise: Noise | BodyNoise
     noise_shape: Vector
     classical_scale: float
     planned_eps: float
@@ -105,12 +108,21 @@ class ObjectivePlan:
         return len(self.curvature)
 
     @property
+    def noise_variances(self) -> Vector:
+        """Variances of the objective's linear term, shape (p,)."""
+        if isinstance(self.noise, BodyNoise):
+            return self.noise.standard_deviations() ** 2
+        return self.noise.expected_square(self.size) / self.size / self.noise_shape**2
+
+    @property
     def expected_square(self) -> float:
-        """E||b / a||^2, the mean squared norm of the linear term."""
-        return self.noise.expected_square(self.size) / self.size * float(np.sum(self.noise_shape**-2.0))
+        """The mean squared norm of the linear term's noise."""
+        return float(np.sum(self.noise_variances))
 
     def sample(self, random: RandomSource) -> Vector:
         """One draw of the objective's linear term, its public part included, shape (p,)."""
+        if isinstance(self.noise, BodyNoise):
+            return self.linear + self.noise.sample(random)
         return self.linear + self.noise.sample(self.size, random) / self.noise_shape
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +131,7 @@ class ObjectivePlan:
             **{name: getattr(self, name) for name in _PLAIN},
             **{name: getattr(self, name).tolist() for name in _VECTORS},
             "family": self.family.to_dict(),
-            "noise": asdict(self.noise),
+            "noise": self.noise.to_dict(),
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "final": asdict(self.final),
         }
@@ -132,7 +144,7 @@ class ObjectivePlan:
             **{name: stored[name] for name in _PLAIN},
             **vectors,
             family=family_from_dict(stored["family"]),
-            noise=Noise(**stored["noise"]),
+            noise=law_from_dict(stored["noise"]),
             penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
             final=LatticeRelease(**stored["final"]),
         )
@@ -143,46 +155,6 @@ _PLAIN = (
     *("radius", "tolerance", "row_length", "rows_at_most"),
 )
 _VECTORS = ("curvature", "penalty_weights", "threshold", "linear", "noise_shape")
-
-
-@dataclass(frozen=True)
-class Purchase:
-    """What one release may cost, and how its noise and curvature are to be chosen.
-
-    Attributes
-    ----------
-    eps, delta : float
-        For the noise in the objective; delta = 0 means Laplace noise, delta > 0 Gaussian.
-    final_eps : float
-        For the final discrete noise, on top of `eps`.
-    adjacency : {"add_remove", "replace_one"}
-    retrieval : {"recycle", "return", None}
-        Where the budget goes that the joint bound retrieves from the classical split: into less noise, back to the
-        analyst (the noise keeps the classical scale and what it really costs is charged), or nowhere.
-    curvature : float, optional
-        Curvature added to the penalty's own; by default what the penalty lacks of the default curvature.
-    radius : float, optional
-        The analyst's guess at the norm of the coefficients in model units.
-    norm : {"l1", "l2", "linf"}, optional
-        The norm of the noise to insist on.
-    rows_at_most : float
-        The greatest number of rows to be certified.
-    """
-
-    eps: float
-    delta: float
-    final_eps: float
-    adjacency: Adjacency
-    retrieval: Literal["recycle", "return"] | None = "recycle"
-    curvature: float | None = None
-    radius: float | None = None
-    norm: NormName | None = None
-    rows_at_most: float = ROWS_AT_MOST
-
-    @property
-    def kind(self) -> Literal["laplace", "gaussian"]:
-        """The noise that delta asks for."""
-        return "gaussian" if self.delta > 0 else "laplace"
 
 
 def plan_objective(
@@ -208,13 +180,13 @@ def plan_objective(
     Returns
     -------
     ObjectivePlan
-        Of the three norms, the one with the least bound on the risk.
+        Of the laws that the design and the budget allow, the one with the least bound on the risk.
     """
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     radius = default_radius(family, design) if purchase.radius is None else purchase.radius
-    candidates = [_choose(metric, design, family, purchase, radius) for metric in _metrics(design, purchase)]
+    candidates = [_choose(metric, design, family, purchase, radius) for metric in metrics(design, purchase)]
     metric, default, _ = min(candidates, key=lambda choice: choice.risk)
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
@@ -222,7 +194,7 @@ def plan_objective(
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
     tolerance = gradient_tolerance(
         family,
-        rms=float(np.sqrt(metric.unit_square)) * price.scale,
+        rms=float(np.sqrt(np.sum(metric.variances))) * price.scale,
         row_length=row_length,
         curvature=total,
         rows=purchase.rows_at_most,
@@ -231,14 +203,14 @@ def plan_objective(
     return ObjectivePlan(
         family=family,
         eps=price.eps,
-        delta=purchase.delta,
+        delta=metric.delta,
         adjacency=purchase.adjacency,
         curvature=total,
         kappa=design.curvature_ratio(total),
         row_norm=metric.row_norm,
         row_length=row_length,
         rows_at_most=purchase.rows_at_most,
-        noise=Noise(purchase.kind, metric.norm, price.scale),
+        noise=metric.noise(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
         planned_eps=purchase.eps,
@@ -262,16 +234,16 @@ class _Price(NamedTuple):
     need: float
 
 
-def _price(design: Bounds, family: Family, purchase: Purchase, metric: _Metric, curvature: Vector) -> _Price:
+def _price(design: Bounds, family: Family, purchase: Purchase, metric: Metric, curvature: Vector) -> _Price:
     """Calibrate the noise at a curvature, and settle where retrieved budget goes."""
     kappa = design.curvature_ratio(curvature)
-    bought: dict[str, Any] = {"delta": purchase.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
+    bought: dict[str, Any] = {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
     joint = joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
     if not np.isfinite(joint):
         least = least_curvature(family, design.curvature_ratio(np.ones(len(curvature))), purchase.eps)
         raise ArgumentError(f"curvature is too small for this eps: give more than about {least:.4g}, or raise eps")
     classical = classical_scale(family, eps=purchase.eps, **bought)
-    need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=purchase.kind, **bought)
+    need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=metric.kind, **bought)
     # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
     if need >= purchase.eps or purchase.retrieval == "recycle":
         return _Price(joint, purchase.eps, classical, need)
@@ -296,67 +268,35 @@ def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: Rand
     return plan.final.sparse(released) if plan.penalty.sparse else released
 
 
-def noise_shape(design: Bounds, norm: NormName) -> Vector:
-    """Column weights a, constant on each term, that minimise E||b / a||^2 under the same row bound.
-
-    For a term of k columns whose part of a row is at most r in the norm: a**2 prop. to sqrt(k) / r (l2),
-    a prop. to (k / r)**(1/3) (l1), and 1 / r for each column (linf); derived in docs/proofs/noise.
-    """
-    shape = np.ones(len(design.names))
-    for term in design.terms:
-        size = term.columns.stop - term.columns.start
-        if term.l2 == 0:
-            continue  # zero on the whole declared range, such as np.maximum(x - 9, 0) on (0, 5): any weight will do
-        if norm == "l2":
-            shape[term.columns] = np.sqrt(np.sqrt(size) / term.l2)
-        elif norm == "l1":
-            shape[term.columns] = (size / term.l1) ** (1 / 3) if np.isfinite(term.l1) else 1.0
-    return shape / np.max(shape)
-
-
-class _Metric(NamedTuple):
-    """A norm for the noise, the shape of its columns, and what they cost."""
-
-    norm: NormName
-    shape: Vector
-    row_norm: float
-    unit_square: float
-    """E||b / a||^2 at noise scale 1."""
-
-
 class _Choice(NamedTuple):
     """A metric with the curvature that suits it best, and the risk bound there."""
 
-    metric: _Metric
-    curvature: float
+    metric: Metric
+    curvature: Vector
     risk: float
 
 
-def _choose(metric: _Metric, design: Bounds, family: Family, purchase: Purchase, radius: float) -> _Choice:
-    """The best default curvature for the noise of one metric; the least risk decides between metrics."""
-    unit_ratio = design.curvature_ratio(np.ones(len(metric.shape)))
+def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, radius: float) -> _Choice:
+    """The best default curvature for the noise of one law; the least risk decides between laws.
+
+    A column's curvature is in proportion to the standard deviation of its noise (docs/proofs/risk).
+    """
+    deviations = np.sqrt(metric.variances)
+    direction = deviations / np.sqrt(np.mean(metric.variances))
+    unit_ratio = design.curvature_ratio(direction)
 
     @cache
     def mean_square(curvature: float) -> float:
         scale = joint_scale(
             family,
             eps=purchase.eps,
-            delta=purchase.delta,
+            delta=metric.delta,
             curvature_ratio=max(unit_ratio / curvature, NO_JACOBIAN),
             row_norm=metric.row_norm,
             adjacency=purchase.adjacency,
         )
-        return metric.unit_square * scale**2
+        return float(np.sum(metric.variances / direction)) * scale**2
 
-    return _Choice(metric, *risk_curvature(radius, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps)))
-
-
-def _metrics(design: Bounds, purchase: Purchase) -> Iterator[_Metric]:
-    """The norms that the design bounds."""
-    allowed = NORM_NAMES if purchase.kind == "laplace" else ("l2",)
-    for norm in allowed if purchase.norm is None else (purchase.norm,):
-        shape = noise_shape(design, norm)
-        row_norm = design.norm_bound(norm, shape)
-        if np.isfinite(row_norm):
-            spread = Noise(purchase.kind, norm, 1.0).expected_square(len(shape)) * float(np.mean(shape**-2.0))
-            yield _Metric(norm, shape, row_norm, spread)
+    size = radius * float(np.sqrt(np.mean(direction)))
+    curvature, risk = risk_curvature(size, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps))
+    return _Choice(metric, curvature * direction, risk)

@@ -82,7 +82,8 @@ class Options:
     moor : {None, "paper"}
         "paper" replicates NAPP-ERM's iteration; not certified.
     noise : {None, "laplace", "gaussian"}
-        The noise to insist on; None lets delta decide: Laplace noise for delta = 0, Gaussian noise for delta > 0.
+        The noise to insist on. By default the one that costs less by the plan's bound: delta > 0 permits Gaussian noise
+        and does not ask for it; Laplace noise leaves delta unspent.
     """
 
     curvature: float | None = None

@@ -21,6 +21,7 @@ from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.plan.tables import Summary, summarize_plan
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.request import Request
@@ -79,14 +80,19 @@ class Plan:
         return self.objective.curvature
 
     @property
-    def noise(self) -> Noise:
-        """The law of the objective's linear term, in the metric x * noise_shape."""
+    def noise(self) -> Noise | BodyNoise:
+        """The law of the objective's linear term: cut to the design, or in the metric x * noise_shape."""
         return self.objective.noise
 
     @property
     def noise_shape(self) -> Vector:
         """Public column weights a: the objective's linear term is b / a."""
         return self.objective.noise_shape
+
+    @property
+    def noise_sd(self) -> pd.Series[float]:
+        """Standard deviation of the linear term of each column, in model units; released noise is about it over n h."""
+        return pd.Series(np.sqrt(self.objective.noise_variances), index=list(self.names), name="noise_sd")
 
     @property
     def kappa(self) -> float:
@@ -280,7 +286,10 @@ def make_plan(
     if is_replication(request.options):
         stages = plan_replication(stages, design, request.penalty, request.options)
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
-    guarantee = Guarantee(request.eps - returned, request.delta, request.adjacency, basis=proof_page(request, stages))
+    # Pure noise spends no delta.
+    gaussian = [plan.noise.kind == "gaussian" for _, plan in stages]
+    delta = request.delta if all(gaussian) else sum(plan.delta for _, plan in stages)
+    guarantee = Guarantee(request.eps - returned, delta, request.adjacency, basis=proof_page(request, stages))
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
     return Plan(request, design, formula, bought, stages, guarantee)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,14 @@ class Noise:
             raise ArgumentError(f"norm must be one of {list(get_args(Norm))}, and 'l2' for Gaussian noise")
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
+
+    def scaled(self, scale: float) -> Noise:
+        """The same law at another scale."""
+        return replace(self, scale=scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return asdict(self)
 
     def sample(self, size: int, random: RandomSource) -> Float:
         """Draw b, shape (size,), by inverting distribution functions at the source's uniforms.

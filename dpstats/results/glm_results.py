@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.plan import Plan
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
@@ -81,7 +82,7 @@ class GLMResults:
         return self.plan.budget
 
     @property
-    def noise(self) -> Noise:
+    def noise(self) -> Noise | BodyNoise:
         """The law of the noise in the objective."""
         return self.plan.noise
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.noise import Noise
 from dpstats.risk.quantiles import quadratic_quantile
 
@@ -18,7 +19,13 @@ CROSS_SHARE = 0.3
 
 
 def gap_quantile(
-    noise: Noise, shape: Vector, curvature: Vector, pi: float, *, removed: Vector | None = None, radius: float = 0.0
+    noise: Noise | BodyNoise,
+    shape: Vector,
+    curvature: Vector,
+    pi: float,
+    *,
+    removed: Vector | None = None,
+    radius: float = 0.0,
 ) -> float:
     """A bound on the excess objective of the released minimiser that fails with probability at most `pi`.
 
@@ -54,7 +61,7 @@ def gap_quantile(
     if not np.any(removed) or radius == 0:
         return 0.5 * quadratic_quantile(noise, weights, 1 - pi)
     centre = radius**2 * float(np.max(removed**2 * metric))
-    deviation = radius * _coordinate_deviation(noise, len(shape)) * float(np.max(removed * metric / shape))
+    deviation = radius * _largest_deviation(noise, removed * metric / shape)
     apart = quadratic_quantile(noise, weights, 1 - (1 - CROSS_SHARE) * pi) + centre
     apart += 2 * log_concave_quantile(deviation, CROSS_SHARE * pi)
     together = (math.sqrt(quadratic_quantile(noise, weights, 1 - pi)) + math.sqrt(centre)) ** 2
@@ -62,12 +69,12 @@ def gap_quantile(
 
 
 def gap_mean(
-    noise: Noise, shape: Vector, curvature: Vector, *, removed: Vector | None = None, radius: float = 0.0
+    noise: Noise | BodyNoise, shape: Vector, curvature: Vector, *, removed: Vector | None = None, radius: float = 0.0
 ) -> float:
     """The bound of `gap_quantile` in expectation over the noise: its cross term vanishes."""
     removed = _check(shape, curvature, 0.5, removed, radius)
     metric = 1 / (curvature + removed)
-    squares = _coordinate_deviation(noise, len(shape)) ** 2 * float(np.sum(metric / shape**2))
+    squares = float(_variances(noise, len(shape)) @ (metric / shape**2))
     return 0.5 * (squares + radius**2 * float(np.max(removed**2 * metric)))
 
 
@@ -89,9 +96,18 @@ def check_failure(pi: float) -> float:
     return float(pi)
 
 
-def _coordinate_deviation(noise: Noise, size: int) -> float:
-    """Standard deviation of one coordinate; all are alike."""
-    return math.sqrt(noise.expected_square(size) / size)
+def _variances(noise: Noise | BodyNoise, size: int) -> Vector:
+    """Variances of the coordinates, shape (p,)."""
+    if isinstance(noise, BodyNoise):
+        return noise.standard_deviations() ** 2
+    return np.full(size, noise.expected_square(size) / size)
+
+
+def _largest_deviation(noise: Noise | BodyNoise, factors: Vector) -> float:
+    """The largest standard deviation of t'diag(factors) b over unit vectors t."""
+    if isinstance(noise, BodyNoise):
+        return math.sqrt(float(np.linalg.eigvalsh(noise.covariance() * np.outer(factors, factors))[-1]))
+    return math.sqrt(noise.expected_square(len(factors)) / len(factors)) * float(np.max(factors))
 
 
 def _check(shape: Vector, curvature: Vector, pi: float, removed: Vector | None, radius: float) -> Vector:

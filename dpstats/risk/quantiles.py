@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.noise import Noise
 
 Vector = NDArray[np.float64]
@@ -36,7 +37,7 @@ FFT_ERROR = 1e-8
 """Bound on the rounding error of a distribution function computed by fast Fourier transforms."""
 
 
-def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> float:
+def quadratic_quantile(noise: Noise | BodyNoise, weights: Vector, probability: float) -> float:
     """A bound that sum_j w_j b_j**2 exceeds with probability at most 1 - `probability`.
 
     Parameters
@@ -51,8 +52,8 @@ def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> flo
     Returns
     -------
     float
-        Never below the quantile. Exact for equal weights under Gaussian and l2 noise; else above it by what rounding
-        the squares up to a fine grid costs.
+        Never below the quantile. For noise cut to a design as `BodyNoise.norm_quantile` has it; exact for equal weights
+        under Gaussian and l2 noise; else above it by what rounding the squares up to a fine grid costs.
 
     Raises
     ------
@@ -70,6 +71,9 @@ def quadratic_quantile(noise: Noise, weights: Vector, probability: float) -> flo
         raise ArgumentError("weights must be a vector of finite non-negative numbers, not all zero")
     if not 0 < probability < 1:
         raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+    if isinstance(noise, BodyNoise):
+        # Columns that do not count still need a density.
+        return noise.weighted(np.sqrt(np.maximum(weights, 1e-30 * np.max(weights)))).norm_quantile(probability) ** 2
     largest = float(np.max(weights))
     spherical = noise.kind == "gaussian" or noise.norm == "l2"
     failure = (1 - probability) * (1 - BEYOND * math.exp(-TILT)) - FFT_ERROR

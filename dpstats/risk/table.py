@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
@@ -32,7 +33,7 @@ class ReleasePlan(Protocol):
         """m, shape (p,), the diagonal of the objective's quadratic term."""
 
     @property
-    def noise(self) -> Noise:
+    def noise(self) -> Noise | BodyNoise:
         """The law of the linear term times `noise_shape`."""
 
     @property

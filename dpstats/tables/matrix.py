@@ -71,8 +71,7 @@ def as_exog(values: object) -> Matrix:
             "give numpy.asarray(exog, dtype=float)"
         )
     table = as_table(values)
-    dtypes = set(values.dtypes) if isinstance(values, pd.DataFrame) else set()
-    if len(dtypes) == 1 and isinstance(dtypes.pop(), np.dtype):
+    if isinstance(values, pd.DataFrame) and _one_numpy_type(list(values.dtypes)):
         return replace(_from_array(values.to_numpy()), names=tuple(map(str, table.labels)))
     columns = [table.at(position) for position in range(len(table.labels))]
     for column in columns:
@@ -82,6 +81,10 @@ def as_exog(values: object) -> Matrix:
         return np.stack([column.select(rows).numbers() for column in columns], axis=1)
 
     return Matrix(table.rows, len(columns), tuple(map(str, table.labels)), block)
+
+
+def _one_numpy_type(dtypes: list[Any]) -> bool:
+    return len(set(dtypes)) == 1 and isinstance(dtypes[0], np.dtype)
 
 
 def _from_array(values: NDArray[Any]) -> Matrix:

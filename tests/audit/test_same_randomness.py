@@ -8,6 +8,7 @@ import pytest
 from dpstats.audit import sensitivity, worst_cases
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.arrays import array_blocks
+from dpstats.tables import as_endog, as_exog
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
@@ -27,7 +28,7 @@ def test_the_gradient_moves_by_at_most_the_row_bound_times_lipschitz(
     pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 3 * row_norm, 2, adjacency)]
 
     def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        objective = PerturbedObjective(family, array_blocks(*data, family, {"l2": row_norm}), np.ones(2), np.zeros(2))
+        objective = PerturbedObjective(family, array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": row_norm}), np.ones(2), np.zeros(2))
         return objective.value_gradient(rng.normal(size=2) * 10 / row_norm)[1]
 
     result = sensitivity(gradient, pairs, declared=declared, runs=20, seed=1)
@@ -41,7 +42,7 @@ def test_the_optimum_moves_by_at_most_output_sensitivity(family: Family) -> None
     curvature = 2.0
 
     def optimum(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        blocks = array_blocks(*data, family, {"l2": 1.5})
+        blocks = array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": 1.5})
         objective = PerturbedObjective(family, blocks, np.full(2, curvature), 3 * rng.normal(size=2))
         return newton.minimize(objective, 1e-12).astype(float)
 

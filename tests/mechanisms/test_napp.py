@@ -14,9 +14,12 @@ from dpstats.families import Binomial, Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Penalty, Ridge
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.randomness import random_source
 
@@ -42,7 +45,7 @@ def planned(
         eps=eps,
         delta=delta,
         adjacency="add_remove",
-        options=Options(**options),
+        options=Options(**{"noise": "gaussian" if delta else None, **options}),
     )
 
 
@@ -152,7 +155,7 @@ def test_noise_aware_thresholds_are_public_and_part_of_the_weight() -> None:
         options=Options(selection="noise_aware"),
     )[0].plan
     assert unpenalised.threshold[0] == unpenalised.penalty_weights[0] == 0
-    # The l1 law has the least maximum of many coordinates for its scale, so factors select with it.
+    # The law of the least thresholds is taken, whatever its variance.
     domain = Domain(y=(0, 1), g=[f"g{j}" for j in range(40)])
     spec = design_spec("y ~ g", domain, family=Binomial())
     weights = np.ones(len(spec.names))
@@ -166,7 +169,14 @@ def test_noise_aware_thresholds_are_public_and_part_of_the_weight() -> None:
         adjacency="add_remove",
         options=Options(selection="noise_aware"),
     )
-    assert stages[0].plan.noise.norm == "l1"
+    chosen = stages[0].plan
+    for norm in ("l1", "l2", "linf", "design"):
+        plan = plan_objective(spec, Binomial(), Purchase(0.99, 0.0, 0.01, "add_remove", norm=norm))  # type: ignore[arg-type]
+        if isinstance(plan.noise, BodyNoise):
+            thresholds = plan.noise.thresholds(0.05)
+        else:
+            thresholds = noise_threshold(plan.noise, plan.size, 0.05) / plan.noise_shape
+        assert chosen.threshold.sum() <= thresholds.sum() * (1 + 1e-9)
 
 
 def test_auto_keeps_a_strong_lasso_and_raises_a_weak_one() -> None:

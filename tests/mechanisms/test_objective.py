@@ -13,8 +13,10 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature
 from dpstats.mechanisms.design import ArrayDesign, Bounds, SubDesign, array_norms
-from dpstats.mechanisms.objective import ObjectivePlan, Purchase, noise_shape, plan_objective
+from dpstats.mechanisms.metrics import Purchase, noise_shape
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Ridge
+from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import joint_loss, joint_scale
 
 FAMILIES: list[Family] = [Gaussian(2.0), Binomial(), Poisson(5.0, 10.0), HuberSVM()]
@@ -43,9 +45,18 @@ def test_the_noise_is_what_the_joint_bound_asks_for(
     for penalty in (None, Ridge(5.0), Lasso(3.0), ElasticNet(40.0, 0.5), Bridge(2.0, 1.5)):
         plan = plan_objective(design, family, purchase, penalty)
         assert plan.kappa == design.curvature_ratio(plan.curvature)
-        assert plan.row_norm == design.norm_bound(plan.noise.norm, plan.noise_shape)
+        if isinstance(plan.noise, BodyNoise):
+            assert plan.row_norm == 1 + 1e-12
+        else:
+            assert plan.row_norm == design.norm_bound(plan.noise.norm, plan.noise_shape)
+        assert plan.delta == (delta if plan.noise.kind == "gaussian" else 0.0)
         needed = joint_scale(
-            family, eps=1.0, delta=delta, curvature_ratio=plan.kappa, row_norm=plan.row_norm, adjacency=plan.adjacency
+            family,
+            eps=1.0,
+            delta=plan.delta,
+            curvature_ratio=plan.kappa,
+            row_norm=plan.row_norm,
+            adjacency=plan.adjacency,
         )
         assert plan.noise.scale == needed
         assert plan.final.distance >= plan.tolerance / plan.curvature.min()
@@ -91,8 +102,23 @@ def test_the_norm_follows_the_design() -> None:
     assert plan_objective(arrays(), Binomial(), PURCHASE).noise.norm == "l2"
     assert plan_objective(arrays(105, l2=1.0, l1=3.75), Binomial(), PURCHASE).noise.norm == "l1"
     assert plan_objective(arrays(10, l2=1.0, linf=10**-0.5), Binomial(), PURCHASE).noise.norm == "linf"
-    assert plan_objective(factors(), Binomial(), PURCHASE).noise.norm == "l1"
-    assert plan_objective(factors(), Binomial(), replace(PURCHASE, delta=1e-5)).noise.norm == "l2"
+    assert plan_objective(factors(), Binomial(), PURCHASE).noise.norm == "design"
+    assert plan_objective(factors(), Binomial(), replace(PURCHASE, delta=1e-5, kind="gaussian")).noise.norm == "l2"
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.5])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("design", [arrays(), arrays(60), factors()], ids=["l2", "wide", "factors"])
+def test_a_delta_never_costs_anything(design: Bounds, family: Family, delta: float) -> None:
+    """It permits Gaussian noise; the plan takes the law of the lesser risk, and spends no delta on the other."""
+
+    def risk(plan: ObjectivePlan) -> float:
+        return float(np.sum(plan.noise_variances / plan.curvature)) + plan.radius**2 * float(np.mean(plan.curvature))
+
+    pure, both = (plan_objective(design, family, replace(PURCHASE, delta=value)) for value in (0.0, delta))
+    only = plan_objective(design, family, replace(PURCHASE, delta=delta, kind="gaussian"))
+    assert risk(both) <= min(risk(pure), risk(only)) * (1 + 1e-3)
+    assert both.delta == (0.0 if both.noise.kind == "laplace" else delta)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -116,7 +142,7 @@ def test_noise_shape_beats_its_neighbours(norm: str) -> None:
 def test_retrieval(delta: float) -> None:
     """Recycled: less noise for the same eps. Returned: the classical noise for less eps, which it really costs."""
     design, family = arrays(), Binomial()
-    purchase = replace(PURCHASE, delta=delta)
+    purchase = replace(PURCHASE, delta=delta, kind="gaussian" if delta else None)
     recycled = plan_objective(design, family, purchase)
     returned = plan_objective(design, family, replace(purchase, retrieval="return"))
     kept = plan_objective(design, family, replace(purchase, retrieval=None))

@@ -100,8 +100,10 @@ def ball(size: int) -> Block:
     return Block("ball", size)
 
 
-def shrink_block(part: Float, block: Block) -> None:
+def shrink_block(part: Float, block: Block, scales: Float | None = None) -> None:
     """Move each row of `part`, shape (n, k), into the block's body, in place.
+
+    With `scales`, shape (k,), the block's coordinates are the columns divided by them.
 
     The intercept becomes 1; negative entries of a simplex become 0; then a row whose gauge exceeds 1, less the slack,
     is divided by it. Nothing is raised for any value; a row with an entry that is not finite keeps one.
@@ -114,21 +116,22 @@ def shrink_block(part: Float, block: Block) -> None:
         if block.kind == "simplex":
             # An infinite entry must not become a clean zero: the row is to be left out.
             np.copyto(part, 0.0, where=(part < 0) & np.isfinite(part))
-        factor = np.fmin(1 / (1 + SLACK) / _row_gauge(part, block), 1.0)
+        gauge = _row_gauge(part, block, np.ones(block.size) if scales is None else scales)
+        factor = np.fmin(1 / (1 + SLACK) / gauge, 1.0)
         part *= factor[:, None]
 
 
-def _row_gauge(part: Float, block: Block) -> Float:
+def _row_gauge(part: Float, block: Block, scales: Float) -> Float:
     """The gauge of each row, summed column by column.
 
     A sum along rows could be rounded in another order when the number of rows changes.
     """
     total = np.zeros(len(part))
-    for column in part.T:
+    for column, scale in zip(part.T, scales, strict=True):
         if block.kind in ("simplex", "cross"):
-            total += np.abs(column)
+            total += np.abs(column / scale)
         elif block.kind == "ball":
-            total = np.hypot(total, column)
+            total = np.hypot(total, column / scale)
         else:
-            total = np.maximum(total, np.abs(column))
+            total = np.maximum(total, np.abs(column / scale))
     return total

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,54 @@ class BodyNoise:
             raise ArgumentError("shares must be positive, one a group")
         if abs(math.fsum(self.shares) - 1) > 1e-13:
             raise ArgumentError("shares must add up to 1")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BodyNoise) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.scale, self.groups, self.shares))
+
+    def __repr__(self) -> str:
+        return f"BodyNoise(kind='laplace', norm='design', scale={self.scale!r}, blocks={len(self.images)})"
+
+    @property
+    def kind(self) -> Literal["laplace"]:
+        """As `dpstats.privacy.Noise` has it: a density that falls exponentially."""
+        return "laplace"
+
+    @property
+    def norm(self) -> Literal["design"]:
+        """As `dpstats.privacy.Noise` has it: the gauge."""
+        return "design"
+
+    def scaled(self, scale: float) -> BodyNoise:
+        """The same law at another scale."""
+        return replace(self, scale=scale)
+
+    def weighted(self, factors: Float) -> BodyNoise:
+        """The law of b * factors, for positive factors of shape (p,)."""
+        images = [replace(image, matrix=image.matrix * factors[list(image.columns)]) for image in self.images]
+        return replace(self, images=tuple(images))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        images = [
+            {"block": asdict(image.block), "columns": list(image.columns), "matrix": image.matrix.tolist()}
+            for image in self.images
+        ]
+        groups = [list(group) for group in self.groups]
+        laid_out = {"images": images, "groups": groups, "shares": list(self.shares)}
+        return {"kind": self.kind, "norm": self.norm, "scale": self.scale, **laid_out}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> BodyNoise:
+        """The law whose `to_dict` gave `stored`."""
+        images = tuple(
+            Image(Block(**image["block"]), tuple(image["columns"]), np.asarray(image["matrix"], dtype=np.float64))
+            for image in stored["images"]
+        )
+        groups = tuple(tuple(group) for group in stored["groups"])
+        return cls(stored["scale"], images, groups, tuple(stored["shares"]))
 
     @cached_property
     def size(self) -> int:
