@@ -8,10 +8,10 @@ import pytest
 from dpstats.audit import sensitivity, worst_cases
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.arrays import array_blocks
-from dpstats.tables import as_endog, as_exog
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.tables import as_endog, as_exog
 
 FAMILIES: list[Family] = [Gaussian(1.0), Binomial(), Poisson(4.0, 8.0), HuberSVM(), SmoothSVM()]
 
@@ -28,7 +28,8 @@ def test_the_gradient_moves_by_at_most_the_row_bound_times_lipschitz(
     pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 3 * row_norm, 2, adjacency)]
 
     def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        objective = PerturbedObjective(family, array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": row_norm}), np.ones(2), np.zeros(2))
+        blocks = array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": row_norm})
+        objective = PerturbedObjective(family, blocks, np.ones(2), np.zeros(2))
         return objective.value_gradient(rng.normal(size=2) * 10 / row_norm)[1]
 
     result = sensitivity(gradient, pairs, declared=declared, runs=20, seed=1)

@@ -13,8 +13,8 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
 from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
