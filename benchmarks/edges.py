@@ -95,18 +95,16 @@ def search(cases: int, seed: int, workers: int) -> tuple[list[Finding], int, lis
                 if sys.stderr.isatty():
                     print(f"\r{done} cases, {len(found)} findings", end="", file=sys.stderr)
         if seeds:
-            # With one task alone it is certain which one kills its process.
-            dead += _alone(seeds.pop(0), found)
+            # Whichever task killed the pool, this one alone shows whether it was the one.
+            task = seeds.pop(0)
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                try:
+                    findings, count = pool.submit(sweep, SHARE, task).result()
+                except BrokenProcessPool:
+                    dead.append(task)
+                else:
+                    found, done = found + findings, done + count
     return found, done, dead
-
-
-def _alone(task: int, found: list[Finding]) -> list[int]:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        try:
-            found += pool.submit(sweep, SHARE, task).result()[0]
-        except BrokenProcessPool:
-            return [task]
-    return []
 
 
 def main() -> int:

@@ -51,7 +51,12 @@ def _text(target: str) -> Build:
 
 
 def _of(make: Callable[[], Any]) -> Build:
-    return lambda cells, every: pa.array(list(cells), make())
+    def build(cells: Sequence[Any], every: Sequence[Any]) -> Any:
+        made = pa.array(list(cells), make())
+        made.validate(full=True)  # a list of a fixed length takes a generator of another, and dies when it is read
+        return made
+
+    return build
 
 
 def _view(storage: str, make: Callable[[], Any]) -> Build:
@@ -183,9 +188,10 @@ def _pandas_text(cells: Sequence[Any], every: Sequence[Any]) -> Any:
 
 def _polars(dtype: Any, storage: Any = None) -> Build:
     def build(cells: Sequence[Any], every: Sequence[Any]) -> Any:
-        if storage is None:
-            return pl.Series(list(cells), dtype=dtype, strict=True)
-        return pl.Series(list(cells), dtype=storage, strict=True).cast(dtype, strict=False)
+        made = pl.Series(list(cells), dtype=storage or dtype, strict=True)
+        if made.dtype != (storage or dtype):
+            raise TypeError  # a cell was taken for a record of cells
+        return made if storage is None else made.cast(dtype, strict=False)
 
     return build
 
@@ -201,7 +207,7 @@ def _polars_columns() -> Iterator[Column]:
     texts = own(none=None, nul="a\x00", long="a" * 100_000)
     for name in ("String", "Categorical"):
         yield Column(f"polars {name}", "polars", _polars(getattr(pl, name)), "text", texts)
-    yield Column("polars Enum", "polars", lambda c, e: pl.Series(c, dtype=pl.Enum(["a", "b"])), ("a", "b"), none)
+    yield Column("polars Enum", "polars", _polars(pl.Enum(["a", "b"])), ("a", "b"), none)
     yield Column("polars Date", "polars", _polars(pl.Date, pl.Int32), (0, 1, 2), BAD_DAYS)
     yield Column("polars Time", "polars", _polars(pl.Time, pl.Int64), (0, 1000, 2000), BAD_TIMES)
     for unit in ("ms", "us", "ns"):

@@ -137,7 +137,9 @@ def shown(result: Any) -> Shown:
     if isinstance(result, dp.Plan):
         return repr(result.to_dict()), ""
     if isinstance(result, (pd.Series, np.ndarray)):
-        return str(type(result)), repr(np.asarray(result).tolist())
+        # numpy would ask a Series for attributes, and so hash its labels.
+        values = result.to_numpy() if isinstance(result, pd.Series) else result
+        return str(type(result)), repr(values.tolist())
     return str(type(result)), repr(getattr(result, "domain", None))
 
 

@@ -97,10 +97,17 @@ def _same(cell: Any) -> Any:
     return cell
 
 
+def _flat(made: Any) -> Any:
+    """The array, if no cell was taken for a row of cells."""
+    if made.ndim != 1:
+        raise ValueError
+    return made
+
+
 def _masked(dtype: Any, **options: Any) -> Build:
     def build(cells: Sequence[Any], every: Sequence[Any]) -> Any:
         values, mask = hidden(cells)
-        filled = objects(values) if dtype is object else np.array(values, dtype=dtype)
+        filled = objects(values) if dtype is object else _flat(np.array(values, dtype=dtype))
         return np.ma.MaskedArray(filled, mask=mask, **options)
 
     return build
@@ -116,10 +123,7 @@ def numpy_column(dtype: Any) -> Build:
     """A builder of arrays of one dtype."""
 
     def build(cells: Sequence[Any], every: Sequence[Any]) -> Any:
-        made = np.array(list(cells), dtype=dtype)
-        if made.ndim != 1:
-            raise ValueError
-        return made
+        return _flat(np.array(list(cells), dtype=dtype))
 
     return build
 

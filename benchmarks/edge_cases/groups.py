@@ -17,7 +17,7 @@ from benchmarks.edge_cases.arrow_columns import pa, pl
 from benchmarks.edge_cases.calls import ARRAYS, ENTRIES, WORLD, Books, Entry
 from benchmarks.edge_cases.cells import CELLS, OPEN, TAME, Cell, Meaning, meaning
 from benchmarks.edge_cases.columns import Column
-from benchmarks.edge_cases.observed import ENVIRONMENTS, STREAMS, Seen, observe
+from benchmarks.edge_cases.observed import ENVIRONMENTS, STREAMS, Seen, observe, stoppable
 from benchmarks.edge_cases.pandas_columns import FIXED
 from benchmarks.edge_cases.tables import COLUMNS, KINDS, TABLES, Table
 
@@ -132,7 +132,7 @@ class Maker:
             columns = {
                 name: self.column.build([cells[place] for place in kept], every)
                 if name == self.target
-                else self.table.plain([others[place] for place in kept])
+                else self.table.plain([others[place] for place in kept], isinstance(others[0], str))
                 for name, others in self.world.items()
             }
             if pl is not None:
@@ -238,10 +238,11 @@ def sweep(cases: int, seed: int) -> tuple[list[Finding], int]:
     """Run groups until `cases` pairs of neighbours are compared."""
     found: list[Finding] = []
     done = 0
-    for setting, cells in settings(seed):
-        if done >= cases:
-            break
-        findings, count = run(setting, cells)
-        found += findings
-        done += count
+    with stoppable():
+        for setting, cells in settings(seed):
+            if done >= cases:
+                break
+            findings, count = run(setting, cells)
+            found += findings
+            done += count
     return found, done

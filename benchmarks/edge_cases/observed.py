@@ -8,8 +8,10 @@ import decimal
 import io
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ import numpy as np
 import pandas as pd
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+NUMBER = re.compile(r"Ledger charge \d+")
+"""The numbers of charges are public, and go up from one neighbour to the next on the same ledger."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,35 @@ def told(error: BaseException | None, depth: int = 0) -> str:
     notes = "".join(f"\n  note: {note!r}" for note in getattr(error, "__notes__", ()))
     links = (("cause", error.__cause__), ("context", error.__context__))
     tail = "".join(f"\n  {name}: {told(link, depth + 1)}" for name, link in links if link is not None)
-    return ADDRESS.sub("0x", text + notes + tail)
+    return NUMBER.sub("Ledger charge", ADDRESS.sub("0x", text + notes + tail))
+
+
+class _Stop:
+    """Whether the user asked to stop: cells raise KeyboardInterrupt too, and that is a finding."""
+
+    asked = False
+
+
+def _stop(*_: object) -> None:
+    _Stop.asked = True
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Tell the user's own interruption from that of a cell."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _settings() -> str:
+    return repr((np.geterr(), warnings.filters, decimal.getcontext()))
 
 
 def observe(call: Callable[[], tuple[str, str]], environment: str, books: Callable[[], str]) -> Seen:
@@ -142,12 +174,15 @@ def observe(call: Callable[[], tuple[str, str]], environment: str, books: Callab
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with STREAMS.caught(), ENVIRONMENTS[environment]():
+            before = _settings()
             try:
                 facts, bits = call()
             except BaseException as raised:
-                if isinstance(raised, KeyboardInterrupt) and raised.args != ("cell",):
-                    raise
                 error = told(raised)
                 del raised
+            if _settings() != before:
+                facts += "; the caller's settings are changed"
+    if _Stop.asked:
+        raise KeyboardInterrupt
     messages = "\n".join(f"{each.category.__qualname__}: {each.message}" for each in warned)
     return Seen(error, ADDRESS.sub("0x", messages), ADDRESS.sub("0x", STREAMS.text), books(), facts, bits)

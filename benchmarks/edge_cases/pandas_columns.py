@@ -85,9 +85,18 @@ def _extended() -> Iterator[Column]:
     yield Column("sparse object", "pandas", typed(pd.SparseDtype(object, None)), stored=False)
 
 
+def _inferred(cells: Sequence[Any], every: Sequence[Any]) -> Any:
+    """As callers make them: the categories, and so the dtype, are whatever the cells are."""
+    return pd.Series(pd.Categorical(pd.Series(list(cells), dtype=None if len(cells) else object)))
+
+
 def _categories() -> Iterator[Column]:
     yield Column("category of objects", "pandas", _category())
     yield Column("category, ordered", "pandas", _category(ordered=True))
+    seeds: dict[str, Any] = {"cells": "objects", "stamps": STAMPS, "dates": DATES, "numbers": (1, 2, 3)}
+    seeds |= {"flags": (True, False), "complex": (1j, 2j), "spans": (pd.Timedelta(1), pd.Timedelta(2))}
+    for name, fill in seeds.items():
+        yield Column(f"inferred category of {name}", "pandas", _inferred, fill, own(none=None, text="a", number=2.5))
     ranges = tuple(pd.Interval(k, k + 1) for k in range(3))
     parts: dict[str, tuple[Any, tuple[Any, ...]]] = {
         "float64": ("float64", NUMBERS), "int64": ("int64", (1, 2, 3)), "bool": ("bool", (True, False)),

@@ -16,15 +16,19 @@ from benchmarks.edge_cases.arrow_columns import pa, pl
 from benchmarks.edge_cases.columns import Column, objects
 
 Columns = dict[str, Any]
+Plain = Callable[[list[Any], bool], Any]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A container: of `homes` columns, or of those in `only`; `plain` builds the columns that hold no hostile cell."""
+    """A container: of `homes` columns, or of those in `only`.
+
+    `plain` builds the columns that hold no hostile cell, of text or of numbers; their type is the same without a row.
+    """
 
     name: str
     build: Callable[[Columns], Any]
-    plain: Callable[[list[Any]], Any]
+    plain: Plain
     homes: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     target: str | None = None
@@ -47,9 +51,28 @@ class Mapped(collections.UserDict):  # type: ignore[type-arg]
     """A mapping that is no dict."""
 
 
-def _series(cells: list[Any]) -> pd.Series[Any]:
-    """Numbers as floats, text as objects."""
-    return pd.Series(cells, dtype=object if any(isinstance(cell, str) for cell in cells) else "float64")
+def _list(cells: list[Any], text: bool) -> Any:
+    return list(cells)
+
+
+def _tuple(cells: list[Any], text: bool) -> Any:
+    return tuple(cells)
+
+
+def _array(cells: list[Any], text: bool) -> Any:
+    return np.array(cells, dtype="U3" if text else "float64")
+
+
+def _series(cells: list[Any], text: bool) -> Any:
+    return pd.Series(cells, dtype=object if text else "float64")
+
+
+def _arrow(cells: list[Any], text: bool) -> Any:
+    return pa.array(cells, pa.string() if text else pa.float64())
+
+
+def _polars(cells: list[Any], text: bool) -> Any:
+    return pl.Series(cells, dtype=pl.String if text else pl.Float64)
 
 
 def _rows(columns: Columns) -> list[dict[str, Any]]:
@@ -81,17 +104,17 @@ def _frames() -> Iterator[Table]:
     by_cells = labelled(lambda frame: pd.Index(objects(list(frame["z"])), dtype=object))
     yield Table("frame labelled by z", by_cells, _series, only=("object",), target="z")
     yield Table(
-        "frame of a block", lambda c: pd.DataFrame(_block(c), columns=list(c), dtype=object), list, only=("list",)
+        "frame of a block", lambda c: pd.DataFrame(_block(c), columns=list(c), dtype=object), _list, only=("list",)
     )
 
 
 def _mappings() -> Iterator[Table]:
     everything = ("python", "numpy", "pandas", "arrow", "polars", "series")
-    yield Table("dict", dict, list, everything)
-    yield Table("dict of arrays", dict, np.array, everything)
+    yield Table("dict", dict, _list, everything)
+    yield Table("dict of arrays", dict, _array, everything)
     yield Table("dict of Series", dict, _series, ("series", "pandas"))
-    yield Table("mapping", lambda columns: types.MappingProxyType(columns), list, everything)
-    yield Table("UserDict", Mapped, tuple, everything)
+    yield Table("mapping", lambda columns: types.MappingProxyType(columns), _list, everything)
+    yield Table("UserDict", Mapped, _tuple, everything)
     by_row: dict[str, Callable[[Columns], Any]] = {
         "list of dicts": _rows,
         "list of lists": lambda columns: [list(row.values()) for row in _rows(columns)],
@@ -105,7 +128,7 @@ def _mappings() -> Iterator[Table]:
         "Series of lists": lambda columns: pd.Series(objects(list(columns.values())), index=list(columns)),
     }
     for name, build in by_row.items():
-        yield Table(name, build, list, only=("list",))
+        yield Table(name, build, _list, only=("list",))
     frame = pd.DataFrame
     yield Table("interchange", lambda c: Other(__dataframe__=frame(c).__dataframe__), _series, ("pandas",))
 
@@ -127,14 +150,10 @@ def _arrow_tables() -> Iterator[Table]:
             "Arrow struct": lambda c: pa.StructArray.from_arrays(list(c.values()), names=list(c)),
         }
         for name, build in forms.items():
-            yield Table(name, build, pa.array, ("arrow",))
+            yield Table(name, build, _arrow, ("arrow",))
     if pl is not None:
-        yield Table("polars frame", lambda c: pl.DataFrame(list(c.values())), _named, ("polars",))
-        yield Table("polars lazy", lambda c: pl.DataFrame(list(c.values())).lazy(), _named, ("polars",))
-
-
-def _named(cells: list[Any]) -> Any:
-    return pl.Series(cells)
+        yield Table("polars frame", lambda c: pl.DataFrame(list(c.values())), _polars, ("polars",))
+        yield Table("polars lazy", lambda c: pl.DataFrame(list(c.values())).lazy(), _polars, ("polars",))
 
 
 def _square(rows: Sequence[Any]) -> Any:
@@ -146,12 +165,12 @@ def _arrays() -> Iterator[Table]:
 
     def pair(name: str, exog: Callable[[Columns], Any], **where: Any) -> Table:
         build = lambda c: (np.array(c["endog"], float), exog(c))  # noqa: E731
-        return Table(f"exog: {name}", build, where.pop("plain", list), target="x", world="arrays", **where)
+        return Table(f"exog: {name}", build, where.pop("plain", _list), target="x", world="arrays", **where)
 
     everything = ("python", "numpy", "pandas", "arrow", "polars", "series")
     ones = lambda c: np.column_stack([np.ones(len(c["x2"])), np.array(c["x2"], float)])  # noqa: E731
-    yield Table("endog", lambda c: (c["endog"], ones(c)), list, everything, target="endog", world="arrays")
-    yield pair("column", lambda c: c["x"].reshape(-1, 1), homes=("numpy",))
+    yield Table("endog", lambda c: (c["endog"], ones(c)), _list, everything, target="endog", world="arrays")
+    yield pair("column", lambda c: np.expand_dims(c["x"], 1), homes=("numpy",))
     yield pair("frame", lambda c: pd.DataFrame({k: c[k] for k in ("x", "x2")}), homes=("pandas",), plain=_series)
     rows: dict[str, Callable[[Sequence[Any]], Any]] = {
         "list of rows": lambda rows: [list(row) for row in rows], "tuple of rows": tuple, "deque": collections.deque,
@@ -169,10 +188,10 @@ def _arrays() -> Iterator[Table]:
     whole = ("numpy float64", "numpy int64", "masked float64", "masked, hard", "masked int64")
     yield pair("whole array", lambda c: np.ma.column_stack([c["x"], c["x2"]]), only=whole)
     if pa is not None:
-        yield pair("Arrow table", lambda c: pa.table({k: c[k] for k in ("x", "x2")}), homes=("arrow",), plain=pa.array)
+        yield pair("Arrow table", lambda c: pa.table({k: c[k] for k in ("x", "x2")}), homes=("arrow",), plain=_arrow)
     if pl is not None:
         frame = lambda c: pl.DataFrame([c["x"], c["x2"]])  # noqa: E731
-        yield pair("polars frame", frame, homes=("polars",), plain=_named)
+        yield pair("polars frame", frame, homes=("polars",), plain=_polars)
 
 
 TABLES = [*_frames(), *_mappings(), *_arrow_tables(), *_arrays()]
