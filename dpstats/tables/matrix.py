@@ -84,7 +84,8 @@ def as_exog(values: object) -> Matrix:
 
 
 def _one_numpy_type(dtypes: list[Any]) -> bool:
-    return len(set(dtypes)) == 1 and isinstance(dtypes[0], np.dtype)
+    # Never a set of all dtypes: one of categories has the hash of its categories, which are data.
+    return all(isinstance(dtype, np.dtype) for dtype in dtypes) and len(set(dtypes)) == 1
 
 
 def _from_array(values: NDArray[Any]) -> Matrix:

@@ -104,3 +104,11 @@ def test_float64_rows_are_not_copied() -> None:
     assert np.shares_memory(as_exog(exog).block(ALL), exog)
     frame = pd.DataFrame(exog)
     assert np.shares_memory(as_exog(frame).block(ALL), frame.to_numpy())
+
+
+@pytest.mark.parametrize("cells", [[(1, 2), (1, 2), (3, 4)], [(1, 2), (1, 2), 7]])
+def test_categories_decide_no_error(cells: list[object]) -> None:
+    """A dtype of categories hashes them: tuples of unequal lengths would raise another error."""
+    frame = pd.DataFrame({"a": pd.Series(cells, dtype=object).astype("category"), "b": [1.0, 2, 3]})
+    with pytest.raises(DataError, match="exog must hold real numbers, got dtype category"):
+        as_exog(frame)
