@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from patsy import ModelDesc
 
 from dpstats.errors import FormulaError
 from dpstats.formula.parse import parse
@@ -151,3 +152,34 @@ def test_every_elementwise_ufunc_is_known() -> None:
     for name in ("log", "exp", "sqrt", "abs", "minimum", "hypot", "floor", "log1p", "tanh", "sign", "square"):
         arguments = ", ".join(["x"] * getattr(np, name).nin)
         assert parse(f"y ~ np.{name}({arguments})").exog_columns == ("x",)
+
+
+class TestLongSums:
+    """A sum of many terms is read as a balanced tree, and means the same."""
+
+    @pytest.mark.parametrize(
+        "formula",
+        [
+            "y ~ a",
+            "y ~ a + b + c + d + e",
+            "y ~ 0 + a + b + c",
+            "y ~ a + b + 0 + c + d - 1 + e + 1",
+            "y ~ a + b - a + c + d + a",
+            "y ~ a*b + c + a:c + (d + e):a + b",
+            "y ~ (a + b + c)**2 + d + e - a:b",
+            "y ~ a - b + c + d / e + f + g",
+            "y ~ a + (b + 0) + c + d + (1 + e) + f",
+        ],
+    )
+    def test_terms_and_their_order_are_patsys(self, formula):
+        expected = [term.name() for term in ModelDesc.from_formula(formula).rhs_termlist]
+        found = [":".join(factor.code for factor in term) or "Intercept" for term in parse(formula).terms]
+        assert found == expected
+
+    @pytest.mark.parametrize("start", ["", "0 + "])
+    def test_thousands_of_terms(self, start):
+        columns = [f"x{j}" for j in range(3000)]
+        terms = [f"{column}:z" if column.endswith("7") else column for column in columns]
+        found = parse(f"y ~ {start}{' + '.join(terms)}")
+        assert len(found.terms) == 3000 + (not start)
+        assert set(found.exog_columns) == {*columns, "z"}
