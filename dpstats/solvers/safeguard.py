@@ -21,7 +21,7 @@ from dpstats.solvers.quadratic import minimize_quadratic
 SURE = 8.0
 """A slope so many times its rounding error is trusted."""
 
-DAMPINGS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+DAMPINGS = (0.0, 1e-16, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 """Regularisation of a step's model, as shares of the gradient's Lipschitz constant; the last one cannot fail."""
 
 STIFFEST = 1e280
@@ -181,13 +181,16 @@ class _Search:
         found = minimize_quadratic(hessian, slope, self.penalty, self.weights, start, inner)
         change = (found - place.point.high) - place.point.low
         alive = found != 0
-        for _ in range(POLISHES):
-            target = _landed(place.point, change, alive)
-            rest = self.penalty.residual(place.gradient + wide @ change, target.high, self.weights)
+        best, least = Step(change, place.point, np.zeros_like(change)), np.inf
+        for _ in range(POLISHES + 1):
+            target, after = _landed(place.point, change, alive), place.gradient + wide @ change
+            rest = self.penalty.residual(after, target.high, self.weights)
+            size = float(np.linalg.norm(rest.astype(np.float64)))
+            if not size < least:
+                break  # float64 cannot solve for this Hessian any better
+            best, least = Step(change, target, rest - after), size
             change = change + self._polish(hessian, rest, target, alive)
-        target = _landed(place.point, change, alive)
-        after = place.gradient + wide @ change
-        return Step(change, target, self.penalty.residual(after, target.high, self.weights) - after)
+        return best
 
     def _polish(self, hessian: NDArray[np.float64], rest: Array, target: Pair, alive: NDArray[np.bool_]) -> Array:
         """A Newton correction of the model's nonzero coefficients, none of which may change its sign."""
@@ -211,19 +214,21 @@ class _Search:
         slope = float((place.gradient + step.pull) @ step.change)
         if not -slope > SURE * place.error * size:
             return None
-        moved, length, short, long = full, 1.0, 0.0, 1.0
-        for _ in range(HALVINGS):
+        # The window of good lengths may be narrower than any float of that size: the near end is kept as a point.
+        moved, base, short, gap = full, place.point, 0.0, 1.0
+        for halving in range(HALVINGS):
             ratio = -np.inf
             if moved is not None:
                 if moved.error * size * SURE > -slope:
                     return None
                 ratio = float((moved.gradient + step.pull) @ step.change) / slope
-                if ratio >= 0.125 and (ratio <= 0.75 or length == 1):
-                    self._adapt(step, length)
+                if ratio >= 0.125 and (ratio <= 0.75 or halving == 0):
+                    self._adapt(step, short + gap)
                     return moved
-            short, long = (length, long) if ratio > 0.125 else (short, length)
-            length = 0.5 * (short + long)
-            part = pairs.plus(place.point, step.change * step.change.dtype.type(length))
+                if ratio > 0.75:
+                    base, short = moved.point, short + gap
+            gap /= 2
+            part = pairs.plus(base, step.change * step.change.dtype.type(gap))
             moved = self.certify(part) if self._inside(part) else None
         return None
 
