@@ -58,6 +58,8 @@ class Family(ABC):
     response: ClassVar[Literal["continuous", "binary", "count"]]
     typical_size: ClassVar[float] = 1.5
     """Root mean square of the coefficients in model units that the default curvature is chosen for."""
+    typical_intercept: ClassVar[float] = 1.5
+    """The same of the intercept, in units of the linear predictor."""
 
     @property
     @abstractmethod

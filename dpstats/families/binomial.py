@@ -23,6 +23,7 @@ class Binomial(Family):
     name: ClassVar[str] = "binomial"
     link: ClassVar[str] = "logit"
     signed: ClassVar[bool] = True
+    typical_size: ClassVar[float] = 2.5
     response: ClassVar[Literal["continuous", "binary", "count"]] = "binary"
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
 
 # The default cap as a multiple of half the response's range.
-DEFAULT_CAP = 1.0
+DEFAULT_CAP = 0.25
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Gaussian(Family):
     ----------
     residual_cap : float, optional
         The cap tau. For plain arrays in the units of endog; with a formula in the response's units, which are scaled
-        to [-1, 1] before fitting. Left open, it becomes half the width of the response's range; a quarter of the
-        width suits bell-shaped responses and costs half the noise.
+        to [-1, 1] before fitting. Left open, it becomes an eighth of the width of the response's range: noise
+        grows with the cap, and rows beyond it still pull, as in Huber's regression (docs/defaults).
 
     Raises
     ------
@@ -39,7 +39,8 @@ class Gaussian(Family):
     link: ClassVar[str] = "identity"
     signed: ClassVar[bool] = False
     response: ClassVar[Literal["continuous", "binary", "count"]] = "continuous"
-    typical_size: ClassVar[float] = 0.75
+    typical_size: ClassVar[float] = 0.35
+    typical_intercept: ClassVar[float] = 0.3
 
     def __post_init__(self) -> None:
         if self.residual_cap is not None:

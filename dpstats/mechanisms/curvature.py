@@ -6,22 +6,36 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize
 
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds
 
+Vector = NDArray[np.float64]
+
 SEARCHED = (0.3, 50.0)
 """Multiples of the curvature that would be best if the Jacobian were free, between which the best one is sought."""
 
 
-def default_radius(family: Family, design: Bounds) -> float:
-    """A guess at the norm of p coefficients: typical_size * sqrt(p), for rows of Euclidean norm one.
+def typical_sizes(family: Family, design: Bounds, radius: float | None = None) -> Vector:
+    """A guess at the size of each coefficient in model units, shape (p,), settled by the experiments in docs/defaults.
 
-    The family's `typical_size` was settled by the experiments in docs/benchmarks.
+    The family's `typical_size` for rows of Euclidean norm one. An intercept's column is as small as the row is long:
+    it has the family's `typical_intercept`, in units of the linear predictor, where that is more.
+
+    Parameters
+    ----------
+    radius : float, optional
+        The norm of the coefficients to assume instead; the same proportions.
     """
     size = len(design.names)
-    return family.typical_size * float(np.sqrt(size / design.curvature_ratio(np.ones(size))))
+    sizes = np.full(size, family.typical_size / float(np.sqrt(design.curvature_ratio(np.ones(size)))))
+    for image in design.images:
+        if image.block.kind == "intercept":
+            constant = image.columns[int(np.argmax(np.abs(image.matrix[0])))]
+            sizes[constant] = max(sizes[constant], family.typical_intercept / float(np.max(np.abs(image.matrix))))
+    return sizes if radius is None else sizes * (radius / float(np.linalg.norm(sizes)))
 
 
 def least_curvature(family: Family, unit_ratio: float, eps: float) -> float:

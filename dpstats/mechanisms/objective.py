@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
-from dpstats.mechanisms.curvature import default_radius, least_curvature, risk_curvature
+from dpstats.mechanisms.curvature import least_curvature, risk_curvature, typical_sizes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.metrics import Metric, Purchase, metrics
 from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
@@ -185,8 +185,8 @@ def plan_objective(
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    radius = default_radius(family, design) if purchase.radius is None else purchase.radius
-    candidates = [_choose(metric, design, family, purchase, radius) for metric in metrics(design, purchase)]
+    sizes = typical_sizes(family, design, purchase.radius)
+    candidates = [_choose(metric, design, family, purchase, sizes) for metric in metrics(design, purchase)]
     metric, default, _ = min(candidates, key=lambda choice: choice.risk)
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
@@ -219,7 +219,7 @@ def plan_objective(
         penalty_weights=weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
-        radius=radius,
+        radius=float(np.linalg.norm(sizes)),
         tolerance=tolerance,
         final=LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(total)), size),
     )
@@ -276,13 +276,14 @@ class _Choice(NamedTuple):
     risk: float
 
 
-def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, radius: float) -> _Choice:
+def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, sizes: Vector) -> _Choice:
     """The best default curvature for the noise of one law; the least risk decides between laws.
 
-    A column's curvature is in proportion to the standard deviation of its noise (docs/proofs/risk).
+    The bound is sum_j (E b_j^2 / m_j + m_j r_j^2) / 2 (docs/proofs/risk): m_j is in proportion to the standard deviation
+    of the column's noise over the typical size r_j of its coefficient.
     """
-    deviations = np.sqrt(metric.variances)
-    direction = deviations / np.sqrt(np.mean(metric.variances))
+    direction = np.sqrt(metric.variances) / sizes
+    direction = direction / np.sqrt(np.mean(direction**2))
     unit_ratio = design.curvature_ratio(direction)
 
     @cache
@@ -297,6 +298,6 @@ def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, 
         )
         return float(np.sum(metric.variances / direction)) * scale**2
 
-    size = radius * float(np.sqrt(np.mean(direction)))
+    size = float(np.sqrt(np.sum(direction * sizes**2)))
     curvature, risk = risk_curvature(size, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps))
     return _Choice(metric, curvature * direction, risk)
