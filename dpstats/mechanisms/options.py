@@ -84,6 +84,12 @@ class Options:
     noise : {None, "laplace", "gaussian"}
         The noise to insist on. By default the one that costs less by the plan's bound: delta > 0 permits Gaussian noise
         and does not ask for it; Laplace noise leaves delta unspent.
+    screen : int, optional
+        Choose so many terms of the formula (columns of an array) by a private screening and fit them alone; all other
+        coefficients are zero. For wide designs of which few columns matter: where many do, it loses
+        (docs/guide/screening). The intercept, and terms of penalty weight 0, are kept without being chosen.
+    screen_share : float
+        The share of eps that pays for screening.
     """
 
     curvature: float | None = None
@@ -101,13 +107,15 @@ class Options:
     realization: Literal["analytic", "augmented"] = "analytic"
     moor: Literal["paper"] | None = None
     noise: Literal["laplace", "gaussian"] | None = None
+    screen: int | None = None
+    screen_share: float = 0.5
 
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
                 raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
-        for name in ("range_share", "release_share", "first_stage_share", "selection_level"):
+        for name in ("range_share", "release_share", "first_stage_share", "selection_level", "screen_share"):
             value = getattr(self, name)
             if not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
@@ -115,6 +123,8 @@ class Options:
             raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {self.rows_at_most!r}")
         if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
             raise ArgumentError(f"refit_share must lie in [0, 1), got {self.refit_share!r}")
+        if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):
+            raise ArgumentError(f"screen must be a positive whole number of terms to keep, got {self.screen!r}")
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or value not in allowed:
@@ -152,6 +162,11 @@ class Options:
     def replicates(self) -> bool:
         """Whether a setting asks for a paper's own constants and iteration, without a sound proof."""
         return self.moor == "paper" or self.retrieval == "paper" or self.selection in ("vs", "vs+")
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether `value` is an integer and not a bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:

@@ -11,6 +11,7 @@ from dpstats.errors import DataError
 from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.replication import is_replication, release_replication
+from dpstats.mechanisms.screened import release_screened
 from dpstats.models.charging import charged
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
@@ -180,7 +181,11 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
     plan = source.complete(plan, random)
     weights = penalty_weights(plan.design, request.options)
     blocks = source.blocks(plan)
-    release = release_replication if is_replication(request.options) else release_stages
-    fitted = release(plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
     nobs = source.public_rows() if request.adjacency == "replace_one" else None
+    rest = (plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
+    if plan.screening is not None:
+        screening, fitted = release_screened(plan.screening, *rest)
+        plan = replace(plan, screening=screening)
+    else:
+        fitted = (release_replication if is_replication(request.options) else release_stages)(*rest)
     return GLMResults(replace(plan, stages=fitted.stages, completed=True), fitted.params, nobs)

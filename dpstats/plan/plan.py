@@ -16,10 +16,12 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.napp import Stage, plan_stages
+from dpstats.mechanisms.napp import Stage
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.replication import is_replication, plan_replication
+from dpstats.mechanisms.screened import plan_fit
+from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
@@ -48,7 +50,10 @@ class Plan:
     guarantee : Guarantee
         For everything the call releases.
     completed : bool
-        Whether the bought ranges are known; until then (-1, 1) stands in for each.
+        Whether the bought ranges are known, and the columns that screening keeps; until then (-1, 1) stands in for
+        each range, and the widest terms for those kept.
+    screening : ScreeningPlan or None
+        The choice of terms before the fit; the stages then hold the columns kept alone.
     """
 
     request: Request
@@ -58,6 +63,7 @@ class Plan:
     stages: tuple[Stage, ...]
     guarantee: Guarantee
     completed: bool = False
+    screening: ScreeningPlan | None = None
 
     @property
     def objective(self) -> ObjectivePlan:
@@ -75,8 +81,20 @@ class Plan:
         return self.design.names
 
     @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Whether the fit has each column, shape (p,): all of them without screening."""
+        if self.screening is None:
+            return np.ones(len(self.names), dtype=bool)
+        return np.isin(np.arange(len(self.names)), self.screening.kept)
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients of the fit besides the intercept."""
+        return int(self.kept.sum()) - int(self.design.has_intercept)
+
+    @property
     def curvature(self) -> Vector:
-        """M, the diagonal of the quadratic term in model units, shape (p,)."""
+        """M, the diagonal of the quadratic term in model units, one a column of the fit."""
         return self.objective.curvature
 
     @property
@@ -92,7 +110,8 @@ class Plan:
     @property
     def noise_sd(self) -> pd.Series[float]:
         """Standard deviation of the linear term of each column, in model units; released noise is about it over n h."""
-        return pd.Series(np.sqrt(self.objective.noise_variances), index=list(self.names), name="noise_sd")
+        names = [name for name, kept in zip(self.names, self.kept, strict=True) if kept]
+        return pd.Series(np.sqrt(self.objective.noise_variances), index=names, name="noise_sd")
 
     @property
     def kappa(self) -> float:
@@ -133,6 +152,8 @@ class Plan:
         if self.bought:
             cost = range_eps(self.request, self.bought)
             rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(self.bought)))
+        if self.screening is not None:
+            rows += screening_rows(self.screening)
         for role, plan in self.stages:
             retrieved = max(0.0, plan.planned_eps - plan.joint_need)
             noise = f"{plan.noise.kind} noise ({plan.noise.norm})"
@@ -201,6 +222,7 @@ class Plan:
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
             "completed": self.completed,
+            "screening": None if self.screening is None else self.screening.to_dict(),
         }
 
     @classmethod
@@ -215,7 +237,19 @@ class Plan:
             stages=tuple(Stage(role, ObjectivePlan.from_dict(plan)) for role, plan in stored["stages"]),
             guarantee=Guarantee(**stored["guarantee"]),
             completed=stored["completed"],
+            screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
         )
+
+
+def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
+    """The purchases of screening, as rows of the budget table."""
+    choices = screening.eps - screening.null_eps
+    terms = f"{screening.choices} of {screening.candidates} terms"
+    rows: list[tuple[Any, ...]] = [("screening", choices, 0.0, choices, choices, 0.0, terms)]
+    if screening.null is not None:
+        cost = screening.null_eps
+        rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
+    return rows
 
 
 def range_eps(request: Request, bought: tuple[str, ...]) -> float:
@@ -273,7 +307,7 @@ def make_plan(
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
-    stages = plan_stages(
+    screening, stages = plan_fit(
         design,
         family,
         request.penalty,
@@ -289,15 +323,19 @@ def make_plan(
     # Pure noise spends no delta.
     gaussian = [plan.noise.kind == "gaussian" for _, plan in stages]
     delta = request.delta if all(gaussian) else sum(plan.delta for _, plan in stages)
+    if screening is not None and request.options.noise != "laplace":
+        delta = request.delta  # the law of the noise follows the columns kept
     guarantee = Guarantee(request.eps - returned, delta, request.adjacency, basis=proof_page(request, stages))
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
-    return Plan(request, design, formula, bought, stages, guarantee)
+    return Plan(request, design, formula, bought, stages, guarantee, screening=screening)
 
 
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     """The proof that covers what the request releases."""
     options = request.options
+    if options.screen is not None:
+        return "docs/proofs/screening"
     if any(role == "pilot" for role, _ in stages):
         return "docs/proofs/two_stage"
     if options.selection is not None or options.refit_share > 0:

@@ -65,7 +65,7 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
             f"{request.method}, two stages" if any(role == "pilot" for role, _ in plan.stages) else request.method,
         ),
         ("Penalty:", "None" if request.penalty is None else request.penalty.name),
-        ("Df Model:", str(len(plan.names) - int(plan.design.has_intercept))),
+        ("Df Model:", str(plan.df_model)),
     ]
     right = [
         ("Adjacency:", guarantee.adjacency),
@@ -165,9 +165,23 @@ def plan_notes(plan: Plan) -> list[str]:
             f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
             f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
+    if plan.screening is not None:
+        said.append(screening_note(plan))
     if plan.bought:
         said.append(f"Ranges bought with the budget: {bought_ranges(plan)}; declare them in the Domain to save it.")
     return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
+
+
+def screening_note(plan: Plan) -> str:
+    """What screening did to the model."""
+    assert plan.screening is not None
+    screening = plan.screening
+    follows = "" if plan.completed else " Noise and curvature above are those of the widest terms, which stand in."
+    return (
+        f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
+        f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms that matter little, "
+        f"alone or beside others, are missed: where many matter, a fit of all loses less.{follows}"
+    )
 
 
 def bought_ranges(plan: Plan) -> str:

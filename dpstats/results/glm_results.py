@@ -18,6 +18,7 @@ from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
+from dpstats.results.selection import selection_facts
 from dpstats.results.summary import Summary, summarize
 from dpstats.tables import as_exog, as_table
 
@@ -88,23 +89,14 @@ class GLMResults:
 
     @property
     def selection(self) -> pd.DataFrame:
-        """What a sparse penalty kept, one column of the design a row; empty without one.
+        """What screening and a sparse penalty kept, one column of the design a row; empty without either.
 
-        Columns: selected; weight, the lasso weight of the column in model units (the slope at zero of another sparse
-        penalty); threshold, what the noise brought into it: a bound noise alone rarely
-        passes ("noise_aware"), or its root mean square, below which no weight is kept ("auto").
+        Columns: selected; with screening how, "screened" in or out, "penalty" where a sparse one put a column out, or
+        "always" for what is kept unasked; with a sparse penalty weight, the lasso weight of the column in model units
+        (the slope at zero of another sparse penalty), and threshold, what the noise brought into it: a bound noise
+        alone rarely passes ("noise_aware"), or its root mean square, below which no weight is kept ("auto").
         """
-        objective = self.plan.objective
-        columns = ["selected", "weight", "threshold"]
-        if objective.penalty is None or not objective.penalty.sparse:
-            return pd.DataFrame(columns=columns)
-        slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
-        table = {
-            "selected": self.scaled_params != 0,
-            "weight": float(slope) * objective.penalty_weights,
-            "threshold": objective.threshold,
-        }
-        return pd.DataFrame(table, index=pd.Index(self.plan.names, name="term"), columns=columns)
+        return selection_facts(self.plan, self.scaled_params)
 
     def __getattr__(self, name: str) -> Any:
         if name in NOT_RELEASED:
@@ -182,7 +174,7 @@ class GLMResults:
             "link": plan.family.link,
             "method": request.method,
             "penalty": "none" if request.penalty is None else request.penalty.name,
-            "df_model": len(plan.names) - int(plan.design.has_intercept),
+            "df_model": plan.df_model,
             "nobs": pd.NA if self.nobs is None else self.nobs,
             **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "certified")},
             "noise": f"{plan.noise.kind} ({plan.noise.norm})",

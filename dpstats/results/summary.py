@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.plan.tables import Summary, format_number, full_width, header_table, plan_notes, plan_tables, wrap_notes
@@ -27,18 +28,27 @@ def summarize(results: GLMResults) -> Summary:
 
 
 def coefficient_table(results: GLMResults) -> SimpleTable:
-    """Coefficients in the user's units and in model units."""
+    """Coefficients in the user's units and in model units; of a screened fit those of the columns kept."""
     rows = [
         (name, [format_number(value), format_number(scaled)])
-        for (name, value), scaled in zip(results.params.items(), results.scaled_params, strict=True)
+        for (name, value), scaled, kept in zip(
+            results.params.items(), results.scaled_params, results.plan.kept, strict=True
+        )
+        if kept
     ]
     return full_width(["coef", "scaled coef"], rows, columns=[12, 13])
 
 
 def selection_table(results: GLMResults) -> SimpleTable:
-    """Which columns a sparse penalty kept."""
-    rows = [
-        (name, ["yes" if row["selected"] else "no", format_number(row["weight"]), format_number(row["threshold"])])
-        for name, row in results.selection.iterrows()
-    ]
-    return full_width(["selected", "weight", "threshold"], rows, columns=[10, 12, 12], title="Selection")
+    """Which columns a sparse penalty kept, or screening: of those that it put out the number alone."""
+    facts = results.selection[results.plan.kept]
+    rows = [(name, [_cell(row[column]) for column in facts.columns]) for name, row in facts.iterrows()]
+    out = len(results.selection) - len(facts)
+    title = f"Selection ({out} columns screened out)" if out else "Selection"
+    return full_width(list(facts.columns), rows, columns=[10, *[12] * (len(facts.columns) - 1)], title=title)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else format_number(float(str(value)))

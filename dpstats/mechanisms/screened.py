@@ -1,0 +1,134 @@
+"""A fit on the terms that screening keeps, with the rest of the budget (docs/proofs/screening, theorem)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.mechanisms.design import Bounds, SubDesign
+from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, recentred, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
+from dpstats.penalties import Penalty
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers.objective import Block
+
+Vector = NDArray[np.float64]
+
+
+def plan_fit(
+    design: Bounds,
+    family: Family,
+    penalty: Penalty | None,
+    weights: Vector,
+    *,
+    eps: float,
+    delta: float,
+    adjacency: Adjacency,
+    options: Options,
+) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
+    """Split a budget over the releases of one fit, screening among them if it is asked for; reads no rows.
+
+    With screening the stages are planned as if the widest terms were kept. What is charged does not depend on which
+    terms are; the noise of the fit follows them.
+
+    Parameters
+    ----------
+    design, family, penalty, weights, eps, delta, adjacency, options
+        As for `dpstats.mechanisms.napp.plan_stages`.
+
+    Raises
+    ------
+    ArgumentError
+        As `plan_stages`, and if no term would be screened out, or an option would let the charge or the feasibility
+        of the fit follow the terms kept.
+    """
+    if options.screen is None:
+        return None, plan_stages(
+            design, family, penalty, weights, eps=eps, delta=delta, adjacency=adjacency, options=options
+        )
+    if options.retrieval == "return":
+        raise ArgumentError("retrieval='return' does not go with screen: what is left over follows the columns kept")
+    if options.replicates or options.realization == "augmented":
+        raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
+    screening = plan_screening(design, family, weights, eps=eps, delta=delta, adjacency=adjacency, options=options)
+    if options.curvature is not None:
+        # Too little curvature must not come out after the charge: what suffices for all columns does for some.
+        _plan_part(screening, np.arange(len(design.names)), design, family, penalty, weights, options)
+    return screening, _plan_part(screening, np.array(screening.kept), design, family, penalty, weights, options)
+
+
+def release_screened(
+    screening: ScreeningPlan,
+    stages: Sequence[Stage],
+    design: Bounds,
+    penalty: Penalty | None,
+    weights: Vector,
+    blocks: Sequence[Block],
+    random: RandomSource,
+    options: Options,
+) -> tuple[ScreeningPlan, Fitted]:
+    """Choose the terms and fit them, on rows that are paid for; the other coefficients are zero.
+
+    Parameters
+    ----------
+    screening : ScreeningPlan
+    stages : sequence of Stage
+        From `plan_fit`; their budgets hold whichever terms are chosen.
+    design, penalty, weights, blocks, random, options
+        As for `dpstats.mechanisms.napp.release_stages`.
+    """
+    family = stages[0].plan.family
+    chosen = release_screening(screening, design, family, weights, blocks, random)
+    kept = np.array(chosen)
+    planned = _plan_part(screening, kept, design, family, penalty, weights, options)
+    planned = tuple(
+        Stage(role, _centred(plan, stand_in, screening.kept, kept, len(weights)))
+        for (role, plan), (_, stand_in) in zip(planned, stages, strict=True)
+    )
+    part = SubDesign(design, kept)
+    inside = [(np.ascontiguousarray(exog[:, kept]), endog) for exog, endog in blocks]
+    fitted = release_stages(planned, part, penalty, weights[kept], inside, random, options)
+    params = np.zeros(len(design.names))
+    params[kept] = fitted.params
+    return replace(screening, kept=chosen), Fitted(params, fitted.stages)
+
+
+def _plan_part(
+    screening: ScreeningPlan,
+    kept: NDArray[np.intp],
+    design: Bounds,
+    family: Family,
+    penalty: Penalty | None,
+    weights: Vector,
+    options: Options,
+) -> tuple[Stage, ...]:
+    """The stages of a fit on some columns with what screening leaves of the budget."""
+    return plan_stages(
+        SubDesign(design, kept),
+        family,
+        penalty,
+        weights[kept],
+        eps=screening.fit_eps,
+        delta=screening.fit_delta,
+        adjacency=screening.adjacency,
+        options=options,
+    )
+
+
+def _centred(
+    plan: ObjectivePlan, stand_in: ObjectivePlan, shown: Sequence[int], kept: NDArray[np.intp], size: int
+) -> ObjectivePlan:
+    """The plan, shrinking what is kept in any case to where the stand-in shrinks it, such as a bought mean."""
+    if not np.any(stand_in.linear):
+        return plan
+    target = np.zeros(size)
+    target[list(shown)] = -stand_in.linear / stand_in.curvature
+    return recentred(plan, plan.curvature, -plan.curvature * target[kept])

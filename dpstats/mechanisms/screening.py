@@ -1,0 +1,374 @@
+"""Screening: a noisy choice of a few terms, on which the rest of the budget buys a fit (docs/proofs/screening).
+
+The score of a term is the length of its part of the gradient at the null model, in whole numbers: each row's
+contribution is rounded to a public lattice before anything is added up, so that sums are exact and one row moves no
+score by more than `STEPS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import ArrayDesign, Bounds
+from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
+from dpstats.mechanisms.options import Options
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.solvers.objective import Block
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+STEPS = 2**20
+"""The most by which one row moves a score, in steps of the lattice."""
+
+CHUNK_ROWS = 2048
+"""Rows rounded at a time. A chunk's sums stay far below 2^53, so that floats add them up exactly."""
+
+INSIDE = 1 - 2.0**-40
+"""Contributions end this much inside the bound, so that rounding of their length does not put them outside."""
+
+SMALLEST_EPS = 1e-30
+"""Below it the scale of the noise would exceed every score by far, and soon what integers of 64 bits hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Columns that are kept or left together: a term of a formula, a column of an array.
+
+    Attributes
+    ----------
+    name : str
+    columns : ndarray of int, shape (k,)
+        Their positions in the design.
+    center : float
+        What is subtracted from a single column first.
+    reach : float
+        A bound on the Euclidean norm of the columns' part of any row, less `center`.
+    complement : bool
+        Whether the rest of the reach counts as a further column: for 0/1 columns of a factor's levels it is the
+        reference level's.
+    """
+
+    name: str
+    columns: NDArray[np.intp]
+    center: float
+    reach: float
+    complement: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ScreeningPlan:
+    """What screening costs and keeps; all but `kept` is fixed before rows are read.
+
+    Attributes
+    ----------
+    eps : float
+        For the null model and all choices together; pure.
+    choices : int
+        k, the number of terms to be chosen.
+    candidates : int
+        The number of terms to choose from.
+    adjacency : {"add_remove", "replace_one"}
+    null : ObjectivePlan or None
+        The release of the null model, an intercept alone; None for a design that keeps no column unasked.
+    kept : tuple of int
+        Positions of the columns that the fit is made of: as released or, in a plan, those of the widest terms, which
+        stand in for them.
+    fit_eps, fit_delta : float
+        What is left for the fit on them, whichever they are.
+    """
+
+    eps: float
+    choices: int
+    candidates: int
+    adjacency: Adjacency
+    null: ObjectivePlan | None
+    kept: tuple[int, ...]
+    fit_eps: float
+    fit_delta: float
+
+    @property
+    def null_eps(self) -> float:
+        """What the null model costs: as much as one choice."""
+        return 0.0 if self.null is None else self.null.eps + self.null.final.eps
+
+    @property
+    def choice_eps(self) -> float:
+        """The budget of one choice."""
+        return (self.eps - self.null_eps) / self.choices
+
+    @property
+    def scale(self) -> float:
+        """The mean of the exponential noise on the scores, in rows that contribute all they can."""
+        return noise_scale(self.choice_eps, self.adjacency) / STEPS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return {**plain, "null": None if self.null is None else self.null.to_dict(), "kept": list(self.kept)}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ScreeningPlan:
+        """The plan whose `to_dict` gave `stored`."""
+        null = None if stored["null"] is None else ObjectivePlan.from_dict(stored["null"])
+        return cls(**{**stored, "null": null, "kept": tuple(stored["kept"])})
+
+
+_PLAIN = ("eps", "choices", "candidates", "adjacency", "fit_eps", "fit_delta")
+
+
+def plan_screening(
+    design: Bounds,
+    family: Family,
+    weights: Vector,
+    *,
+    eps: float,
+    delta: float,
+    adjacency: Adjacency,
+    options: Options,
+) -> ScreeningPlan:
+    """Divide the budget of screening into equal parts, one a choice and one for the null model; reads no rows.
+
+    Parameters
+    ----------
+    design : Bounds
+    family : Family
+        With every cap filled in.
+    weights : ndarray, shape (p,)
+        The penalty's weight on each column. Terms of weight 0, such as the intercept, are kept without being chosen.
+    eps, delta : float
+        Of which screening takes the share `screen_share` of eps, and no delta.
+    adjacency : {"add_remove", "replace_one"}
+    options : Options
+        With `screen` set.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no more candidates than `screen` or eps is below `SMALLEST_EPS`.
+    """
+    always, candidates = split_terms(design, weights)
+    choices = options.screen or 0
+    if not 0 < choices < len(candidates):
+        raise ArgumentError(f"screen must be less than the number of terms to choose from, {len(candidates)}")
+    cost = options.screen_share * eps
+    share = cost / (choices + 1)
+    if share < SMALLEST_EPS:
+        raise ArgumentError(f"eps is too small to screen with: a choice needs {SMALLEST_EPS:g} at least")
+    null = None
+    if always.size:
+        final = options.release_share * share
+        purchase = Purchase(share - final, 0.0, final, adjacency, rows_at_most=options.rows_at_most)
+        null = plan_objective(ArrayDesign(("Intercept",), {"l2": 1.0}), family, purchase)
+    widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
+    kept = _columns(always, [candidates[index] for index in widest])
+    return ScreeningPlan(cost, choices, len(candidates), adjacency, null, kept, eps - cost, delta)
+
+
+def release_screening(
+    plan: ScreeningPlan, design: Bounds, family: Family, weights: Vector, blocks: Sequence[Block], random: RandomSource
+) -> tuple[int, ...]:
+    """Choose the terms on rows that are paid for, and return the positions of all columns kept, increasing.
+
+    Parameters
+    ----------
+    plan : ScreeningPlan
+    design : Bounds
+    family : Family
+    weights : ndarray, shape (p,)
+    blocks : collection of (exog, endog)
+    random : RandomSource
+    """
+    always, candidates = split_terms(design, weights)
+    eta = 0.0
+    if plan.null is not None:
+        constant = [(np.ones((len(endog), 1)), endog) for _, endog in blocks]
+        eta = float(release_objective(plan.null, constant, random)[0])
+    scores = term_scores(candidates, NullResidual.at(family, eta), blocks, centred=plan.null is not None)
+    chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)
+    return _columns(always, [candidates[index] for index in chosen])
+
+
+def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list[Candidate]]:
+    """Columns that are kept in any case, and the candidates in the order of their columns.
+
+    A formula's terms stay whole; every column of an array is a candidate of its own.
+    """
+    always: list[int] = []
+    candidates = []
+    for term in design.terms:
+        inside = np.arange(term.columns.start, term.columns.stop)
+        parts = [np.array([j]) for j in inside] if isinstance(design, ArrayDesign) else [inside]
+        for part in parts:
+            if not np.any(weights[part]):
+                always += part.tolist()
+            else:
+                candidates.append(_candidate(design, part, term.name, term.l2, term.l1, term.maxima))
+    return np.array(always, dtype=np.intp), candidates
+
+
+def _candidate(design: Bounds, part: NDArray[np.intp], name: str, l2: float, l1: float, maxima: Vector) -> Candidate:
+    """A candidate with the least bound on its part of a row that the design gives."""
+    if not isinstance(design, DesignSpec):
+        return Candidate(design.names[part[0]], part, 0.0, float(maxima[part[0]]), complement=False)
+    low, high = ((end[part] - design.center[part]) / design.scale[part] for end in (design.lower, design.upper))
+    if len(part) == 1:
+        return Candidate(name, part, float(low[0] + high[0]) / 2, float(high[0] - low[0]) / 2, complement=False)
+    # One nonzero entry a row, never negative: the dummies of a factor, of which one level has none.
+    dummies = bool((low >= 0).all()) and l1 <= l2 * (1 + 1e-9)
+    return Candidate(name, part, 0.0, l2, complement=dummies)
+
+
+def _columns(always: NDArray[np.intp], chosen: Sequence[Candidate]) -> tuple[int, ...]:
+    parts = [always, *(candidate.columns for candidate in chosen)]
+    return tuple(sorted(int(column) for column in np.concatenate(parts)))
+
+
+@dataclass(frozen=True)
+class NullResidual:
+    """The derivative of one row's loss at a public linear predictor, as a function of the response alone.
+
+    It is `at_zero` for a response of 0 and `at_one` for one of 1 if responses are binary; else `at_zero` less the
+    response. It lies within `bound`, to which it is clipped.
+    """
+
+    binary: bool
+    at_zero: float
+    at_one: float
+    bound: float
+
+    @classmethod
+    def at(cls, family: Family, eta: float) -> NullResidual:
+        """The residual of the null model with linear predictor `eta`."""
+        point = np.array([eta])
+        ends = np.array([0.0, 1.0])
+        if family.response == "binary":
+            at_zero, at_one = (float(family.derivatives(point, end[None]).gradient[0]) for end in ends)
+            return cls(True, at_zero, at_one, max(abs(at_zero), abs(at_one), np.finfo(float).tiny))
+        mean = float(np.clip(family.mean(point)[0], -family.lipschitz, family.lipschitz))
+        bound = family.lipschitz
+        if family.response == "count":
+            bound = max(mean, float(family.clip_response(np.array([np.inf]))[0]) - mean)
+        return cls(False, mean, mean - 1, bound)
+
+    def __call__(self, endog: NDArray[np.floating]) -> Vector:
+        """The residuals over their bound, shape (rows,): each from its own response, whatever the others are."""
+        response = endog.astype(np.float64)
+        if self.binary:
+            residual = np.where(response >= 0.5, self.at_one, self.at_zero)
+        else:
+            residual = np.clip(self.at_zero - response, -self.bound, self.bound)
+        return np.asarray(residual / self.bound, dtype=np.float64)
+
+
+def term_scores(
+    candidates: Sequence[Candidate], residual: NullResidual, blocks: Sequence[Block], *, centred: bool
+) -> list[int]:
+    """The score of each candidate: the length of its columns' sums, rounded down to a whole number.
+
+    One row moves no score by more than `STEPS` (docs/proofs/screening, lemma 1).
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+    residual : NullResidual
+    blocks : collection of (exog, endog)
+    centred : bool
+        Whether the null model has an intercept, so that a shift of a column changes nothing but its noise.
+    """
+    single = [index for index, candidate in enumerate(candidates) if candidate.columns.size == 1]
+    several = [index for index, candidate in enumerate(candidates) if candidate.columns.size > 1]
+    columns = np.array([candidates[index].columns[0] for index in single], dtype=np.intp)
+    center, reach = (np.array([getattr(candidates[index], name) for index in single]) for name in ("center", "reach"))
+    if not centred:
+        center, reach = np.zeros(len(single)), np.abs(center) + reach
+    totals = np.zeros(len(single), dtype=np.int64)
+    sums = {index: np.zeros(candidates[index].columns.size + 1, dtype=np.int64) for index in several}
+    for exog, endog in blocks:
+        for start in range(0, len(endog), CHUNK_ROWS):
+            rows = exog[start : start + CHUNK_ROWS].astype(np.float64, copy=False)
+            slope = residual(endog[start : start + CHUNK_ROWS])
+            totals += single_contributions(rows[:, columns], center, reach, slope).sum(axis=0).astype(np.int64)
+            for index in several:
+                sums[index] += group_contributions(rows, candidates[index], slope, centred=centred).sum(axis=0)
+    scores = {index: abs(int(total)) for index, total in zip(single, totals, strict=True)}
+    scores |= {index: math.isqrt(sum(int(entry) ** 2 for entry in total)) for index, total in sums.items()}
+    return [scores[index] for index in range(len(candidates))]
+
+
+def single_contributions(rows: Vector, center: Vector, reach: Vector, slope: Vector) -> Vector:
+    """Whole numbers from -`STEPS` to `STEPS`, shape (rows, k): what each row adds to the sum of each column.
+
+    `rows` has shape (rows, k), `center` and `reach` shape (k,), `slope` shape (rows,) within [-1, 1].
+    """
+    steps = STEPS / np.where(reach > 0, reach, np.inf)
+    contributions = np.trunc((rows - center) * slope[:, None] * steps)
+    return np.clip(contributions, -STEPS, STEPS, out=contributions)
+
+
+def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, centred: bool) -> Integers:
+    """Whole numbers, shape (rows, k + 1): what each row adds to the sums of a term of k columns.
+
+    The squares of a row's add up to `STEPS`**2 at most; the last column is the complement's, or zero.
+    """
+    inside = rows[:, candidate.columns] / (candidate.reach if candidate.reach > 0 else np.inf)
+    rest = np.zeros(len(rows))
+    if candidate.complement and centred:
+        for column in range(inside.shape[1]):
+            rest += inside[:, column]
+        rest = 1 - np.clip(rest, 0, 1)
+    vectors = np.column_stack([inside, rest]) * slope[:, None] * (INSIDE * STEPS)
+    whole = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
+    # No row of the design is longer, up to the rounding that INSIDE leaves room for; the proof needs none to be.
+    return np.where((whole**2).sum(axis=1, keepdims=True) <= STEPS**2, whole, 0)
+
+
+def noise_scale(eps: float, adjacency: Adjacency) -> float:
+    """The mean, in steps, of the exponential noise with which one choice is eps-private.
+
+    Scores move either way, so noise twice the sensitivity over eps is needed (docs/proofs/screening, lemma 2).
+    """
+    sensitivity = STEPS if adjacency == "add_remove" else 2 * STEPS
+    # The margin keeps the rounding of the quotient from costing more than eps.
+    return 2 * sensitivity / eps * (1 + 1e-12)
+
+
+def choose(scores: Sequence[int], choices: int, scale: float, random: RandomSource) -> list[int]:
+    """The indices of `choices` noisy maxima, each with fresh noise on the scores not yet chosen."""
+    left = list(range(len(scores)))
+    chosen = []
+    for _ in range(choices):
+        winner = noisy_argmax([scores[index] for index in left], scale, random)
+        chosen.append(left.pop(winner))
+    return chosen
+
+
+def noisy_argmax(scores: Sequence[int], scale: float, random: RandomSource) -> int:
+    """The index of the largest score after exponential noise: by OpenDP, or from `random` when it is seeded."""
+    if isinstance(random, SystemRandom):
+        return int(selection(scale)(list(scores)))
+    return int(np.argmax(np.asarray(scores, dtype=np.float64) - scale * np.log(random.random(len(scores)))))
+
+
+def selection(scale: float) -> Any:
+    """OpenDP's measurement from integer scores to the index of the noisy maximum; its map's argument is in steps."""
+    import opendp.prelude as opendp
+
+    opendp.enable_features("contrib")
+    return opendp.m.make_noisy_max(
+        opendp.vector_domain(opendp.atom_domain(T="i64")),
+        opendp.linf_distance(T="i64", monotonic=False),
+        opendp.max_divergence(),
+        scale=scale,
+    )

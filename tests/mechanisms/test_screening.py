@@ -1,0 +1,305 @@
+"""Screening from the public calls: what is kept, what it costs, what is refused, and that sums are exact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
+from dpstats.formula.design import design_spec
+from dpstats.mechanisms.design import ArrayDesign
+from dpstats.mechanisms.screening import (
+    STEPS,
+    Candidate,
+    NullResidual,
+    group_contributions,
+    noise_scale,
+    single_contributions,
+    split_terms,
+    term_scores,
+)
+
+COLUMNS = [f"x{j}" for j in range(12)]
+DOMAIN = {**dict.fromkeys(COLUMNS, (-2, 4)), "g": list("abcd"), "y": (0, 1)}
+FORMULA = f"y ~ {' + '.join(COLUMNS)} + g"
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    random = np.random.default_rng(5)
+    data = pd.DataFrame(random.uniform(-2, 4, (6000, 12)), columns=COLUMNS)
+    data["g"] = random.choice(list("abcd"), 6000)
+    # Level a, the reference, is the one that differs.
+    eta = 1.5 * data["x3"] - 1.5 * data["x7"] + 2 * (data["g"] == "a") - 1
+    data["y"] = (random.random(6000) < 1 / (1 + np.exp(-eta))).astype(int)
+    return data
+
+
+def screened(frame: pd.DataFrame, eps: float = 5.0, screen: int = 3, **options):
+    return dp.logit(FORMULA, frame, eps, domain=DOMAIN, screen=screen, **options)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_what_matters_is_kept_and_the_rest_is_zero(frame, adjacency):
+    # At this budget the scores of what matters exceed the rest by some 20 scales of the noise.
+    fit = screened(frame, adjacency=adjacency)
+    kept = fit.selection["selected"]
+    assert set(kept.index[kept]) == {"Intercept", "x3", "x7", "g[T.b]", "g[T.c]", "g[T.d]"}
+    assert (fit.params[~kept] == 0).all()
+    assert (fit.params[kept] != 0).all()
+    assert fit.selection["how"].tolist() == ["always", *["screened"] * 15]
+    assert fit.params["x3"] > 0.5
+    assert fit.params["x7"] < -0.5
+    assert fit.guarantee.certified
+    assert fit.guarantee.basis == "docs/proofs/screening"
+    assert fit.glance()["df_model"].item() == 5
+
+
+def test_one_charge_and_its_parts(frame, tmp_path):
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=5.0) as ledger:
+        fit = screened(frame, ledger=ledger)
+        assert ledger.entries()["eps"].tolist() == [5.0]
+    budget = fit.budget
+    assert budget.index.tolist() == ["null model", "screening", "fit", "fit: rounding", "total"]
+    assert budget["eps"].iloc[:-1].sum() == pytest.approx(5.0, rel=1e-12)
+    assert budget["eps"]["null model"] == pytest.approx(5.0 * 0.5 / 4)
+    assert budget["eps"]["screening"] == pytest.approx(5.0 * 0.5 * 3 / 4)
+    assert dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3).budget.equals(budget)
+
+
+def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", screen=3)
+    assert plan.digest() == dp.GLM.from_formula(FORMULA, frame[:1], "binomial", DOMAIN).plan(1.0, screen=3).digest()
+    assert plan.noise_sd.index.tolist() == ["Intercept", "g[T.b]", "g[T.c]", "g[T.d]", "x0", "x1"]
+    shown = plan.summary().as_text()
+    assert "3 of 13 terms" in shown
+    assert "stand in" in shown
+    assert plan.screening.scale == pytest.approx(2 / (0.5 / 4))
+
+
+def test_saved_and_loaded(frame, tmp_path):
+    fit = screened(frame)
+    fit.save(tmp_path / "fit.json")
+    loaded = dp.GLMResults.load(tmp_path / "fit.json")
+    assert loaded.params.equals(fit.params)
+    assert loaded.selection.equals(fit.selection)
+    assert loaded.budget.equals(fit.budget)
+    assert loaded.predict(frame[:9]).equals(fit.predict(frame[:9]))
+    assert str(loaded.summary()) == str(fit.summary())
+
+
+def test_summary_shows_what_was_kept(frame):
+    text = screened(frame).summary().as_text()
+    assert "Selection (10 columns screened out)" in text
+    assert "\nx5 " not in text.split("Budget")[0].split("Proof")[1]
+    assert "Screening keeps 3 of 13 terms" in text
+    assert "stand in" not in text
+
+
+def test_predictions_are_those_of_the_coefficients(frame):
+    fit = screened(frame)
+    new = frame[:50]
+    eta = fit.params["Intercept"] + new[COLUMNS] @ fit.params[COLUMNS]
+    for level in "bcd":
+        eta += fit.params[f"g[T.{level}]"] * (new["g"] == level)
+    np.testing.assert_allclose(fit.predict(new), 1 / (1 + np.exp(-eta)), rtol=1e-9)
+
+
+def test_a_seed_repeats_and_is_not_certified(frame):
+    first, again = (screened(frame, 0.5, seed=1) for _ in range(2))
+    assert first.params.equals(again.params)
+    assert not first.guarantee.certified
+    assert not first.params.equals(screened(frame, 0.5, seed=2).params)
+
+
+class TestArrays:
+    def test_columns_and_an_intercept_kept_unasked(self, frame):
+        exog = np.column_stack([np.ones(6000), (frame[COLUMNS] - 1) / 3])
+        model = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}, names=["const", *COLUMNS])
+        fit = model.fit(5.0, screen=2, penalty="ridge", alpha=1e-3, penalty_weights={"const": 0})
+        kept = fit.selection["selected"]
+        assert set(kept.index[kept]) == {"const", "x3", "x7"}
+        assert fit.selection["how"].iloc[0] == "always"
+        assert "null model" in fit.budget.index
+        np.testing.assert_allclose(fit.predict(exog[:5]), 1 / (1 + np.exp(-exog[:5] @ fit.params)), rtol=1e-12)
+
+    def test_without_anything_kept_there_is_no_null_model(self, frame):
+        exog = ((frame[COLUMNS] - 1) / 3).to_numpy()
+        fit = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}).fit(5.0, screen=2)
+        assert fit.selection.index[fit.selection["selected"]].tolist() == ["x4", "x8"]
+        assert "null model" not in fit.budget.index
+        assert fit.budget["eps"]["screening"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("family", "response"),
+    [("gaussian", (-10, 10)), ("poisson", (0, 30)), ("huber_svm", (0, 1)), ("smooth_svm", (0, 1))],
+)
+def test_every_family(frame, family, response):
+    random = np.random.default_rng(1)
+    eta = 0.8 * frame["x3"] - 0.8 * frame["x7"]
+    values = {"gaussian": eta + random.normal(size=6000), "poisson": random.poisson(np.exp(eta).clip(0, 30))}
+    data = frame.assign(y=values.get(family, frame["y"]))
+    options = {"domain": {**DOMAIN, "y": response}, "family": family, "screen": 2}
+    fit = dp.glm(FORMULA, data, 20.0, **options)
+    found = set(fit.selection.index[fit.selection["selected"]])
+    assert {"x3", "x7"} <= found or family.endswith("svm")
+    assert len(fit.params) == 16
+    assert np.isfinite(fit.params).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"penalty": "lasso", "alpha": 1.0},
+        {"penalty": "lasso", "alpha": 1.0, "selection": "noise_aware"},
+        {"penalty": "lasso", "alpha": 1.0, "selection": "auto", "refit_share": 0.4},
+        {"stages": 2},
+        {"penalty": dp.penalties.Bridge(1.0, 0.5), "stages": 2},
+        {"delta": 1e-6},
+        {"delta": 1e-6, "noise": "gaussian"},
+        {"curvature": 5.0},
+        {"retrieval": None},
+    ],
+    ids=str,
+)
+def test_goes_with_penalties_stages_and_refits(frame, options, tmp_path):
+    fit = screened(frame, screen=4, **options)
+    kept = fit.plan.kept
+    assert kept.sum() in (5, 7)
+    assert (fit.params[~kept] == 0).all()
+    assert not fit.selection["selected"][~kept].any()
+    assert fit.guarantee.eps == 5.0
+    assert fit.guarantee.delta == options.get("delta", 0.0)
+    spent = fit.budget.iloc[:-1]
+    assert spent["eps"].sum() <= 5.0 * (1 + 1e-12)
+    assert spent["delta"].sum() <= options.get("delta", 0.0) * (1 + 1e-12)
+    if options.get("selection"):
+        out = kept & (fit.params == 0)
+        assert (fit.selection["how"][out] == "penalty").all()
+        assert fit.selection["weight"].notna().sum() == kept.sum()
+    fit.save(tmp_path / "fit.json")
+    assert dp.GLMResults.load(tmp_path / "fit.json").selection.equals(fit.selection)
+    assert str(fit.summary())
+
+
+def test_bought_ranges(frame):
+    domain = {name: declared for name, declared in DOMAIN.items() if name not in ("x3", "x5")}
+    fit = dp.logit(FORMULA, frame, 20.0, domain=domain, screen=3)
+    assert fit.budget["eps"].iloc[:-1].sum() == pytest.approx(20.0)
+    assert fit.selection["selected"]["x7"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"screen": 0}, "screen must be a positive whole number"),
+        ({"screen": 2.5}, "screen must be a positive whole number"),
+        ({"screen": True}, "screen must be a positive whole number"),
+        ({"screen": 13}, "less than the number of terms to choose from, 13"),
+        ({"screen": 3, "screen_share": 1.0}, "screen_share must lie strictly between"),
+        ({"screen": 3, "retrieval": "return"}, "retrieval='return' does not go with screen"),
+        ({"screen": 3, "curvature": 1e-9}, "curvature is too small"),
+        ({"screen": 3, "realization": "augmented", "allow_uncertified": True}, "replicated paper"),
+        ({"screen": 3, "eps": 1e-31}, "eps is too small to screen"),
+    ],
+    ids=str,
+)
+def test_refused_before_any_charge(frame, tmp_path, options, message):
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=5.0) as ledger:
+        with pytest.raises(ArgumentError, match=message):
+            dp.logit(FORMULA, frame, options.pop("eps", 1.0), domain=DOMAIN, ledger=ledger, **options)
+        assert not len(ledger.entries())
+
+
+def test_a_tiny_budget_and_no_rows(frame):
+    fit = screened(frame[:0], 1e-7)
+    assert fit.plan.kept.sum() in (4, 6)
+
+
+class TestScores:
+    """Lemma 1: no row moves a score by more than STEPS, whatever it is; sums do not depend on order or blocks."""
+
+    wild = np.concatenate([np.random.default_rng(0).normal(0, 5, (300, 3)), np.eye(3), -np.eye(3), np.zeros((1, 3))])
+
+    @pytest.mark.parametrize("reach", [1.0, 1e-3, math.sqrt(2), 0.0])
+    @pytest.mark.parametrize("complement", [True, False])
+    def test_contributions_are_bounded_whatever_the_rows(self, reach, complement):
+        slope = np.random.default_rng(1).uniform(-1, 1, len(self.wild))
+        single = single_contributions(self.wild, np.full(3, 0.3), np.full(3, reach), slope)
+        assert np.abs(single).max() <= STEPS
+        assert (single == np.trunc(single)).all()
+        candidate = Candidate("t", np.arange(3), 0.0, reach, complement)
+        for centred in (True, False):
+            group = group_contributions(self.wild, candidate, slope, centred=centred)
+            assert (group.astype(object) ** 2).sum(axis=1).max() <= STEPS**2
+
+    def test_rows_inside_their_bounds_count_in_full(self):
+        slope = np.ones(1)
+        assert single_contributions(np.array([[1.3]]), np.array([0.3]), np.array([1.0]), slope) == STEPS
+        dummies = Candidate("g", np.arange(3), 0.0, 0.2, complement=True)
+        for row in (np.zeros((1, 3)), *0.2 * np.eye(3)[:, None]):
+            length = np.linalg.norm(group_contributions(row, dummies, slope, centred=True))
+            assert STEPS - 1 <= length <= STEPS
+
+    def test_exact_in_any_order_and_division_into_blocks(self, frame):
+        design = design_spec(FORMULA, DOMAIN, family=Binomial())
+        blocks = design.blocks(frame)
+        _, candidates = split_terms(design, np.r_[0.0, np.ones(15)])
+        residual = NullResidual.at(Binomial(), 0.3)
+        scores = term_scores(candidates, residual, blocks, centred=True)
+        exog, endog = blocks[0]
+        order = np.random.default_rng(2).permutation(len(endog))
+        cut = [(exog[part], endog[part]) for part in np.array_split(order, 7)]
+        assert term_scores(candidates, residual, cut, centred=True) == scores
+        fewer = term_scores(candidates, residual, [(exog[1:], endog[1:])], centred=True)
+        assert max(abs(a - b) for a, b in zip(scores, fewer, strict=True)) <= STEPS
+
+    def test_a_factors_score_does_not_depend_on_its_reference(self, frame):
+        found = []
+        for levels in ("abcd", "dcba"):
+            design = design_spec("y ~ x0 + g", {**DOMAIN, "g": list(levels)}, family=Binomial())
+            _, candidates = split_terms(design, np.r_[0.0, np.ones(4)])
+            residual = NullResidual.at(Binomial(), 0.0)
+            found.append(term_scores(candidates, residual, design.blocks(frame), centred=True)[0])
+        assert found[0] == pytest.approx(found[1], abs=len(frame) / 1000)
+
+    def test_against_the_gradient(self, frame):
+        exog = np.random.default_rng(3).uniform(-1, 1, (500, 4))
+        endog = frame["y"].to_numpy(float)[:500]
+        _, candidates = split_terms(ArrayDesign(tuple("abcd"), {"l2": 2.0, "linf": 1.0}), np.ones(4))
+        scores = term_scores(candidates, NullResidual.at(Binomial(), 0.0), [(exog, endog)], centred=False)
+        gradient = Binomial().derivatives(np.zeros(500), endog).gradient @ exog
+        np.testing.assert_allclose(np.array(scores) / STEPS, np.abs(gradient) / 0.5, atol=500 / STEPS)
+
+
+@pytest.mark.parametrize(
+    ("family", "responses"),
+    [
+        (Binomial(), [0.0, 1.0]),
+        (HuberSVM(), [0.0, 1.0]),
+        (Gaussian(0.5), [-1.0, -0.2, 0.4, 1.0]),
+        (Poisson(20.0, 20.0), [0.0, 3.0, 20.0]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+@pytest.mark.parametrize("eta", [-1.5, 0.0, 0.4, 2.0])
+def test_the_residual_is_the_slope_of_the_null_model(family, responses, eta):
+    endog = np.array(responses)
+    residual = NullResidual.at(family, eta)
+    values = residual(endog)
+    assert np.abs(values).max() <= 1
+    if family.response == "continuous" and abs(eta) > family.lipschitz:
+        return  # the mean is held within the cap
+    expected = family.derivatives(np.full(len(endog), eta), endog).gradient
+    np.testing.assert_allclose(values * residual.bound, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_noise_of_a_choice():
+    assert noise_scale(0.5, "add_remove") == pytest.approx(2 * STEPS / 0.5)
+    assert noise_scale(0.5, "replace_one") == pytest.approx(4 * STEPS / 0.5)
