@@ -1,6 +1,6 @@
 """How large are coefficients in model units? Behind the default curvature: ``python -m benchmarks.defaults``.
 
-The default curvature minimises a bound on the risk at a guessed size c of the coefficients. Simulated data cover few
+The default curvature minimises a bound on the risk at a guessed norm of the coefficients. Simulated data cover few
 and many rows and columns, weak and strong signals; a setting's figure is the held-out loss a row above that of the fit
 without noise. Nothing real is looked at.
 """
@@ -26,7 +26,8 @@ from dpstats.mechanisms.objective import plan_objective
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import Block, PerturbedObjective
 
-SIZES = (0.35, 0.75, 1.5, 2.0, 2.5, 3.5, 5.0)
+SIZES = (0.15, 0.3, 0.6, 1.0, 1.7, 3.0)
+"""Multiples of the norm that is the default."""
 COLUMNS = (5, 20, 60)
 ROWS = (1_000, 5_000, 30_000)
 BUDGETS = (0.1, 1.0)
@@ -136,7 +137,7 @@ def costs(family: Family, sample: Sample, eps: float, random: Random) -> Cost:
         null[:1] = solve(family, column, 1e-3 * ones[:1], zeros[:1])
     free = loss(solve(family, sample.training, 1e-2 * ones, zeros))
     state = random.integers(2**32)
-    guess = float(np.linalg.norm(typical_sizes(family, sample.design))) / family.typical_size
+    guess = float(np.linalg.norm(typical_sizes(family, sample.design)))
     found = []
     for size in SIZES:
         purchase = Purchase(0.99 * eps, 0.0, 0.01 * eps, "add_remove", radius=size * guess)
@@ -148,7 +149,7 @@ def costs(family: Family, sample: Sample, eps: float, random: Random) -> Cost:
 
 def table(family: Family, design: str, repeats: int = REPEATS) -> pd.DataFrame:
     """Mean excess loss a row, in thousandths, for each guess; by how far the data and the budget reach."""
-    bands: dict[str, list[np.ndarray]] = {name: [] for name in BANDS}
+    bands: dict[tuple[int, str], list[np.ndarray]] = {(size, name): [] for size in COLUMNS for name in BANDS}
     for setting, (columns, rows, eps, spread) in enumerate(itertools.product(COLUMNS, ROWS, BUDGETS, SPREADS)):
         random = np.random.default_rng([2026, setting])
         drawn = [
@@ -156,9 +157,9 @@ def table(family: Family, design: str, repeats: int = REPEATS) -> pd.DataFrame:
         ]
         name = next(name for name, most in BANDS.items() if rows * eps < most)
         excess, gain = np.mean([cost.excess for cost in drawn], axis=0), float(np.mean([cost.gain for cost in drawn]))
-        bands[name].append(np.append(excess, gain))
+        bands[columns, name].append(np.append(excess, gain))
     lines = {name: 1000 * np.mean(values, axis=0) for name, values in bands.items()}
-    return pd.DataFrame(lines, index=[*(f"c = {c:g}" for c in SIZES), "to be had"]).T.round(1)
+    return pd.DataFrame(lines, index=[*(f"x {size:g}" for size in SIZES), "to be had"]).T.round(1)
 
 
 def main() -> None:

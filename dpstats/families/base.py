@@ -56,10 +56,12 @@ class Family(ABC):
     link: ClassVar[str]
     signed: ClassVar[bool]
     response: ClassVar[Literal["continuous", "binary", "count"]]
-    typical_size: ClassVar[float] = 1.5
-    """Root mean square of the coefficients in model units that the default curvature is chosen for."""
+    typical_norm: ClassVar[float] = 7.5
+    """Norm of the coefficients in model units that the default curvature is chosen for, rows being of norm one."""
+    typical_size: ClassVar[float] = 2.5
+    """No coefficient is expected to be larger than this where there are few."""
     typical_intercept: ClassVar[float] = 1.5
-    """The same of the intercept, in units of the linear predictor."""
+    """What is expected of the intercept, in units of the linear predictor."""
 
     @property
     @abstractmethod

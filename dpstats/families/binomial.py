@@ -23,7 +23,8 @@ class Binomial(Family):
     name: ClassVar[str] = "binomial"
     link: ClassVar[str] = "logit"
     signed: ClassVar[bool] = True
-    typical_size: ClassVar[float] = 2.5
+    typical_norm: ClassVar[float] = 18.0
+    typical_size: ClassVar[float] = 5.0
     response: ClassVar[Literal["continuous", "binary", "count"]] = "binary"
 
     @property

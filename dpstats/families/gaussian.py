@@ -39,7 +39,8 @@ class Gaussian(Family):
     link: ClassVar[str] = "identity"
     signed: ClassVar[bool] = False
     response: ClassVar[Literal["continuous", "binary", "count"]] = "continuous"
-    typical_size: ClassVar[float] = 0.5
+    typical_norm: ClassVar[float] = 1.75
+    typical_size: ClassVar[float] = 0.75
     typical_intercept: ClassVar[float] = 0.3
 
     def __post_init__(self) -> None:

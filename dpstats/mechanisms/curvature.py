@@ -21,8 +21,9 @@ SEARCHED = (0.3, 50.0)
 def typical_sizes(family: Family, design: Bounds, radius: float | None = None) -> Vector:
     """A guess at the size of each coefficient in model units, shape (p,), settled by the experiments in docs/defaults.
 
-    The family's `typical_size` for rows of Euclidean norm one. An intercept's column is as small as the row is long:
-    it has the family's `typical_intercept`, in units of the linear predictor, where that is more.
+    For rows of Euclidean norm one the family's `typical_norm` in equal parts, none above its `typical_size`. An
+    intercept's column is as small as the row has terms: it has the family's `typical_intercept`, in units of the linear
+    predictor, where that is more.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ def typical_sizes(family: Family, design: Bounds, radius: float | None = None) -
         The norm of the coefficients to assume instead; the same proportions.
     """
     size = len(design.names)
-    sizes = np.full(size, family.typical_size / float(np.sqrt(design.curvature_ratio(np.ones(size)))))
+    each = min(family.typical_size, family.typical_norm / float(np.sqrt(size)))
+    sizes = np.full(size, each / float(np.sqrt(design.curvature_ratio(np.ones(size)))))
     for image in design.images:
         if image.block.kind == "intercept":
             constant = image.columns[int(np.argmax(np.abs(image.matrix[0])))]
