@@ -211,7 +211,8 @@ def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list
         inside = np.arange(term.columns.start, term.columns.stop)
         parts = [np.array([j]) for j in inside] if isinstance(design, ArrayDesign) else [inside]
         for part in parts:
-            if not np.any(weights[part]):
+            intercept = term.name == "Intercept" and not isinstance(design, ArrayDesign)
+            if intercept or not np.any(weights[part]):
                 always += part.tolist()
             else:
                 candidates.append(_candidate(design, part, term.name, term.l2, term.l1, term.maxima))

@@ -303,3 +303,10 @@ def test_the_residual_is_the_slope_of_the_null_model(family, responses, eta):
 def test_the_noise_of_a_choice():
     assert noise_scale(0.5, "add_remove") == pytest.approx(2 * STEPS / 0.5)
     assert noise_scale(0.5, "replace_one") == pytest.approx(4 * STEPS / 0.5)
+
+
+def test_a_formulas_intercept_is_kept_even_if_it_is_penalised(frame):
+    fit = screened(frame, penalty="ridge", alpha=1.0, penalty_weights={"Intercept": 1.0, "x5": 0.0})
+    assert fit.selection["how"][["Intercept", "x5"]].tolist() == ["always", "always"]
+    assert fit.selection["selected"][["Intercept", "x5"]].all()
+    assert fit.plan.screening.candidates == 12
