@@ -157,3 +157,12 @@ def combined_norm(norms: Array, which: str) -> float:
 
 def _nonzero(values: Array) -> Array:
     return np.where(values > 0, values, 1.0)
+
+
+def unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:
+    """A term whose columns are divided by their reach; its norms come from those of its parts."""
+    maxima = (reach[columns] > 0).astype(float)
+    l2 = np.sqrt(sum(l2**2 for l2, _ in norms))
+    l1 = sum(l1 for _, l1 in norms)
+    # A single centred column reaches 1 whatever its range was; the parts' norms are of uncentred columns.
+    return Term(name, columns, maxima, float(min(l2, np.linalg.norm(maxima))), float(min(l1, maxima.sum())))

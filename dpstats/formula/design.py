@@ -9,7 +9,7 @@ norm is at most 1 whatever the cells are, and a bound that is too small costs ac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.families.base import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
-from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm
+from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm, unit_term
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response
+from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response, scaling
 from dpstats.formula.schema import numeric_columns_undeclared, schema_domain, with_response
 from dpstats.privacy.bodies import Image, shrink_block
 from dpstats.quiet import quiet
@@ -124,6 +124,15 @@ class DesignSpec:
             shift[at] = self.response.center
         return matrix, shift
 
+    def with_working(self, low: float, high: float) -> DesignSpec:
+        """The design with a continuous response scaled by [low, high], in the user's units; rows are clipped as before.
+
+        Whatever the interval is, it changes no bound on a row of columns: the family's cap bounds the response's part.
+        """
+        center, scale = scaling(low, high, self.has_intercept)
+        spec = replace(self.response, center=center, scale=scale, working=(low, high))
+        return replace(self, response=spec, _response=replace(self._response, spec=spec))
+
     def response_scaling(self) -> tuple[float, float]:
         """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
         return self.response.center, self.response.scale
@@ -160,6 +169,18 @@ class DesignSpec:
         explained = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
         with quiet():
             return [self._block(explaining, explained, rows) for rows in slices(table.rows, block_rows)]
+
+    def responses(self, data: object, block_rows: int = 65536) -> list[Array]:
+        """Finite responses in the user's units, clipped to their range, in blocks of shape (r,)."""
+        table = as_table(data)
+        columns = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
+        found = []
+        with quiet():
+            for rows in slices(table.rows, block_rows):
+                encoded, known = cells.encode(columns, self._response.domain, rows)
+                values = self._response.encode(cells.take(encoded, known))
+                found.append(values[np.isfinite(values)] * self.response.scale + self.response.center)
+        return found
 
     def _block(
         self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice
@@ -227,6 +248,7 @@ class DesignSpec:
             "formula": self.formula,
             "domain": self.domain.to_dict(),
             "response": self.response.kind,
+            "working": None if self.response.working is None else list(self.response.working),
             "names": list(self.names),
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
@@ -254,7 +276,8 @@ class DesignSpec:
         )
         if not same:
             raise DomainError("the stored design was made by a version of dpstats that scales columns differently")
-        return spec
+        working = stored.get("working")
+        return spec if working is None else spec.with_working(*working)
 
 
 def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Family) -> DesignSpec:
@@ -300,7 +323,7 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
     lower, upper, center = _ranges(info, by_term, has_intercept)
     reach = np.maximum(np.abs(lower - center), np.abs(upper - center))
     units = [
-        _unit_term(term.name(), info.term_slices[term], reach, [(part.l2, part.l1) for part in parts])
+        unit_term(term.name(), info.term_slices[term], reach, [(part.l2, part.l1) for part in parts])
         for term, parts in by_term.items()
     ]
     norm = float(np.sqrt(sum(term.l2**2 for term in units)))
@@ -358,15 +381,6 @@ def _subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]])
                 found.append((slice(start, start + len(part.low)), part))
             start += len(part.low)
     return found
-
-
-def _unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:
-    """A term whose columns are divided by their reach; its norms come from those of its parts."""
-    maxima = (reach[columns] > 0).astype(float)
-    l2 = np.sqrt(sum(l2**2 for l2, _ in norms))
-    l1 = sum(l1 for _, l1 in norms)
-    # A single centred column reaches 1 whatever its range was; the parts' norms are of uncentred columns.
-    return Term(name, columns, maxima, float(min(l2, np.linalg.norm(maxima))), float(min(l1, maxima.sum())))
 
 
 def _shrink(part: Array, term: Term) -> None:

@@ -34,6 +34,9 @@ class ResponseSpec:
         The levels coded 0 and 1, of a binary response declared by levels.
     center, scale : float
         A row's response in model units is (y - center) / scale; 0 and 1 unless continuous.
+    working : tuple or None
+        The interval that was bought of a continuous response and that center and scale follow, in the user's units;
+        None if they follow the range.
     """
 
     name: str
@@ -43,6 +46,7 @@ class ResponseSpec:
     levels: tuple[Scalar, ...] | None
     center: float = 0.0
     scale: float = 1.0
+    working: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,14 @@ def bind_response(formula: Formula, domain: Domain, kind: Kind, has_intercept: b
         if high <= 0:
             raise DomainError(f"the response {name!r} must be able to exceed 0 to be a count; declare (0, most)")
         return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain, partial)
-    center = low / 2 + high / 2 if has_intercept else 0.0
-    scale = max(abs(low - center), abs(high - center)) or 1.0
+    center, scale = scaling(low, high, has_intercept)
     return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
+
+
+def scaling(low: float, high: float, has_intercept: bool) -> tuple[float, float]:
+    """Center and scale that take [low, high] into [-1, 1]; the center is 0 without an intercept to take it up."""
+    center = low / 2 + high / 2 if has_intercept else 0.0
+    return center, max(abs(low - center), abs(high - center)) or 1.0
 
 
 def _binary_column(domain: Domain, name: str) -> Domain:

@@ -266,6 +266,8 @@ def _refit(
     )
     plan = plan_objective(SubDesign(design, kept), planned.family, purchase)
     plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
+    if np.any(planned.linear):
+        plan = recentred(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
     params = np.zeros(len(selected))
     params[kept] = release_objective(plan, [(exog[:, kept], endog) for exog, endog in blocks], random)
     return params, plan

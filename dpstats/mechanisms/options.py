@@ -12,6 +12,7 @@ import numpy as np
 
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import ROWS_AT_MOST
+from dpstats.privacy.ranges import ROWS_AT_LEAST
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "stages": (1, 2, "auto"),
@@ -20,6 +21,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
+    "response": ("auto", "bought", "declared"),
 }
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
@@ -52,6 +54,15 @@ class Options:
         Guess at the norm of the coefficients in model units, which the default curvature is chosen for.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain.
+    rows_at_least : float
+        A public lower bound on the number of rows, by which a budget is judged too small to buy ranges with. No
+        guarantee depends on it.
+    response : {"auto", "bought", "declared"}
+        "bought" buys, within the declared range of the response, what the fit needs to know of it: an interval that
+        holds most of a continuous response, for centre, scale and residual cap; the greatest count and the mean
+        (docs/proofs/purchases). "auto" does so for counts whose caps are left open.
+    response_share : float
+        Share of eps that this costs.
     release_share : float
         Share of each release's eps that the final discrete noise is charged.
     rows_at_most : float
@@ -95,6 +106,9 @@ class Options:
     curvature: float | None = None
     radius: float | None = None
     range_share: float = 0.1
+    rows_at_least: float = ROWS_AT_LEAST
+    response: Literal["auto", "bought", "declared"] = "auto"
+    response_share: float = 0.06
     release_share: float = 0.01
     rows_at_most: float = ROWS_AT_MOST
     penalty_weights: Mapping[str, float] | None = None
@@ -115,12 +129,15 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
                 raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
-        for name in ("range_share", "release_share", "first_stage_share", "selection_level", "screen_share"):
+        shares = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share")
+        for name in (*shares, "selection_level"):
             value = getattr(self, name)
             if not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
         if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= 1e10):
             raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {self.rows_at_most!r}")
+        if not (_is_number(self.rows_at_least) and self.rows_at_least > 0):
+            raise ArgumentError(f"rows_at_least must be a positive finite number, got {self.rows_at_least!r}")
         if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
             raise ArgumentError(f"refit_share must lie in [0, 1), got {self.refit_share!r}")
         if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):

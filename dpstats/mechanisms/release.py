@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.penalties import Lasso, Penalty
-from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.privacy.lattice import noisy_integers
+from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers.rounding import least_tolerance
 
 Vector = NDArray[np.float64]
@@ -123,30 +124,9 @@ class LatticeRelease:
         OpenDP draws the noise, except from a seeded source, whose releases are never certified.
         """
         lattice = np.rint(np.clip(theta / theta.dtype.type(self.step), -LATTICE_LIMIT, LATTICE_LIMIT)).astype(np.int64)
-        if isinstance(random, SystemRandom):
-            noisy = self._opendp_noise(lattice)
-        else:
-            noisy = lattice + discrete_laplace(self.sensitivity / self.eps, self.size, random)
+        noisy = noisy_integers(lattice, self.sensitivity, self.eps, random)
         return noisy.astype(np.float64) * self.step
 
     def sparse(self, released: Vector) -> Vector:
         """Set to zero what cannot be told from zero beside this step's own noise (post-processing)."""
         return np.where(np.abs(released) <= ZERO_SCALES * self.scale, 0.0, released)
-
-    def _opendp_noise(self, lattice: NDArray[np.int64]) -> NDArray[np.int64]:
-        import opendp.prelude as opendp
-
-        opendp.enable_features("contrib")
-        space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l1_distance(T=opendp.i64)
-        scale = self.sensitivity / self.eps
-        measurement = opendp.m.make_laplace(*space, scale=scale)
-        while measurement.map(self.sensitivity) > self.eps:
-            scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
-            measurement = opendp.m.make_laplace(*space, scale=scale)
-        return np.asarray(measurement([int(value) for value in lattice]), dtype=np.int64)
-
-
-def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[np.int64]:
-    """Difference of two geometric variables: P(k) proportional to exp(-|k| / scale). For seeded runs only."""
-    draws = np.floor(-scale * np.log1p(-random.random(2 * size))).astype(np.int64)
-    return draws[:size] - draws[size:]

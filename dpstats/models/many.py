@@ -19,6 +19,7 @@ from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
+from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED, make_request
 from dpstats.results.glm_results import GLMResults
@@ -150,6 +151,7 @@ def plan_many(
     weights: Sequence[float] | None = None,
     adjacency: str = "add_remove",
     range_share: float = 0.1,
+    rows_at_least: float = ROWS_AT_LEAST,
 ) -> ManyPlans:
     """Split one budget over several models of the same data; reads no data and spends nothing.
 
@@ -167,6 +169,8 @@ def plan_many(
     adjacency : {"add_remove", "replace_one"}
     range_share : float
         Strictly between 0 and 1.
+    rows_at_least : float
+        As for `buy_ranges`.
 
     Returns
     -------
@@ -196,6 +200,8 @@ def plan_many(
         )
     )
     spent = range_share * eps if bought else 0.0
+    if bought:
+        check_range_eps(spent / len(bought), bought, notion, rows_at_least)
     complete = declared.with_ranges(dict.fromkeys(bought, STAND_IN))
     shares = split_budget(eps - spent, delta, [1.0] * len(models) if weights is None else list(weights))
     plans = {}

@@ -13,7 +13,7 @@ from dpstats.models.charging import charged
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.privacy.ranges import buy_range
+from dpstats.privacy.ranges import ROWS_AT_LEAST, buy_range, check_range_eps
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
 from dpstats.tables import Table, as_table
@@ -50,6 +50,7 @@ def buy_ranges(
     *,
     domain: Domain | Mapping[str, Any] | None = None,
     adjacency: str = "add_remove",
+    rows_at_least: float = ROWS_AT_LEAST,
     ledger: Ledger | Part | None = None,
     seed: int | None = None,
 ) -> BoughtRanges:
@@ -65,6 +66,8 @@ def buy_ranges(
     domain : Domain or dict, optional
         What is declared already.
     adjacency : {"add_remove", "replace_one"}
+    rows_at_least : float
+        A public lower bound on the number of rows, by which eps is judged too small; no guarantee depends on it.
     ledger : Ledger or Part, optional
         Charged durably before any row is read.
     seed : int, optional
@@ -77,7 +80,8 @@ def buy_ranges(
     Raises
     ------
     ArgumentError, DataError, DomainError
-        Before anything is spent, if a column is missing, declared already, repeated or not numeric.
+        Before anything is spent, if a column is missing, declared already, repeated or not numeric, or eps is too
+        small for a range to mean anything.
     BudgetExceeded
         If the ledger has too little left.
     """
@@ -89,6 +93,7 @@ def buy_ranges(
     random = random_source(seed)
     if not names or len(set(names)) != len(names) or any(name in declared for name in names):
         raise ArgumentError("columns must name different columns that the domain does not declare yet, at least one")
+    check_range_eps(eps / len(names), names, notion, rows_at_least)
     table = as_table(data)
     check_numeric(table, names)
     guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DataError
-from dpstats.families import Family, Gaussian
+from dpstats.errors import ArgumentError, DataError, DPStatsError
+from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import array_blocks
+from dpstats.models.purchases import bought_response
 from dpstats.models.ranges import STAND_IN, ranges_of, serve
 from dpstats.plan import Plan, make_plan, range_eps
+from dpstats.plan.response import ResponsePurchase, response_purchase
 from dpstats.privacy.randomness import RandomSource
 from dpstats.request import Request
 from dpstats.solvers.objective import Block
@@ -20,6 +23,9 @@ from dpstats.tables import Table, as_endog, as_exog, as_table
 
 UNIT_RESPONSE = (-1.0, 1.0)
 """The range assumed of a continuous array response, as row_norm=1 is of the rows."""
+
+WORKING_CAP = 0.35
+"""The default residual cap as a multiple of half the width of a bought interval (docs/proofs/purchases)."""
 
 
 class ArraySource:
@@ -65,6 +71,7 @@ class ArraySource:
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone."""
+        response_purchase(request, self.design)  # refuses one that is asked for
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
@@ -107,13 +114,20 @@ class FormulaSource:
         return self._plan(request, dict.fromkeys(bought, STAND_IN))
 
     def complete(self, plan: Plan, random: RandomSource) -> Plan:
-        """Buy the ranges the Domain leaves open and plan with them. Reads rows: charge first."""
-        if not plan.bought:
-            return plan
+        """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         assert self.data is not None
-        eps = range_eps(plan.request, plan.bought)
-        ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random)
-        return serve(ranges, lambda usable: self._plan(plan.request, usable))
+        ranges: Mapping[str, tuple[float, float]] = {}
+        if plan.bought:
+            eps = range_eps(plan.request, plan.bought)
+            ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random)
+            plan, ranges = serve(ranges, lambda usable: (self._plan(plan.request, usable), usable))
+        if plan.response is None:
+            return plan
+        bought = bought_response(plan, self.data, random)
+        try:
+            return self._plan(plan.request, ranges, bought)
+        except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
+            return plan
 
     def blocks(self, plan: Plan) -> Sequence[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -130,15 +144,20 @@ class FormulaSource:
         """Columns whose range must be bought, from the schema alone."""
         return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
 
-    def _plan(self, request: Request, ranges: Mapping[str, tuple[float, float]]) -> Plan:
-        """The plan under a Domain completed by `ranges`."""
+    def _plan(
+        self, request: Request, ranges: Mapping[str, tuple[float, float]], response: ResponsePurchase | None = None
+    ) -> Plan:
+        """The plan under a Domain completed by `ranges`, and what was bought of the response."""
         known = schema_domain(self.formula, self.domain, self.data, request.family).with_ranges(dict(ranges))
         design = design_spec(self.formula, known, family=request.family)
-        family = scaled_family(request.family, design)
-        return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges))
+        response = response or response_purchase(request, design)
+        if response is not None and request.family.response == "continuous":
+            design = design.with_working(response.low, response.high)
+        family = scaled_family(request.family, design, response)
+        return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
 
 
-def scaled_family(family: Family, design: DesignSpec) -> Family:
+def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:
     """The family on the scale of the design's response, open caps filled in from its public range.
 
     A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
@@ -146,5 +165,10 @@ def scaled_family(family: Family, design: DesignSpec) -> Family:
     if isinstance(family, Gaussian):
         _, half_width = design.response_scaling()
         given = family.residual_cap
-        return Gaussian(given / half_width) if given is not None else family.resolve(UNIT_RESPONSE)
+        if given is not None:
+            return Gaussian(given / half_width)
+        return family.resolve(UNIT_RESPONSE) if response is None else Gaussian(WORKING_CAP)
+    if response is not None and isinstance(family, Poisson):
+        most = response.high if family.y_max is None else min(response.high, family.y_max)
+        return replace(family, y_max=most).resolve(None)
     return family.resolve((design.response.low, design.response.high))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,12 @@ from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.plan.response import ResponsePurchase, centred
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
+from dpstats.privacy.ranges import check_range_eps
 from dpstats.request import Request
 from dpstats.risk import excess_risk
 
@@ -49,6 +51,8 @@ class Plan:
         The releases of the fit, in order.
     guarantee : Guarantee
         For everything the call releases.
+    response : ResponsePurchase or None
+        What is bought of the response within its range, the declared range standing in until it is; None if nothing.
     completed : bool
         Whether the bought ranges are known, and the columns that screening keeps; until then (-1, 1) stands in for
         each range, and the widest terms for those kept.
@@ -62,6 +66,7 @@ class Plan:
     bought: tuple[str, ...]
     stages: tuple[Stage, ...]
     guarantee: Guarantee
+    response: ResponsePurchase | None = None
     completed: bool = False
     screening: ScreeningPlan | None = None
 
@@ -152,6 +157,10 @@ class Plan:
         if self.bought:
             cost = range_eps(self.request, self.bought)
             rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(self.bought)))
+        if self.response is not None:
+            cost = self.response.eps
+            found = "greatest count, mean" if self.family.response == "count" else "centre, spread"
+            rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
         if self.screening is not None:
             rows += screening_rows(self.screening)
         for role, plan in self.stages:
@@ -221,6 +230,7 @@ class Plan:
             "design": self.design.to_dict(),
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
+            "response": None if self.response is None else asdict(self.response),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
         }
@@ -228,6 +238,7 @@ class Plan:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Plan:
         """The plan whose `to_dict` gave `stored`."""
+        response = stored.get("response")
         design = ArrayDesign if stored["formula"] is None else DesignSpec
         return cls(
             request=Request.from_dict(stored["request"]),
@@ -236,6 +247,7 @@ class Plan:
             bought=tuple(stored["bought"]),
             stages=tuple(Stage(role, ObjectivePlan.from_dict(plan)) for role, plan in stored["stages"]),
             guarantee=Guarantee(**stored["guarantee"]),
+            response=None if response is None else ResponsePurchase(**response),
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
         )
@@ -281,7 +293,13 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
 
 @np.errstate(all="ignore")
 def make_plan(
-    request: Request, design: PublicDesign, family: Family, *, formula: str | None, bought: tuple[str, ...] = ()
+    request: Request,
+    design: PublicDesign,
+    family: Family,
+    *,
+    formula: str | None,
+    bought: tuple[str, ...] = (),
+    response: ResponsePurchase | None = None,
 ) -> Plan:
     """Split the budget and plan the release; reads no row.
 
@@ -294,16 +312,21 @@ def make_plan(
     formula : str or None
     bought : tuple of str
         Columns whose range is bought.
+    response : ResponsePurchase, optional
+        What is bought of the response; design and family follow it already.
 
     Raises
     ------
     ArgumentError
         If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
         ranges, but the charge is made before they are known. Likewise if `curvature` is given and the range of counts
-        is bought.
+        is bought. If eps is too small to buy the ranges with.
     """
     if bought and request.options.retrieval == "return":
         raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
+    if bought:
+        share = range_eps(request, bought) / len(bought)
+        check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
@@ -312,11 +335,14 @@ def make_plan(
         family,
         request.penalty,
         penalty_weights(design, request.options),
-        eps=request.eps - range_eps(request, bought),
+        eps=request.eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
         delta=request.delta,
         adjacency=request.adjacency,
         options=request.options,
     )
+    if response is not None and response.mean is not None:
+        kept = range(len(design.names)) if screening is None else screening.kept
+        stages = centred(stages, design, response.mean, kept)
     if is_replication(request.options):
         stages = plan_replication(stages, design, request.penalty, request.options)
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
@@ -328,7 +354,7 @@ def make_plan(
     guarantee = Guarantee(request.eps - returned, delta, request.adjacency, basis=proof_page(request, stages))
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
-    return Plan(request, design, formula, bought, stages, guarantee, screening=screening)
+    return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
 
 
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:

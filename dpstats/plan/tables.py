@@ -42,7 +42,7 @@ def summarize_plan(plan: Plan) -> Summary:
 
 def plan_tables(plan: Plan) -> list[SimpleTable]:
     """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk."""
-    tables = [budget_table(plan), noise_table(plan)]
+    tables = [budget_table(plan), *bought_tables(plan), noise_table(plan)]
     options = plan.request.options
     proved = not options.replicates and options.realization == "analytic"
     return [*tables, risk_table(plan)] if proved else tables
@@ -99,6 +99,22 @@ def budget_table(plan: Plan) -> SimpleTable:
         for name, row in budget.iterrows()
     ]
     return full_width([*columns, "buys"], rows, [9, 9, 9, 10, 23], title="Budget")
+
+
+def bought_tables(plan: Plan) -> list[SimpleTable]:
+    """What was bought of the columns' values, once it is known: ranges, and what the fit needed of the response."""
+    rows = []
+    if plan.completed:
+        domain = getattr(plan.design, "domain", {})
+        ranges = {name: domain[name] for name in plan.bought if name in domain}
+        rows = [(name, [*map(format_number, (pair.low, pair.high)), "range"]) for name, pair in ranges.items()]
+    if plan.completed and plan.response is not None:
+        found = plan.response
+        use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
+        if found.mean is not None:
+            rows.append((plan.design.response_name, ["", format_number(found.mean), "mean"]))
+    return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
 def noise_table(plan: Plan) -> SimpleTable:
@@ -168,7 +184,13 @@ def plan_notes(plan: Plan) -> list[str]:
     if plan.screening is not None:
         said.append(screening_note(plan))
     if plan.bought:
-        said.append(f"Ranges bought with the budget: {bought_ranges(plan)}; declare them in the Domain to save it.")
+        names = ", ".join(plan.bought)
+        said.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+    if plan.response is not None:
+        said.append(
+            f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
+            "range." + ("" if plan.completed else " Until then the range stands in: the noise will be less than shown.")
+        )
     return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
 
 
@@ -181,16 +203,6 @@ def screening_note(plan: Plan) -> str:
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms that matter little, "
         f"alone or beside others, are missed: where many matter, a fit of all loses less.{follows}"
-    )
-
-
-def bought_ranges(plan: Plan) -> str:
-    """The bought columns, with their ranges once they are known."""
-    domain = getattr(plan.design, "domain", {}) if plan.completed else {}
-    ranges = {name: domain[name] for name in plan.bought if name in domain}
-    return ", ".join(
-        f"{name} ({format_number(ranges[name].low)}, {format_number(ranges[name].high)})" if name in ranges else name
-        for name in plan.bought
     )
 
 

@@ -1,12 +1,12 @@
 """The private purchase of a numeric column's range, for columns that no Domain declares.
 
-Two report-noisy-max selections, each with half of the budget: first among intervals between signed powers of two,
-then among sub-intervals of the winner. Proof and the choice of scores: docs/proofs/ranges.
+Two report-noisy-max selections, each with half of the budget: first among intervals from zero to powers of two, then
+among sub-intervals of the winner. Proof and the choice of scores: docs/proofs/ranges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,22 +17,34 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
-_POWERS = 2.0 ** np.arange(-20, 51)
-COARSE_EDGES: NDArray[np.float64] = np.concatenate([-_POWERS[::-1], [0.0], _POWERS])
-"""Ends that the first selection may choose: 0 and plus or minus 2^k, k = -20, ..., 50."""
+POWERS = (-10, -5, *range(51))
+"""The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
 
-FINE_BINS = 64
-"""Equal parts into which the second selection divides the interval that the first one chose."""
+CELLS = 1024
+"""Equal cells into which the second selection divides the interval that the first one chose."""
 
-COARSE_PRICE, FINE_PRICE = 2.0, 3.0
+WIDTHS = (1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32)
+"""Widths in cells that the second selection may choose; intervals of one width lie a quarter of it apart."""
+
+HELD_WIDTH = CELLS // 4
+"""An interval that holds zero is no narrower, unless the first selection came out below 1: zeros are often common."""
+
+COARSE_PRICE, FINE_PRICE = 2.0, 2.0
 """An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
 Settled by the experiment in docs/proofs/ranges."""
+
+ROWS_TIMES_EPS = 200.0
+"""Rows times eps below which a range means nothing."""
+
+ROWS_AT_LEAST = 10_000
+"""The number of rows that is taken for granted, unless another is stated, where a budget is judged too small."""
 
 SMALLEST_EPS = 1e-300
 """Below it the noise scale would not be a finite number."""
 
 _LARGEST_PENALTY = 2.0**60
 
+Array = NDArray[np.float64]
 Blocks = NDArray[Any] | Sequence[NDArray[Any]]
 
 
@@ -87,17 +99,65 @@ def buy_range(
         raise ArgumentError(f"eps must be at least {SMALLEST_EPS:g} to buy a range, got {eps!r}")
     check_adjacency(adjacency)
     random = SystemRandom() if random is None else random
-    blocks = _checked_blocks(values)
+    blocks = finite_blocks(values)
     scale = noise_scale(eps / 2, adjacency)
     unit = max(scale, 1.0)
 
-    # Below width 1 the first penalty is nearly flat: with too few rows to tell, the range ends up short, not absurd.
-    scores = interval_scores(blocks, COARSE_EDGES, lambda width: COARSE_PRICE * unit * np.log2(1 + width))
-    low, high = _interval(COARSE_EDGES, noisy_argmax(scores, scale, adjacency, random))
+    ends, cost = coarse_intervals()
+    scores = interval_scores(blocks, ends, COARSE_PRICE * unit * cost)
+    low, high = ends[noisy_argmax(scores, scale, adjacency, random)]
 
-    edges = np.linspace(low, high, FINE_BINS + 1)
-    scores = interval_scores(blocks, edges, lambda width: FINE_PRICE * unit * np.log2(width / (high - low)))
-    return _interval(edges, noisy_argmax(scores, scale, adjacency, random))
+    ends = fine_intervals(low, high)
+    scores = interval_scores(blocks, ends, FINE_PRICE * unit * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
+    low, high = ends[noisy_argmax(scores, scale, adjacency, random)]
+    return float(low), float(high)
+
+
+def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows_at_least: float) -> None:
+    """Raise ArgumentError, before anything is spent, if a range at this price could mean nothing.
+
+    Parameters
+    ----------
+    eps : float
+        For each of the ranges.
+    names : sequence of str
+        The columns.
+    adjacency : {"add_remove", "replace_one"}
+    rows_at_least : float
+        A public lower bound on the number of rows; no guarantee depends on it.
+    """
+    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / rows_at_least
+    if eps < least * (1 - 1e-9):
+        raise ArgumentError(
+            f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and less than {least:.3g} "
+            f"tells nothing of {rows_at_least:g} rows. Declare ranges of {', '.join(names)} in the domain, raise eps "
+            "or range_share, or state more rows with rows_at_least"
+        )
+
+
+def coarse_intervals() -> tuple[Array, Array]:
+    """Ends of the first selection's intervals, shape (k, 2), and their doublings beyond 1, which cost; all public."""
+    powers = np.array(POWERS, dtype=np.float64)
+    most, none = 2.0**powers, np.zeros(len(powers))
+    ends = np.concatenate([np.column_stack(pair) for pair in ((none, most), (-most, none), (-most, most))])
+    doublings = np.maximum(powers, 0)
+    return ends, np.concatenate([doublings, doublings, doublings + 1])
+
+
+def fine_intervals(low: float, high: float) -> Array:
+    """Ends of the second selection's intervals within the first one's, shape (k, 2); public once that is released."""
+    found = cells_between(low, high)
+    held = (found[:, 0] <= 0) & (found[:, 1] >= 0)
+    narrow = found[:, 1] - found[:, 0] < (high - low) * (HELD_WIDTH / CELLS) * (1 - 1e-9)
+    return found[~(held & narrow)] if max(-low, high) >= 1 else found
+
+
+def cells_between(low: float, high: float) -> Array:
+    """Ends of intervals of `WIDTHS` cells of [low, high], each a quarter of its width from the next; shape (k, 2)."""
+    places = [
+        (start, start + width) for width in WIDTHS for start in (*range(0, CELLS - width, width // 4), CELLS - width)
+    ]
+    return np.linspace(low, high, CELLS + 1)[np.array(places)]
 
 
 def noise_scale(eps: float, adjacency: Adjacency) -> float:
@@ -122,36 +182,27 @@ def selection(scale: float, adjacency: Adjacency) -> Any:
     )
 
 
-def interval_scores(
-    blocks: Sequence[NDArray[np.float64]],
-    edges: NDArray[np.float64],
-    penalty: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-) -> NDArray[np.int64]:
-    """Score every closed interval between two edges: its number of rows minus a rounded public penalty.
+def interval_scores(blocks: Sequence[Array], ends: Array, penalty: Array) -> NDArray[np.int64]:
+    """Score closed intervals: the number of rows inside minus a rounded public penalty.
 
     Parameters
     ----------
     blocks : sequence of ndarray, shape (rows,)
         Finite values.
-    edges : ndarray, shape (k,)
-        Increasing.
-    penalty : callable
-        A public function of the widths, shape (k (k - 1) / 2,), in rows.
+    ends : ndarray, shape (k, 2)
+    penalty : ndarray, shape (k,)
+        Public, in rows.
 
     Returns
     -------
-    ndarray, shape (k (k - 1) / 2,)
-        In the order of ``numpy.triu_indices(k, 1)``.
+    ndarray, shape (k,)
     """
-    below = np.zeros(len(edges), dtype=np.int64)
-    up_to = np.zeros(len(edges), dtype=np.int64)
+    inside = np.zeros(len(ends), dtype=np.int64)
     for block in blocks:
         ordered = np.sort(block)
-        below += np.searchsorted(ordered, edges, side="left")
-        up_to += np.searchsorted(ordered, edges, side="right")
-    left, right = np.triu_indices(len(edges), 1)
-    cost = np.clip(penalty(edges[right] - edges[left]), -_LARGEST_PENALTY, _LARGEST_PENALTY)
-    return up_to[right] - below[left] - np.rint(cost).astype(np.int64)
+        inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
+    cost = np.clip(penalty, -_LARGEST_PENALTY, _LARGEST_PENALTY)
+    return inside - np.rint(cost).astype(np.int64)
 
 
 def noisy_argmax(scores: NDArray[np.int64], scale: float, adjacency: Adjacency, random: RandomSource) -> int:
@@ -161,12 +212,7 @@ def noisy_argmax(scores: NDArray[np.int64], scale: float, adjacency: Adjacency, 
     return int(np.argmax(scores - scale * np.log(random.random(len(scores)))))
 
 
-def _interval(edges: NDArray[np.float64], index: int) -> tuple[float, float]:
-    left, right = np.triu_indices(len(edges), 1)
-    return float(edges[left[index]]), float(edges[right[index]])
-
-
-def _checked_blocks(values: Blocks) -> list[NDArray[np.float64]]:
+def finite_blocks(values: Blocks) -> list[Array]:
     """Finite float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
     blocks = [values] if isinstance(values, np.ndarray) else values
     finite = []

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease, discrete_laplace
+from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
+from dpstats.privacy.lattice import discrete_laplace
 from dpstats.privacy.randomness import SystemRandom, random_source
 
 FALSE_ALARM = 1e-6

@@ -12,33 +12,31 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy import stats
+from selection_law import probabilities
 
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy import ranges
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.ranges import buy_range, interval_scores, noise_scale, noisy_argmax, selection
+from dpstats.privacy.ranges import (
+    buy_range,
+    check_range_eps,
+    coarse_intervals,
+    fine_intervals,
+    interval_scores,
+    noise_scale,
+    noisy_argmax,
+    selection,
+)
 
 EDGES = np.array([-1.0, 0.0, 0.5, 2.0])
+ENDS = np.array([(low, high) for low in EDGES for high in EDGES if low < high])
 CELLS = (-3.0, -1.0, -0.2, 0.0, 0.3, 0.5, 1.0, 2.0, 9.0, np.nan)
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
 
 
-def probabilities(scores: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
-    """Exact law of the noisy argmax, by Gauss-Legendre quadrature of a polynomial in u = exp(-noise / scale)."""
-    nodes, weights = np.polynomial.legendre.leggauss(len(scores))
-    gaps = np.exp((scores[None, :] - scores[:, None]) / scale)  # exp((s_j - s_i) / scale)
-    law = np.empty(len(scores))
-    for i, row in enumerate(gaps):
-        top = min(1.0, float(1 / row.max()))
-        u = top * (nodes + 1) / 2
-        others = np.delete(row, i)
-        law[i] = top / 2 * weights @ np.prod(1 - u[:, None] * others, axis=1)
-    return law
-
-
 def scores_of(cells: tuple[float, ...]) -> NDArray[np.int64]:
     values = np.array(cells, dtype=float)
-    return interval_scores([values[np.isfinite(values)]], EDGES, lambda width: 1.5 * np.log2(1 + width))
+    return interval_scores([values[np.isfinite(values)]], ENDS, 1.5 * np.log2(1 + ENDS[:, 1] - ENDS[:, 0]))
 
 
 def neighbours(adjacency: Adjacency, rows: int) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -143,6 +141,47 @@ def test_plentiful_rows_give_a_close_range(values: NDArray[np.generic], low: flo
         inside = np.mean((values >= found[0]) & (values <= found[1]))
         assert inside > 0.99
         assert found[1] - found[0] < 8 * max(high - low, 0.3)
+
+
+COMMON = {
+    "four zeros in five": (np.repeat([0, 1, 2, 3, 5], [8000, 900, 700, 300, 100]), 0, 3),
+    "one one in ten": (np.repeat([0, 1], [9000, 1000]), 0, 1),
+    "one two in ten": (np.repeat([1, 2], [9000, 1000]), 1, 2),
+    "four in five at the top": (np.repeat([12, 3, 6, 9], [8000, 700, 700, 600]), 3, 12),
+}
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_a_common_value_does_not_swallow_the_range(name: str) -> None:
+    """Forty seeded purchases where rows times eps is 500; before, a range of 0 to 0.03 was common here."""
+    values, low, high = COMMON[name]
+    for seed in range(40):
+        found = buy_range(values, eps=500 / len(values), random=np.random.default_rng(seed))
+        assert found[0] <= low + 0.26 * (high - low)
+        assert found[1] >= high - 0.26 * (high - low)
+        assert found[1] - found[0] <= 6 * (high - low)
+
+
+def test_candidates_lie_within_and_keep_zero_wide() -> None:
+    ends, doublings = coarse_intervals()
+    assert np.all(ends[:, 0] < ends[:, 1])
+    assert len({tuple(pair) for pair in ends}) == len(ends)
+    assert np.all(doublings >= 0)
+    for low, high in ((0.0, 16.0), (-4.0, 4.0), (-8.0, 0.0), (0.0, 2.0**-5)):
+        found = fine_intervals(low, high)
+        width, holds_zero = found[:, 1] - found[:, 0], (found[:, 0] <= 0) & (found[:, 1] >= 0)
+        assert found.min() == low
+        assert found.max() == high
+        assert width.min() == pytest.approx((high - low) / 32)
+        assert width[holds_zero].min() == pytest.approx((high - low) / (4 if high != 2.0**-5 else 32))
+
+
+def test_too_small_a_budget_is_refused_with_the_fix() -> None:
+    check_range_eps(0.02, ["a"], "add_remove", 10_000)
+    check_range_eps(0.002, ["a"], "add_remove", 100_000)
+    for eps, adjacency in ((0.019, "add_remove"), (0.039, "replace_one")):
+        with pytest.raises(ArgumentError, match=r"Declare ranges of a, b.*range_share.*rows_at_least"):
+            check_range_eps(eps, ["a", "b"], adjacency, 10_000)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.uint64, np.int8, np.bool_])

@@ -1,0 +1,136 @@
+"""What a fit may buy of its response within a declared range: where most values lie, a reach of counts, their mean.
+
+Each is pure eps-DP for its own share of the budget. Proofs and the choice of scores: docs/proofs/purchases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.lattice import noisy_integers
+from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.ranges import (
+    Array,
+    Blocks,
+    cells_between,
+    finite_blocks,
+    interval_scores,
+    noise_scale,
+    noisy_argmax,
+)
+
+INTERVAL_PRICE = 2.5
+"""An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
+Settled by the experiment in docs/proofs/purchases, as is `REACH_PRICE`."""
+
+REACH_PRICE = 2.5
+"""A reach twice as far must leave so many rows fewer above it, in the same units."""
+
+MEAN_UNITS = 1024
+"""A count enters the mean as a whole number of such parts of the reach."""
+
+
+def buy_interval(
+    values: Blocks, low: float, high: float, *, eps: float, adjacency: Adjacency, random: RandomSource
+) -> tuple[float, float]:
+    """Choose an interval within [low, high] that holds most of the values, with eps-differential privacy.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows,), or sequence of such blocks
+        Values outside [low, high] are moved to its ends; those that are not finite count for nothing.
+    low, high : float
+        Public.
+    eps : float
+        Spent whatever the values are.
+    adjacency : {"add_remove", "replace_one"}
+    random : RandomSource
+
+    Returns
+    -------
+    low, high : float
+        One of `dpstats.privacy.ranges.cells_between`: at least 1/32 of the declared width.
+    """
+    blocks = [np.clip(block, low, high) for block in finite_blocks(values)]
+    ends = cells_between(low, high)
+    scale = noise_scale(eps, adjacency)
+    price = INTERVAL_PRICE * max(scale, 1.0)
+    scores = interval_scores(blocks, ends, price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
+    first, last = ends[noisy_argmax(scores, scale, adjacency, random)]
+    return float(first), float(last)
+
+
+def reaches(high: float) -> Array:
+    """Candidate greatest counts, increasing to `high`: four whole numbers a doubling, at least 1."""
+    steps = np.floor(high * 2.0 ** (-np.arange(400) / 4))
+    return np.unique(np.append(steps[(steps >= 1) & (steps < high)], high))
+
+
+def reach_scores(blocks: list[Array], candidates: Array, price: float) -> NDArray[np.int64]:
+    """Minus the rows above each candidate, less `price` for each doubling of it; shape (k,)."""
+    above = np.zeros(len(candidates), dtype=np.int64)
+    for block in blocks:
+        above += len(block) - np.searchsorted(np.sort(block), candidates, side="right")
+    return -above - np.rint(price * np.log2(candidates / candidates[0])).astype(np.int64)
+
+
+def buy_reach(values: Blocks, high: float, *, eps: float, random: RandomSource) -> float:
+    """Choose a count that few of the values exceed, at most `high`, with eps-differential privacy for both adjacencies.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows,), or sequence of such blocks
+        Values that are not finite count for nothing.
+    high : float
+        Public.
+    eps : float
+        Spent whatever the values are.
+    random : RandomSource
+
+    Returns
+    -------
+    float
+        One of `reaches`.
+    """
+    candidates = reaches(high)
+    # A row that is replaced moves all scores in one direction too, so that both notions need the same noise.
+    scale = noise_scale(eps, "add_remove")
+    scores = reach_scores(finite_blocks(values), candidates, REACH_PRICE * max(scale, 1.0))
+    return float(candidates[noisy_argmax(scores, scale, "add_remove", random)])
+
+
+def mean_parts(blocks: list[Array], most: float) -> NDArray[np.int64]:
+    """The sum of the values, clipped to [0, most], and that of what they lack of `most`; in parts of `most`."""
+    total = np.zeros(2, dtype=np.int64)
+    for block in blocks:
+        parts = np.rint(np.clip(block, 0, most) / most * MEAN_UNITS).astype(np.int64)
+        total += np.array([parts.sum(), (MEAN_UNITS - parts).sum()])
+    return total
+
+
+def buy_mean(values: Blocks, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
+    """The mean of counts clipped to [0, most], with eps-differential privacy.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows,), or sequence of such blocks
+    most : float
+        Public, positive.
+    eps : float
+        Spent whatever the values are.
+    adjacency : {"add_remove", "replace_one"}
+    random : RandomSource
+
+    Returns
+    -------
+    float
+        Strictly between 0 and `most`.
+    """
+    sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
+    total = mean_parts(finite_blocks(values), most)
+    deviation = np.sqrt(2) * sensitivity / eps
+    # What cannot be told from the noise is taken for one standard deviation of it (post-processing).
+    held, lacked = np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)
+    return float(most * (held / (held + lacked)))

@@ -1,0 +1,167 @@
+"""What is bought of a response: exact guarantees on small data, and what comes out on any data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from scipy import stats
+from selection_law import probabilities
+
+from dpstats.privacy import lattice, working
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.privacy.ranges import cells_between, noise_scale
+from dpstats.privacy.working import MEAN_UNITS, buy_interval, buy_mean, buy_reach, mean_parts, reach_scores, reaches
+
+CELLS = (-2.0, 0.0, 0.4, 1.0, 1.5, 3.0, 4.0, 7.0, 9.0)
+ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
+
+
+def neighbours(adjacency: Adjacency, rows: int) -> Iterator[tuple[list[float], list[float]]]:
+    """Every pair of neighbouring data sets with `rows` shared rows."""
+    for shared in combinations_with_replacement(CELLS, rows):
+        for cell in CELLS:
+            if adjacency == "add_remove":
+                yield [*shared], [*shared, cell]
+                yield [*shared, cell], [*shared]
+            else:
+                yield from (([*shared, cell], [*shared, other]) for other in CELLS)
+
+
+def reach_loss(adjacency: Adjacency, scale: float) -> float:
+    """The largest log-ratio of the exact laws of the reach, over all neighbours of up to three rows."""
+    candidates = reaches(8.0)
+
+    def law(data: list[float]) -> NDArray[np.float64]:
+        return probabilities(reach_scores([np.array(data)], candidates, 1.0), scale)
+
+    pairs = [pair for rows in (0, 1, 2) for pair in neighbours(adjacency, rows)]
+    return max(float(np.max(np.log(law(data) / law(other)))) for data, other in pairs)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("eps", [0.2, 2.0])
+def test_the_reach_spends_its_epsilon(adjacency: Adjacency, eps: float) -> None:
+    """Under either notion with the smaller noise: one row moves all scores in one direction."""
+    assert 0.3 * eps < reach_loss(adjacency, noise_scale(eps, "add_remove")) <= eps * (1 + 1e-9)
+
+
+def test_half_the_noise_of_the_reach_is_caught() -> None:
+    """Planted: sensitivity halved."""
+    for adjacency in ADJACENCIES:
+        assert reach_loss(adjacency, noise_scale(1.0, "add_remove") / 2) > 1.2
+
+
+class Recorded(Exception):
+    """Carries the scores and the scale of a selection out of the mechanism."""
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_interval_spends_its_epsilon(adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact loss of the whole purchase, its scores taken from `buy_interval` itself."""
+
+    def record(scores: NDArray[np.int64], scale: float, *_: object) -> int:
+        raise Recorded(scores, scale)
+
+    monkeypatch.setattr(working, "noisy_argmax", record)
+    monkeypatch.setattr(working, "cells_between", lambda low, high: cells_between(low, high)[::9])
+
+    def law(data: list[float], eps: float, shrunk: float = 1.0) -> NDArray[np.float64]:
+        with pytest.raises(Recorded) as caught:
+            buy_interval(np.array(data), 0.0, 8.0, eps=eps, adjacency=adjacency, random=SystemRandom())
+        scores, scale = caught.value.args
+        return probabilities(scores, scale * shrunk)
+
+    pairs = [pair for rows in (0, 1) for pair in neighbours(adjacency, rows)]
+    losses = [
+        [float(np.max(np.log(law(data, 1.0, shrunk) / law(other, 1.0, shrunk)))) for data, other in pairs]
+        for shrunk in (1.0, 0.5)
+    ]
+    assert 0.3 < max(losses[0]) <= 1 + 1e-9
+    assert max(losses[1]) > 1.05  # planted: half the noise
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_mean_spends_its_epsilon(adjacency: Adjacency) -> None:
+    """The log-ratio of two discrete Laplace laws is at most, and far out exactly, their l1 distance over the scale."""
+    furthest = 0
+    for rows in (0, 1, 2):
+        for data, other in neighbours(adjacency, rows):
+            apart = mean_parts([np.array(data)], 4.0) - mean_parts([np.array(other)], 4.0)
+            furthest = max(furthest, int(np.abs(apart).sum()))
+    assert furthest == MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
+
+
+@given(eps=st.floats(1e-6, 1e3), sensitivity=st.sampled_from([MEAN_UNITS, 2 * MEAN_UNITS]))
+@settings(max_examples=50, deadline=None)
+def test_opendp_certifies_the_mean(eps: float, sensitivity: int) -> None:
+    """The measurement that `noisy_integers` ends with, by OpenDP's own map."""
+    import opendp.prelude as opendp
+
+    seen = []
+    make = opendp.m.make_laplace
+
+    def recorded(*space: object, scale: float) -> object:
+        seen.append(make(*space, scale=scale))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lattice.opendp.m, "make_laplace", recorded)
+        lattice.noisy_integers(np.array([3, 5]), sensitivity, eps, SystemRandom())
+    assert 0.999 * eps <= seen[-1].map(sensitivity) <= eps
+
+
+def test_opendp_and_seeded_integers_follow_one_law() -> None:
+    """Kolmogorov-Smirnov at level 1e-6 on a scale where the lattice is fine; OpenDP's draws cannot be seeded."""
+    zeros = np.zeros(3000, dtype=np.int64)
+    for random in (SystemRandom(), np.random.default_rng(3)):
+        drawn = lattice.noisy_integers(zeros, 1024, 0.5, random)
+        assert stats.kstest(drawn / 2048, "laplace").pvalue > 1e-6
+
+
+@given(
+    values=arrays(np.float64, st.integers(0, 40), elements=st.floats(allow_nan=True, allow_infinity=True)),
+    eps=st.sampled_from([1e-6, 0.1, 1.0, 1e6]),
+    adjacency=st.sampled_from(ADJACENCIES),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_values_give_something_usable(values: NDArray[np.float64], eps: float, adjacency: Adjacency) -> None:
+    sources: tuple[RandomSource, ...] = (SystemRandom(), np.random.default_rng(0))
+    for random in sources:
+        low, high = buy_interval(values, -3.0, 5.0, eps=eps, adjacency=adjacency, random=random)
+        assert -3 <= low < high <= 5
+        for most in (0.3, 1.0, 100.0):
+            reach = buy_reach(values, most, eps=eps, random=random)
+            assert 0 < reach <= most
+            assert 0 < buy_mean(values, reach, eps=eps, adjacency=adjacency, random=random) < reach
+
+
+def test_plentiful_rows_are_described_well() -> None:
+    """Twenty seeded purchases each, in wide margins."""
+    random = np.random.default_rng(1)
+    bell, counts = random.normal(3, 0.5, 20_000), random.poisson(0.4, 20_000).astype(float)
+    for seed in range(20):
+        source = np.random.default_rng(seed)
+        low, high = buy_interval(bell, -20.0, 30.0, eps=0.2, adjacency="add_remove", random=source)
+        assert low < 2.5
+        assert high > 3.5
+        assert high - low <= 25
+        assert 1 <= buy_reach(counts, 100.0, eps=0.2, random=source) <= 8
+        mean = buy_mean(counts, 4.0, eps=0.2, adjacency="add_remove", random=source)
+        assert mean == pytest.approx(0.4, abs=0.1)
+
+
+def test_candidates_of_the_reach() -> None:
+    assert reaches(0.5).tolist() == [0.5]
+    assert reaches(9.0).tolist() == [1, 2, 3, 4, 5, 6, 7, 9]
+    found = reaches(1000.0)
+    assert found[0] == 1
+    assert found[-1] == 1000
+    assert np.all(found[1:] / found[:-1] <= 2)
