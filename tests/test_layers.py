@@ -24,6 +24,7 @@ LAYERS = (
     "solvers",
     "mechanisms",
     "risk",
+    "inference",
     "request",
     "plan",
     "results",

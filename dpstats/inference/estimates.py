@@ -1,0 +1,209 @@
+"""From what was released to estimates of any linear combination (docs/proofs/inference, 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.inference.contrasts import Contrasts
+from dpstats.inference.identified import Identified, identify
+from dpstats.inference.inverse import check_symmetric
+from dpstats.inference.laws import public_draws, standard_laws
+from dpstats.inference.linear import LinearLaw
+from dpstats.inference.matrix import MatrixLaw
+from dpstats.inference.spread import Sampling, Spread, sampling_variances
+
+Float = NDArray[np.float64]
+
+REACH = 1.5
+"""A coefficient that was dropped is taken to be of this many typical sizes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Debiased coefficients and their errors, in model units.
+
+    Attributes
+    ----------
+    coef : ndarray, shape (p,)
+        The released coefficients.
+    information : ndarray, shape (p, p)
+        The released information at them.
+    curvature : ndarray, shape (p, p)
+        M, public: the objective had theta'M theta / 2.
+    linear : LinearLaw
+        The law of the objective's noise b.
+    matrix : MatrixLaw
+        The law of the information's noise.
+    spread : ModelSpread or RobustSpread
+        The released spread of the score.
+    typical_size : float or ndarray, shape (p,)
+        Public guess at the coefficients' size; used for those that are not identified.
+    found : Identified, optional
+        `identify(information, matrix)` if it is at hand.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes disagree or a value is not finite.
+    """
+
+    coef: Float
+    information: Float
+    curvature: Float
+    linear: LinearLaw
+    matrix: MatrixLaw
+    spread: Spread
+    typical_size: Float | float = 1.0
+    found: Identified | None = None
+
+    def __post_init__(self) -> None:
+        size = self.matrix.size
+        if np.shape(self.coef) != (size,) or not np.all(np.isfinite(self.coef)):
+            raise ArgumentError(f"coef must hold {size} finite numbers")
+        check_symmetric("information", self.information, size)
+        check_symmetric("curvature", self.curvature, size)
+        sizes = np.asarray(self.typical_size, dtype=np.float64)
+        if sizes.shape not in ((), (size,)) or not np.all(np.isfinite(sizes)) or not np.all(sizes > 0):
+            raise ArgumentError("typical_size must be finite and positive, one value or one for each coefficient")
+
+    @property
+    def size(self) -> int:
+        """The number of coefficients p."""
+        return len(self.coef)
+
+    @cached_property
+    def identified(self) -> Identified:
+        """The active coefficients and the inverse of their information."""
+        return identify(self.information, self.matrix) if self.found is None else self.found
+
+    @cached_property
+    def correction(self) -> Float:
+        """d = G M theta, shape (p,); 0 where not identified."""
+        correction = np.zeros(self.size)
+        active = self.identified.active
+        correction[active] = self.identified.inverse @ (self.curvature @ self.coef)[active]
+        return correction
+
+    @cached_property
+    def debiased(self) -> Float:
+        """theta + d, shape (p,); the released coefficient where not identified."""
+        return self.coef + self.correction
+
+    def contrasts(self, rows: Float) -> Contrasts:
+        """The combinations c'theta for the rows c, shape (k, p)."""
+        rows = self.check_rows(rows)
+        parts = self.parts(rows)
+        total = parts.sampling.variance + parts.noise + parts.debiasing
+        model = self.is_model
+        pull = parts.sampling.pull[:, None] * parts.directions
+        # C = g m' + m g' with m = n + phi g / 2: the derivative of A by the information; HC0's phi counts twice.
+        tilted = parts.noise_directions + (pull / 2 if model else pull)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            beta = self.identified.law.bilinear(parts.directions, tilted) / total**2
+            fixed = parts.sampling.deviation**2 / (4 * total)
+            weights = np.sqrt(parts.linear_share * parts.noise / total)
+        bad = ~(parts.inside & np.isfinite(total))
+        sampling, noise, debiasing = (
+            np.where(bad, np.inf, part) for part in (parts.sampling.variance, parts.noise, parts.debiasing)
+        )
+        laws = standard_laws(self.widened(parts.directions), np.where(bad, 0, weights), self.linear, self.draws)
+        return Contrasts(
+            estimates=rows @ self.debiased,
+            identified=~bad,
+            sampling=sampling,
+            noise=noise,
+            debiasing=debiasing,
+            spread_noise=np.where(bad, 0, fixed),
+            information_noise=np.where(bad, 0, beta),
+            laws=laws,
+        )
+
+    @property
+    def is_model(self) -> bool:
+        """Whether the sampling variance moves with the information once, not twice."""
+        return not hasattr(self.spread, "variances")
+
+    @cached_property
+    def draws(self) -> Float | None:
+        """Simulated draws of b with a public seed; None if it is normal."""
+        return public_draws(self.linear)
+
+    @cached_property
+    def _noise(self) -> tuple[Float, Float]:
+        """Covariances among the active coefficients: of b alone, and with what dropped coefficients may add to it."""
+        active = self.identified.active
+        alone = self.linear.covariance[np.ix_(active, active)]
+        sizes = REACH * np.broadcast_to(np.asarray(self.typical_size, dtype=np.float64), (self.size,))[~active]
+        beside = np.asarray(self.information)[np.ix_(active, ~active)] * sizes
+        return alone, alone + beside @ beside.T
+
+    @cached_property
+    def covariances(self) -> tuple[Float, Float]:
+        """N = G Sigma G and G S(d d') G among the active coefficients."""
+        found, shift = self.identified, self.correction[self.identified.active]
+        inner = found.law.square(np.outer(shift, shift))
+        return found.inverse @ self._noise[1] @ found.inverse, found.inverse @ inner @ found.inverse
+
+    def parts(self, rows: Float) -> Parts:
+        """The parts of A for rows c, shape (k, p)."""
+        found = self.identified
+        inner = rows[:, found.active]
+        directions = inner @ found.inverse
+        noise, debiasing = self.covariances
+        tilted = inner @ noise
+        first = np.sum(tilted * inner, axis=1)
+        second = np.sum(directions @ found.law.square(noise) * directions, axis=1)
+        alone = np.sum(directions @ self._noise[0] * directions, axis=1)
+        safe = np.where(first > 0, first, 1.0)
+        return Parts(
+            inside=~np.any(rows[:, ~found.active] != 0, axis=1) & np.any(inner != 0, axis=1),
+            directions=directions,
+            noise_directions=tilted,
+            sampling=sampling_variances(self.spread, found, inner),
+            noise=first / (1 + second / safe),
+            debiasing=np.sum(inner @ debiasing * inner, axis=1),
+            linear_share=alone / safe,
+        )
+
+    def widened(self, directions: Float) -> Float:
+        """Rows among the active coefficients as rows in all p columns."""
+        rows = np.zeros((len(directions), self.size))
+        rows[:, self.identified.active] = directions
+        return rows
+
+    def check_rows(self, rows: Float) -> Float:
+        """Return finite `rows`, shape (k, p), or raise ArgumentError."""
+        rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+        if rows.ndim != 2 or rows.shape[1] != self.size or not np.all(np.isfinite(rows)):
+            raise ArgumentError(f"rows must be finite and have {self.size} columns")
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What A consists of for k contrasts.
+
+    Attributes
+    ----------
+    inside : ndarray of bool, shape (k,)
+        Whether only active coefficients enter.
+    directions, noise_directions : ndarray, shape (k, active)
+        g = G c and n = N c.
+    sampling : Sampling
+    noise, debiasing : ndarray, shape (k,)
+    linear_share : ndarray, shape (k,)
+        The share of b in the noise; the rest are dropped coefficients.
+    """
+
+    inside: NDArray[np.bool_]
+    directions: Float
+    noise_directions: Float
+    sampling: Sampling
+    noise: Float
+    debiasing: Float
+    linear_share: Float
