@@ -1,0 +1,37 @@
+"""The information matrix and the spread of the scores, released (docs/proofs/information)."""
+
+from dpstats.privacy.information.joint import (
+    JointScales,
+    free_information,
+    headroom,
+    joint_information_loss,
+    joint_scales,
+    majorant_lipschitz,
+    row_weights,
+)
+from dpstats.privacy.information.joint_gaussian import joint_scales_delta
+from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
+from dpstats.privacy.information.rows import COVER_SHARE, linear_predictor, noisy_information
+from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_bound
+
+__all__ = [
+    "COVER_SHARE",
+    "JointScales",
+    "MatrixLaw",
+    "MatrixNoise",
+    "free_information",
+    "headroom",
+    "joint_information_loss",
+    "joint_scales",
+    "joint_scales_delta",
+    "linear_predictor",
+    "majorant_lipschitz",
+    "matrix_noise",
+    "matrix_scale",
+    "noisy_information",
+    "noisy_spread",
+    "noisy_sum",
+    "row_weights",
+    "shaped_diagonal",
+    "spread_bound",
+]

@@ -1,0 +1,210 @@
+"""Coefficients and information from one budget: both bounded along the loss curve (docs/proofs/information, part 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM, get_family
+from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+
+Float = NDArray[np.float64]
+
+
+class JointScales(NamedTuple):
+    """Scales of the fit's noise and of the matrix noise; infinite if the curvature is too small for any noise."""
+
+    fit: float
+    matrix: float
+
+
+def headroom(family: Family | str) -> float:
+    """inf over the loss curve of (L - |l'|) / hbar: how much of the gradient's noise the information has for nothing.
+
+    1 for logistic regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson; 0 where the curvature is extreme
+    with the gradient, and for the smooth SVM, where the quotient falls to 0 at the end of the curve.
+
+    Raises
+    ------
+    ArgumentError
+        If a cap is open, or for a family without a majorant.
+    """
+    family = get_family(family)
+    majorant_lipschitz(family)
+    if isinstance(family, Binomial):
+        return 1.0
+    if isinstance(family, Poisson):
+        cap = family.curvature_bound
+        return min(1.0, (family.lipschitz - cap) / cap)
+    return 0.0
+
+
+def majorant_lipschitz(family: Family | str) -> float:
+    """Lipschitz constant in eta of a majorant hbar >= l'' with (|l'|, hbar) covered by the family's curve.
+
+    l'' itself for the logistic loss and the smooth SVM, min(exp(eta), mean_cap) for Poisson, a constant for the others.
+
+    Raises
+    ------
+    ArgumentError
+        For a family without a majorant.
+    """
+    family = get_family(family)
+    if isinstance(family, Binomial):
+        return 1 / (6 * math.sqrt(3))
+    if isinstance(family, Poisson):
+        return family.curvature_bound
+    if isinstance(family, SmoothSVM):
+        return 1.5 / family.h**2
+    if isinstance(family, (Gaussian, HuberSVM)):
+        return 0.0
+    raise ArgumentError(f"no majorant of the curvature of {family.name!r} is proved")
+
+
+def row_weights(family: Family | str, eta: Float, endog: Float) -> Float:
+    """l'' at eta, at most the majorant; shape (rows,)."""
+    family = get_family(family)
+    majorant_lipschitz(family)
+    return np.asarray(family.derivatives(eta, endog).curvature, dtype=np.float64)
+
+
+def free_information(
+    family: Family | str,
+    *,
+    eps: float,
+    curvature_ratio: float,
+    row_norm: float,
+    adjacency: Adjacency = "add_remove",
+) -> float:
+    """The largest 1 / s2 that costs nothing beside a fit on which the whole of eps is spent; 0 if there is none.
+
+    Parameters
+    ----------
+    family, eps, curvature_ratio, row_norm, adjacency
+        As for `dpstats.privacy.calibration.joint_scale`; pure privacy.
+
+    Returns
+    -------
+    float
+        headroom X / s - kappa with s = X L / eps (2 X L / eps to replace one), in units of 1 / l''.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    At such a scale of the matrix noise the joint bound is attained at the extreme gradient alone. With more, it rises.
+    """
+    family = get_family(family)
+    eps, _ = check_budget(eps)
+    kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
+    rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
+    scale = rows * norm * family.lipschitz / eps
+    return max(0.0, headroom(family) * norm / scale - kappa)
+
+
+def joint_information_loss(
+    family: Family | str,
+    *,
+    scale: float,
+    matrix_scale: float,
+    curvature_ratio: float,
+    row_norm: float,
+    adjacency: Adjacency = "add_remove",
+    eta_error: float = 0.0,
+) -> float:
+    """The eps of a fit with Laplace noise of `scale` and its information with Wishart noise of `matrix_scale`.
+
+    Parameters
+    ----------
+    family, curvature_ratio, row_norm, adjacency
+        As for `dpstats.privacy.calibration.joint_scale`.
+    scale, matrix_scale : float
+        s and s2.
+    eta_error : float
+        Bound on the difference of a row's linear predictors at the released and at the exact optimum.
+
+    Returns
+    -------
+    float
+        sup over C of [log(1 + kappa h) + X g / s + h / s2], and to replace one sup over C of [X g / s + h / s2] more.
+        An upper bound, by the cells of the curve.
+    """
+    family = get_family(family)
+    per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
+    per_weight = 1 / check_positive("matrix_scale", matrix_scale)
+    kappa = check_positive("curvature_ratio", curvature_ratio)
+    curve, moved = family.curve(CELLS), _moved(family, eta_error)
+    cost = per_gradient * curve.gradient + per_weight * (curve.curvature + moved)
+    loss = float(np.max(np.log1p(kappa * curve.curvature) + cost))
+    if check_adjacency(adjacency) == "replace_one":
+        loss += float(np.max(cost))
+    return loss * (1 + 3 * ROUNDING)
+
+
+def joint_scales(
+    family: Family | str,
+    *,
+    eps: float,
+    curvature_ratio: float,
+    row_norm: float,
+    ratio: float,
+    adjacency: Adjacency = "add_remove",
+    eta_error: float = 0.0,
+) -> JointScales:
+    """The least scales of fit and matrix noise for a pure budget of both, for a given ratio of the two.
+
+    Parameters
+    ----------
+    family, eps, curvature_ratio, row_norm, adjacency
+        As for `dpstats.privacy.calibration.joint_scale`.
+    ratio : float
+        1 / s2 as a multiple of row_norm / s; not negative. For logistic regression 1 is the free amount and the share
+        kappa of the determinant together.
+    eta_error : float
+        As for `joint_information_loss`.
+
+    Returns
+    -------
+    JointScales
+        s is also what `joint_scale` gives if `ratio` is 0, where s2 is infinite.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+    """
+    family = get_family(family)
+    eps, _ = check_budget(eps)
+    kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
+    ratio = check_ratio(ratio)
+    curve = family.curve(CELLS)
+    cost = curve.gradient + ratio * (curve.curvature + _moved(family, eta_error))
+    left = eps * (1 - 3 * ROUNDING) - np.log1p(kappa * curve.curvature) * (1 + ROUNDING)
+    if left.min() <= 0:
+        return JointScales(math.inf, math.inf)
+    second = float(np.max(cost)) if check_adjacency(adjacency) == "replace_one" else 0.0
+    scale = norm * float(np.max((cost + second) / left))
+    return JointScales(scale, scale / (ratio * norm) if ratio > 0 else math.inf)
+
+
+def check_ratio(ratio: float) -> float:
+    """The ratio as a float; ArgumentError if it is negative or not finite."""
+    if not math.isfinite(ratio) or ratio < 0:
+        raise ArgumentError(f"ratio must be a finite number, not negative, got {ratio!r}")
+    return float(ratio)
+
+
+def _moved(family: Family, eta_error: float) -> float:
+    """How much more than at the exact optimum the majorant may be at the released one."""
+    lipschitz = majorant_lipschitz(family)
+    if not math.isfinite(eta_error) or eta_error < 0:
+        raise ArgumentError(f"eta_error must be a finite number, not negative, got {eta_error!r}")
+    return lipschitz * eta_error

@@ -1,0 +1,271 @@
+"""Coefficients with normal noise and information, from one (eps, delta): upper bounds (docs/proofs/information, 4).
+
+With mu = X L / sigma, t = 1 / s2 the matrix noise's inverse scale, u and v independent standard normal,
+
+    g(u, v) = sup over (a, h) in the curve, 0 <= w <= a, 0 <= B <= t h of
+              log(1 + kappa h) + (w X / sigma) u + (w X / sigma)^2 / 2 + B v + B^2 / 2,
+
+is a supremum of planes, convex and nondecreasing in u and v. For each v of a grid its integral over u is that of
+`calibration_gaussian`; between two v it lies below a chord once a bound of its curvature is added. With Wishart noise
+h / s2 joins the logarithm and there is no v.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from dpstats.families import Family, get_family
+from dpstats.families.base import LossCurve
+from dpstats.privacy.calibration import CELLS, check_positive
+from dpstats.privacy.calibration_gaussian import (
+    COST_ROUNDING,
+    EPS_MAX,
+    ROUNDING,
+    SPLITS,
+    NormalGrid,
+    check_delta,
+    gaussian_mu,
+    normal_grid,
+    removal_profile,
+)
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.information.joint import JointScales, check_ratio, majorant_lipschitz
+from dpstats.privacy.information.matrix import MatrixLaw
+
+Float = NDArray[np.float64]
+
+# Every so many cells of the curve a chord; with raised ends it lies within 1e-4 of the curve.
+EVERY = 256
+# Step of the grid of v: the curvature bound costs less than 1e-3 of the noise.
+STEP = 0.15
+# Shares of eps for the one record: every one is valid.
+SHARES = np.concatenate((SPLITS[:28], SPLITS[28::8]))
+
+
+@dataclass(frozen=True)
+class JointPoints:
+    """Points whose planes bound g: slopes in u over mu, in v over t, and what does not depend on the noise.
+
+    Attributes
+    ----------
+    gradient : ndarray (points,)
+        w / L.
+    weight : ndarray (points,)
+        B / t.
+    cost : ndarray (points,)
+        log(1 + kappa h).
+    extra : ndarray (points,)
+        h, which Wishart noise charges for.
+    """
+
+    gradient: Float
+    weight: Float
+    cost: Float
+    extra: Float
+
+
+def joint_points(curve: LossCurve, curvature_ratio: float, moved: float, law: MatrixLaw) -> JointPoints:
+    """Few points that bound all cells; `moved` is added to every h that the matrix sees.
+
+    Between two knots (g, h, log(1 + kappa h)) of the others lies below the chord once its ends are raised; along a
+    chord the exponent is convex, as it is in w and in B, so that ends suffice.
+    """
+    gradient = curve.gradient / curve.gradient[-1]
+    knots = np.append(np.arange(0, len(gradient) - 1, EVERY), len(gradient) - 1)
+    weight = _raised(gradient, curve.curvature, knots) + moved
+    cost = _raised(gradient, np.log1p(curvature_ratio * curve.curvature) * (1 + COST_ROUNDING), knots)
+    slopes = np.append(0.0, gradient[knots])
+    weight, cost = np.append(weight.max(), weight), np.append(cost.max(), cost)
+    none = np.zeros_like(weight)
+    if law == "wishart":
+        return JointPoints(slopes, none, cost, weight)
+    twice = np.concatenate
+    return JointPoints(twice((slopes, slopes)), twice((none, weight)), twice((cost, cost)), twice((none, none)))
+
+
+def _raised(gradient: Float, values: Float, knots: NDArray[np.intp]) -> Float:
+    """Values at the knots, raised so that the chords between them lie above all values."""
+    excess = values - np.interp(gradient, gradient[knots], values[knots])
+    raised = values[knots].copy()
+    for index, (first, last) in enumerate(itertools.pairwise(knots)):
+        most = max(0.0, float(excess[first : last + 1].max()))
+        raised[index] = max(raised[index], values[first] + most)
+        raised[index + 1] = max(raised[index + 1], values[last] + most)
+    return raised * (1 + COST_ROUNDING)
+
+
+def half_grid(grid: NormalGrid) -> NormalGrid:
+    """The grid of |u|: nodes from 0 on, with the mass of both sides."""
+    start = int(np.argmin(np.abs(grid.nodes)))
+    nodes = grid.nodes[start:].copy()
+    nodes[0] = 0.0
+    return _grid_on(nodes, 2.0)
+
+
+def coarse_grid(top: float) -> NormalGrid:
+    """A grid of v from -top to top, in equal steps."""
+    return _grid_on(np.linspace(-top, top, math.ceil(2 * top / STEP) + 1), 1.0)
+
+
+def _grid_on(nodes: Float, times: float) -> NormalGrid:
+    beyond = special.ndtr(-nodes)
+    mass = np.where(nodes[:-1] >= 0, -np.diff(beyond), np.diff(special.ndtr(nodes)))
+    density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi)
+    mean = (-np.diff(density) / mass - nodes[:-1]) / np.diff(nodes)
+    return NormalGrid(nodes, times * beyond, times * mass, np.clip(mean, 0.0, 1.0))
+
+
+def joint_integral(points: JointPoints, mu: float, inverse: float, at: Float, grid: NormalGrid) -> Float:
+    """Upper bound of E (1 - exp(e - g(u, v)))_+ at each e of `at`, shape (k,); `inverse` is t."""
+    cost = points.cost + inverse * points.extra
+    slope = inverse * points.weight
+    if not np.any(slope):
+        return removal_profile((points.gradient, cost), mu, grid)(at)
+    second = coarse_grid(float(grid.nodes[-1]))
+    values, exceeds = [], []
+    for node in second.nodes:
+        profile = removal_profile((points.gradient, cost + slope * node + slope**2 / 2), mu, grid)
+        values.append(profile(at))
+        # P(g > e), from above: u exceeds the last node whose level is at most e.
+        last = np.searchsorted(profile.levels, at, side="right") - 1
+        exceeds.append(np.where(last >= 0, grid.beyond[np.maximum(last, 0)], 1.0))
+    value, exceed = np.array(values), np.array(exceeds)
+    mass, mean, width = second.mass[:, None], second.mean[:, None], np.diff(second.nodes)[:, None]
+    inside = (1 - mean) * value[:-1] + mean * value[1:] + exceed[1:] * (float(slope.max()) * width) ** 2 / 8
+    left = float(special.ndtr(second.nodes[0])) * value[0]
+    return np.asarray((mass * inside).sum(axis=0) + left + second.beyond[-1])
+
+
+@dataclass(frozen=True)
+class JointProfile:
+    """The privacy of a fit with normal noise and its information, as a function of the noise.
+
+    Attributes
+    ----------
+    removal, insertion : JointPoints
+        With the determinant's cost and without it.
+    signed : bool
+    eps, delta : float
+    adjacency : {"add_remove", "replace_one"}
+    """
+
+    removal: JointPoints
+    insertion: JointPoints
+    signed: bool
+    eps: float
+    delta: float
+    adjacency: Adjacency
+
+    def bound(self, mu: float, inverse: float) -> float:
+        """Upper bound of delta(eps) with X L / sigma = mu and matrix noise of scale 1 / inverse."""
+        whole = normal_grid(self.delta)
+        if self.adjacency == "add_remove":
+            at = np.array([self.eps])
+            grid = whole if self.signed else half_grid(whole)
+            removed = float(joint_integral(self.removal, mu, inverse, at, whole)[0])
+            delta = max(removed, float(joint_integral(self.insertion, mu, inverse, at, grid)[0]))
+        else:
+            # What lies beyond the grid is counted exp(e) times.
+            far = normal_grid(max(self.delta * math.exp(-self.eps), 1e-290))
+            grid, split = far if self.signed else half_grid(far), self.eps * SHARES
+            removed_at = joint_integral(self.removal, mu, inverse, split, whole)
+            inserted = joint_integral(self.insertion, mu, inverse, self.eps - split, grid)
+            delta = float(np.min(removed_at + np.exp(split) * inserted))
+        return delta * (1 + ROUNDING)
+
+
+def joint_scales_delta(
+    family: Family | str,
+    *,
+    eps: float,
+    delta: float,
+    curvature_ratio: float,
+    row_norm: float,
+    ratio: float,
+    law: MatrixLaw = "normal",
+    adjacency: Adjacency = "add_remove",
+    eta_error: float = 0.0,
+) -> JointScales:
+    """Scales of normal noise for the fit and of matrix noise, together (eps, delta)-private, for a ratio of the two.
+
+    Parameters
+    ----------
+    family, eps, delta, curvature_ratio, row_norm, adjacency
+        As for `dpstats.privacy.calibration.joint_scale`, with a positive delta.
+    ratio : float
+        1 / s2 as a multiple of row_norm / sigma; not negative.
+    law : {"normal", "wishart"}
+        Of the matrix noise.
+    eta_error : float
+        As for `joint_information_loss`.
+
+    Returns
+    -------
+    JointScales
+        Within about 1e-3 of the least; infinite if the curvature is too small for any noise.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+    """
+    family = get_family(family)
+    eps, delta = check_budget(eps, delta)
+    check_positive("delta", delta)
+    check_delta(delta)
+    kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
+    ratio, adjacency = check_ratio(ratio), check_adjacency(adjacency)
+    profile = joint_profile(
+        family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=adjacency, law=law, eta_error=eta_error
+    )
+    most = gaussian_mu(family.curve(CELLS), family.signed, profile.eps, delta, kappa, adjacency)
+    reach = norm * family.lipschitz
+    if most == 0 or ratio == 0:
+        return JointScales(reach / most if most > 0 else math.inf, math.inf)
+    mu = _greatest(profile, most, ratio / family.lipschitz)
+    return JointScales(reach / mu, family.lipschitz / (ratio * mu)) if mu > 0 else JointScales(math.inf, math.inf)
+
+
+def joint_profile(
+    family: Family | str,
+    *,
+    eps: float,
+    delta: float,
+    curvature_ratio: float,
+    adjacency: Adjacency = "add_remove",
+    law: MatrixLaw = "normal",
+    eta_error: float = 0.0,
+) -> JointProfile:
+    """The profile of a family; arguments as for `joint_scales_delta`."""
+    family = get_family(family)
+    curve, moved = family.curve(CELLS), majorant_lipschitz(family) * eta_error
+    removal = joint_points(curve, curvature_ratio, moved, law)
+    return JointProfile(
+        removal, joint_points(curve, 0.0, moved, law), family.signed, min(eps, EPS_MAX), delta, adjacency
+    )
+
+
+def _greatest(profile: JointProfile, most: float, per_mu: float) -> float:
+    """The greatest mu, up to 1e-4, at which the bound with matrix noise of inverse scale per_mu * mu holds."""
+
+    def excess(log_mu: float) -> float:
+        mu = math.exp(log_mu)
+        return math.log(max(profile.bound(mu, per_mu * mu), 1e-300) / profile.delta)
+
+    high, step = math.log(most), 0.25
+    low = high - step
+    while excess(low) > 0:
+        if step > 50:
+            return 0.0
+        high, step = low, 2 * step
+        low = high - step
+    root = float(optimize.brentq(excess, low, high, xtol=1e-4)) if excess(high) > 0 else high
+    while excess(root) > 0:
+        root -= 1e-4
+    return math.exp(root)

@@ -1,0 +1,142 @@
+"""The sum of w x x' in exact integers, its noise, and the cover of floating point (docs/proofs/information)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.information.matrix import MatrixNoise
+from dpstats.privacy.lattice import noisy_integers
+from dpstats.privacy.randomness import RandomSource
+
+Float = NDArray[np.float64]
+Blocks = Iterable[tuple[Float, Float]]
+
+PLACES = 20
+"""Binary places of a row's cells: products have twice as many."""
+
+BLOCK_ROWS = 4096
+"""So many products of twice `PLACES` places add up without rounding in a float64, in any order."""
+
+KEPT = 1 - 2.0**-40
+"""Rows are kept this factor below their bound, which stands above the rounding of a square root and a few products."""
+
+COVER_PLACES = 32
+"""Binary places of the lattice that the release is on, in units of the greatest weight."""
+
+LATTICE_LIMIT = 2**61
+"""Entries are clamped to so many lattice steps, so that they fit the noise's 64-bit integers."""
+
+COVER_SHARE = 0.01
+"""Share of the matrix's own budget for what floating point leaves."""
+
+
+def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: float) -> Float:
+    """Integers v, as floats of shape (rows, p), with v v' the row's contribution in units of h 2^-40.
+
+    Parameters
+    ----------
+    exog : ndarray (rows, p)
+        x; a row with x' D^-1 x > 1 is shortened to 1.
+    weights : ndarray (rows,)
+        w, clipped to [0, weight_bound].
+    diagonal : ndarray (p,)
+        D.
+    weight_bound : float
+        h.
+
+    Returns
+    -------
+    ndarray (rows, p)
+        sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
+        is elementwise: a row's integers do not depend on the other rows.
+    """
+    cells = exog / np.sqrt(diagonal)
+    square = np.zeros(len(cells))
+    for column in cells.T:
+        square += column * column
+    length = np.sqrt(np.clip(weights, 0.0, weight_bound) / weight_bound) / np.maximum(1.0, np.sqrt(square))
+    return np.trunc(cells * (length * (KEPT * 2.0**PLACES))[:, None])
+
+
+def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) -> NDArray[np.object_]:
+    """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
+    total = np.zeros((len(diagonal), len(diagonal)), dtype=object)
+    for exog, weights in blocks:
+        for start in range(0, len(exog), BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            rows = integer_rows(exog[part], weights[part], diagonal, weight_bound)
+            total += (rows.T @ rows).astype(np.int64)
+    return total
+
+
+def noisy_information(
+    blocks: Blocks, noise: MatrixNoise, *, weight_bound: float, cover_eps: float, random: RandomSource
+) -> Float:
+    """The sum of w x x' with the noise of a plan. Reads rows: charge first.
+
+    Parameters
+    ----------
+    blocks : iterable of (exog (rows, p), weights (rows,))
+        Rows and weights, each a row-wise function of the data and of released values, as in `row_weights`.
+    noise : MatrixNoise
+        Calibrated for nuclear (Wishart) or Frobenius (normal) sensitivity `weight_bound`, by itself or along the curve.
+    weight_bound : float
+        h: weights are clipped to [0, h].
+    cover_eps : float
+        A further, pure part of the budget for floating point, such as `COVER_SHARE` of the matrix's own.
+    random : RandomSource
+
+    Returns
+    -------
+    ndarray (p, p)
+        Symmetric.
+    """
+    bound, size = check_positive("weight_bound", weight_bound), noise.size
+    diagonal = np.array(noise.diagonal)
+    total = integer_information(blocks, diagonal, bound)
+    drawn = np.rint(noise.unit_sample(random) / bound * 2.0 ** (2 * PLACES))
+    upper = np.triu_indices(size)
+    unit = 2 ** (2 * PLACES - COVER_PLACES)
+    lattice = np.array(
+        [
+            max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * (exact + int(normal)) + unit) // (2 * unit)))
+            for exact, normal in zip(total[upper], drawn[upper], strict=True)
+        ],
+        dtype=np.int64,
+    )
+    sensitivity = cover_sensitivity(noise, bound)
+    released = np.zeros((size, size))
+    released[upper] = noisy_integers(lattice, sensitivity, check_positive("cover_eps", cover_eps), random)
+    released += np.triu(released, 1).T
+    root = np.sqrt(diagonal)
+    return released * (bound * 2.0**-COVER_PLACES) * np.outer(root, root)
+
+
+def cover_sensitivity(noise: MatrixNoise, weight_bound: float) -> int:
+    """l1 distance, in lattice steps over the upper triangle, of the points of neighbours with the same ideal release.
+
+    Twice the distance of a point from its ideal: half a step an entry, what the finer lattice rounds off, and the error
+    of the draw.
+    """
+    size, scale = noise.size, noise.scale / weight_bound
+    entries = size * (size + 1) // 2
+    if noise.law == "wishart":
+        length = math.sqrt(size + 1) + 10
+        error = entries * length**2 * (2e-14 + (size + 8) * 2.0**-53) + 10 * (size + 1) * 2.0**-34
+    else:
+        error = entries * 1e-13 + 2.0**-32
+    half = 0.5 + 2.0 ** (COVER_PLACES - 2 * PLACES)
+    return math.ceil(2 * (entries * half + scale * error * 2.0**COVER_PLACES))
+
+
+def linear_predictor(exog: Float, params: Float) -> Float:
+    """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
+    eta = np.zeros(len(exog))
+    for column, value in zip(exog.T, params, strict=True):
+        eta += column * value
+    return eta

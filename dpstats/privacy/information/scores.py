@@ -1,0 +1,141 @@
+"""Sums of squared scores, bought on integers with discrete Laplace noise (docs/proofs/information, part 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.guarantee import Adjacency, check_adjacency
+from dpstats.privacy.information.rows import BLOCK_ROWS, KEPT, PLACES
+from dpstats.privacy.lattice import noisy_integers
+from dpstats.privacy.randomness import RandomSource
+
+Float = NDArray[np.float64]
+
+PARTS = 2**30
+"""A row enters a sum as a whole number of such parts of its bound; 2^33 rows fit a 64-bit integer."""
+
+DIRECTION_PLACES = 31
+"""Binary places of a public direction: its products with a row's `PLACES` add up without rounding."""
+
+
+def noisy_sum(values: Iterable[Float], bound: float, *, eps: float, random: RandomSource) -> float:
+    """The sum of numbers within [0, bound], one a row, eps-private to add, remove or replace a row.
+
+    Parameters
+    ----------
+    values : iterable of ndarray (rows,)
+        Clipped to [0, bound]; each a row-wise function of the data and of released values.
+    bound : float
+        L^2 for squared scores, h for weights.
+    eps : float
+    random : RandomSource
+
+    Returns
+    -------
+    float
+        With Laplace noise of scale bound / eps; may be negative.
+    """
+    bound = check_positive("bound", bound)
+    total = np.zeros(1, dtype=np.int64)
+    for block in values:
+        total += np.rint(np.clip(block, 0.0, bound) / bound * PARTS).astype(np.int64).sum()
+    return float(noisy_integers(total, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
+
+
+class Directions(NamedTuple):
+    """Public directions of the scores, on integers.
+
+    Attributes
+    ----------
+    cells : ndarray (p, k)
+        Integers: D^1/2 g_j / sqrt(G_jj) over `unit`.
+    unit : float
+    bound : float
+        Lambda, of these integers: sup over rows of sum_j (x'g_j)^2 / G_jj.
+    """
+
+    cells: Float
+    unit: float
+    bound: float
+
+
+def directions(inverse: Float, diagonal: Float, kept: NDArray[np.intp]) -> Directions:
+    """Directions g_j = G e_j for the columns `kept` of the public G = `inverse`, over sqrt(G_jj)."""
+    scaled = np.sqrt(diagonal)[:, None] * inverse[:, kept] / np.sqrt(np.diag(inverse)[kept])
+    unit = float(np.linalg.norm(scaled, axis=0).max()) / (2.0**DIRECTION_PLACES * KEPT)
+    cells = np.rint(scaled / unit)
+    used = cells * unit
+    return Directions(cells, unit, float(np.linalg.eigvalsh(used.T @ used)[-1]) * (1 + 1e-9))
+
+
+def spread_bound(inverse: Float, diagonal: Float, kept: NDArray[np.intp]) -> float:
+    """Lambda = lambda_max(D^1/2 G diag(1 / G_jj) G D^1/2), j among the columns `kept`."""
+    return directions(inverse, diagonal, kept).bound
+
+
+def noisy_spread(
+    blocks: Iterable[tuple[Float, Float]],
+    *,
+    inverse: Float,
+    diagonal: Float,
+    kept: NDArray[np.intp],
+    lipschitz: float,
+    eps: float,
+    adjacency: Adjacency = "add_remove",
+    random: RandomSource,
+) -> Float:
+    """Robust variances v_j = sum l'^2 (x'g_j)^2, all together eps-private. Reads rows: charge first.
+
+    Parameters
+    ----------
+    blocks : iterable of (exog (rows, p), slopes (rows,))
+        Rows and l', each a row-wise function of the data and of released values.
+    inverse : ndarray (p, p)
+        G, public, with positive diagonal.
+    diagonal : ndarray (p,)
+        D; a row with x' D^-1 x > 1 is shortened to 1.
+    kept : ndarray of int (k,)
+        The columns j.
+    lipschitz : float
+        L; slopes are clipped to [-L, L].
+    eps : float
+    adjacency : {"add_remove", "replace_one"}
+    random : RandomSource
+
+    Returns
+    -------
+    ndarray (k,)
+        With independent Laplace noise of scale G_jj L^2 Lambda / eps, twice that to replace one.
+    """
+    check_positive("lipschitz", lipschitz)
+    public = directions(inverse, diagonal, kept)
+    total = np.zeros(len(kept), dtype=np.int64)
+    for exog, slopes in blocks:
+        for start in range(0, len(exog), BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            total += spread_parts(exog[part], slopes[part], public, diagonal, lipschitz).sum(axis=0)
+    sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
+    noisy = noisy_integers(total, sensitivity, check_positive("eps", eps), random)
+    return noisy * (lipschitz**2 * public.bound / PARTS) * np.diag(inverse)[kept]
+
+
+def spread_parts(
+    exog: Float, slopes: Float, public: Directions, diagonal: Float, lipschitz: float
+) -> NDArray[np.int64]:
+    """Each row's l'^2 (x'g_j)^2 / (G_jj L^2 Lambda) in `PARTS`, truncated: (rows, k), a row's sum up to `PARTS`.
+
+    The product with the directions is one of integers below 2^53, exact in any order; the rest is elementwise.
+    """
+    cells = exog / np.sqrt(diagonal)
+    square = np.zeros(len(cells))
+    for column in cells.T:
+        square += column * column
+    rows = np.trunc(cells * (KEPT * 2.0**PLACES / np.maximum(1.0, np.sqrt(square)))[:, None])
+    scores = (rows @ public.cells) * (public.unit * 2.0**-PLACES)
+    scores *= (np.clip(slopes, -lipschitz, lipschitz) / lipschitz)[:, None]
+    return np.trunc(scores * scores * (KEPT * PARTS / public.bound)).astype(np.int64)
