@@ -28,7 +28,11 @@ FAILED = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Ignore warnings and floating-point errors within the block; the caller's settings return after it."""
+    """Ignore warnings and floating-point errors within the block; the caller's settings return after it.
+
+    numpy's error state belongs to the thread, Python's warning filters to the process: a thread that enters
+    `warnings.catch_warnings` within the block and leaves it after the block restores what it found there.
+    """
     with np.errstate(all="ignore"):
         _silence.enter()
         try:
@@ -73,14 +77,15 @@ def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        failure: BaseException
         try:
             # Planning underflows too, where its grids end.
             with np.errstate(all="ignore"):
                 return function(*args, **kwargs)
-        except ReleaseError as error:
+        except (ReleaseError, KeyboardInterrupt) as error:
+            failure = ReleaseError(FAILED) if isinstance(error, ReleaseError) else KeyboardInterrupt()
             notes = getattr(error, "__notes__", [])
         del args, kwargs
-        failure = ReleaseError(FAILED)
         for note in notes:
             failure.add_note(note)
         raise failure

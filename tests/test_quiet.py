@@ -112,6 +112,20 @@ def test_no_frame_of_ours_in_the_traceback_holds_rows(name: str, monkeypatch: py
         assert not any(isinstance(value, (pd.DataFrame, np.ndarray, tuple, dict)) for value in frame.f_locals.values())
 
 
+def test_an_interrupt_leaves_no_frame_of_ours_with_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pd.DataFrame({"x": np.full(5, CELL), "y": np.zeros(5)})
+
+    def interrupted(column: NumericColumn) -> None:
+        raise KeyboardInterrupt(CELL)
+
+    monkeypatch.setattr(NumericColumn, "numbers", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1e7), "y": (0, 1)})
+    assert caught.value.args == ()
+    ours = [frame for frame in frames_of(caught.value.__traceback__) if "/dpstats/" in frame.f_code.co_filename]
+    assert [frame.f_code.co_name for frame in ours] == ["call"]
+
+
 def test_sealed_lets_other_errors_pass() -> None:
     @sealed
     def call(eps: float) -> None:

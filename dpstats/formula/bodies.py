@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 FLAT = 1e-6
 """Columns that are zero in every row get so small a share of a unit column's noise: the law needs a density there."""
 
+LARGEST_CONDITION = 1e3
+"""Coding matrices of larger condition would magnify the rounding of rows beyond what the row bound allows for."""
+
 ROUNDING = 1e-9
 """Sums measured on public rows may exceed 1 by so much without being taken for larger."""
 
@@ -95,15 +98,22 @@ def _coded(bounds: FactorBounds, scale: Array, homogenised: bool) -> tuple[Block
         matrix = np.asarray(np.kron(code, matrix), dtype=np.float64)
     matrix = matrix / scale
     kept = matrix[np.any(matrix != 0, axis=1)]
-    if len(kept) < len(matrix) and np.linalg.matrix_rank(kept * scale) == len(scale):
+    if len(kept) < len(matrix) and _well_conditioned(kept * scale):
         return simplex(len(kept)), kept, np.zeros(len(scale))
     # Without an intercept the first such term gives one.
-    if len(kept) == 1 or np.linalg.matrix_rank(kept * scale) < len(scale):
+    if len(kept) == 1 or not _well_conditioned(kept * scale):
         return None
     differences = kept[1:] - kept[0]
-    if np.linalg.matrix_rank(differences * scale) < (len(scale) if homogenised else len(scale) - 1):
+    if not _well_conditioned(differences * scale, 0 if homogenised else 1):
         return simplex(len(kept)), kept, np.zeros(len(scale))
     return simplex(len(differences)), differences, kept[0]
+
+
+def _well_conditioned(matrix: Array, missing: int = 0) -> bool:
+    """Whether a coding matrix has full column rank, up to `missing`, with room for rounding."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    rank = matrix.shape[1] - missing
+    return len(values) >= rank and bool(values[rank - 1] * LARGEST_CONDITION >= values[0])
 
 
 def _measured(columns: slice, bounds: FactorBounds, reach: Array, scale: Array) -> Body:
@@ -118,9 +128,9 @@ def _measured(columns: slice, bounds: FactorBounds, reach: Array, scale: Array) 
     in_sum = simplex(size) if bounds.positive else cross(size)
     candidates = [
         _diagonal(columns, in_sum, raw),
-        _diagonal(columns, in_sum, unit * bounds.l1),
+        _diagonal(columns, in_sum, unit * (bounds.l1 or 1.0)),
         _diagonal(columns, box(size), unit),
-        _diagonal(columns, ball(size), unit * bounds.l2),
+        _diagonal(columns, ball(size), unit * (bounds.l2 or 1.0)),
     ]
     best = min(candidates, key=_energy)
     return best if bounds.codes is None else replace(best, scales=None)
@@ -150,6 +160,8 @@ def restricted(images: Sequence[Image], kept: NDArray[np.intp]) -> tuple[Image, 
             continue
         matrix = image.matrix[:, inside]
         rows = np.any(matrix != 0, axis=1)
+        if not rows.any():
+            continue
         columns = tuple(place[image.columns[index]] for index in inside)
         block = image.block if image.block.kind == "intercept" else replace(image.block, size=int(rows.sum()))
         left.append(Image(block, columns, matrix[rows]))

@@ -279,9 +279,9 @@ class _Choice(NamedTuple):
 def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, sizes: Vector) -> _Choice:
     """The best default curvature for the noise of one law; the least risk decides between laws.
 
-    The bound is sum_j (E b_j^2 / m_j + m_j r_j^2) / 2 (docs/proofs/risk): m_j is in proportion to the standard deviation
-    of the column's noise over the typical size r_j of its coefficient. Columns of much noise are those of terms with
-    few columns, whose coefficients are larger: r_j grows with the root of that deviation (docs/defaults).
+    The bound is sum_j (E b_j^2 / m_j + m_j r_j^2) / 2 (docs/proofs/risk): m_j is in proportion to the column's noise
+    over the typical size r_j of its coefficient. Columns of much noise are those of terms with few columns, whose
+    coefficients are larger: r_j grows with the root of the noise's deviation (docs/defaults).
     """
     deviations = np.sqrt(metric.variances)
     sizes = sizes * np.sqrt(deviations / np.mean(deviations))

@@ -66,7 +66,13 @@ def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[Nor
 
 def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:
     """The norm of each row, shape (rows,)."""
-    if norm == "l2":
-        return np.sqrt(np.einsum("ij,ij->i", exog, exog))
-    size = np.abs(exog)
-    return np.sum(size, axis=1) if norm == "l1" else np.max(size, axis=1, initial=0.0)
+    total = np.zeros(len(exog))
+    # Column by column: a sum along rows is rounded in another order where there are few of them.
+    for column in exog.T:
+        if norm == "l2":
+            total += column * column
+        elif norm == "l1":
+            total += np.abs(column)
+        else:
+            total = np.maximum(total, np.abs(column))
+    return np.sqrt(total) if norm == "l2" else total

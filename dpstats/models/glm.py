@@ -178,7 +178,10 @@ class GLM:
 def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) -> GLMResults:
     """Read the rows and release; the budget is spent by now."""
     random = random_source(request.seed)
+    charged = plan.guarantee
     plan = source.complete(plan, random)
+    if plan.guarantee.eps > charged.eps * (1 + 1e-12) or plan.guarantee.delta > charged.delta:
+        raise AssertionError("a purchase has changed the guarantee that was charged")
     weights = penalty_weights(plan.design, request.options)
     blocks = source.blocks(plan)
     nobs = source.public_rows() if request.adjacency == "replace_one" else None

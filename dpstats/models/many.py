@@ -12,7 +12,7 @@ from dpstats.families import Family, get_family
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
-from dpstats.models.sources import FormulaSource
+from dpstats.models.sources import FormulaSource, with_settled_law
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
@@ -210,7 +210,13 @@ def plan_many(
         request = make_request(eps=share_eps, delta=share_delta, adjacency=adjacency, **rest)
         if bought and request.options.retrieval == "return":
             raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
-        plans[name] = FormulaSource(model["formula"], None, complete).plan(request)
+        source = FormulaSource(model["formula"], None, complete)
+        plans[name] = source.plan(request)
+        if bought:
+            # The charge is made before the ranges are known: no noise may turn from pure to Gaussian after it.
+            settled = with_settled_law(plans[name])
+            plans[name] = source.plan(settled)
+            arguments[name] = {**model, "noise": settled.options.noise}
     parts = [plan.guarantee for plan in plans.values()]
     if bought:
         parts.append(Guarantee(spent, 0.0, notion, basis=PROOF))

@@ -110,22 +110,28 @@ class FormulaSource:
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
-        bought = self.undeclared(request.family)
-        return self._plan(request, dict.fromkeys(bought, STAND_IN))
+        ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
+        plan = self._plan(request, ranges)
+        if not plan.bought and plan.response is None:
+            return plan
+        # The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it.
+        settled = with_settled_law(plan)
+        return plan if plan.one_law else self._plan(settled, ranges)
 
     def complete(self, plan: Plan, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         assert self.data is not None
         ranges: Mapping[str, tuple[float, float]] = {}
+        request = with_settled_law(plan)
         if plan.bought:
             eps = range_eps(plan.request, plan.bought)
             ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random)
-            plan, ranges = serve(ranges, lambda usable: (self._plan(plan.request, usable), usable))
+            plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
         if plan.response is None:
             return plan
         bought = bought_response(plan, self.data, random)
         try:
-            return self._plan(plan.request, ranges, bought)
+            return self._plan(request, ranges, bought)
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 
@@ -155,6 +161,12 @@ class FormulaSource:
             design = design.with_working(response.low, response.high)
         family = scaled_family(request.family, design, response)
         return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
+
+
+def with_settled_law(plan: Plan) -> Request:
+    """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
+    law = plan.noise.kind if plan.one_law else "laplace"
+    return replace(plan.request, options=replace(plan.request.options, noise=law))
 
 
 def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:

@@ -108,6 +108,11 @@ class Plan:
         return self.objective.noise
 
     @property
+    def one_law(self) -> bool:
+        """Whether the noise of every stage is of one kind."""
+        return len({plan.noise.kind for _, plan in self.stages}) == 1
+
+    @property
     def noise_shape(self) -> Vector:
         """Public column weights a: the objective's linear term is b / a."""
         return self.objective.noise_shape

@@ -46,6 +46,8 @@ OTHERS = [
     *("y ~ a:poly(x, 2)", "y ~ C(a, Sum):x", "y ~ C(a, Sum)*C(c, Helmert)", "y ~ a*b*c", "y ~ 0 + a:x + bs(z, df=5)"),
     *("y ~ np.sin(x) + np.exp(x):a", "y ~ cr(x, df=4, constraints='center')", "y ~ C(a, [[1, 0], [0, 1], [2, 3]])"),
     "y ~ C(a, [[1, 1], [0, 1], [2, 3]]) + x",
+    *("y ~ a:np.maximum(x - 9, 0) + a", "y ~ bs(x, df=4):np.maximum(z - 20, 0) + x"),
+    "y ~ C(a, [[1, 1], [1, 1.0000000001], [1, 0.9999999999]]) + x",
 ]
 
 
@@ -137,3 +139,13 @@ def test_bodies_of_some_columns(formula: str) -> None:
         assert check_images(images) == len(kept)
         assert max(inside(images, row) for row in exog[:10, kept]) < 1e-4
         assert body_noise(images).expected_square() <= body_noise(spec.images).expected_square() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("formula", ["y ~ 0 + C(a, Sum)", "y ~ 0 + C(c, Helmert) + x", "y ~ 0 + C(c, Poly)", "y ~ a*x"])
+def test_any_columns_may_be_kept(formula: str) -> None:
+    """A refit keeps whatever was selected: the budget is spent by then."""
+    spec = spec_of(formula)
+    size = len(spec.names)
+    for code in range(1, 2**size):
+        kept = np.flatnonzero([code >> j & 1 for j in range(size)])
+        assert check_images(list(restricted(spec.images, kept))) == len(kept)

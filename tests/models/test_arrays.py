@@ -85,3 +85,16 @@ def test_infinite_responses_are_missing() -> None:
     for family in (Poisson(5.0, 5.0), Gaussian(1.0)):
         [(exog, endog)] = blocks_of(np.array([np.inf, -np.inf, 1.0]), np.ones((3, 1)), family, {"l2": 1.0})
         assert len(exog) == len(endog) == 1
+
+
+@pytest.mark.parametrize("columns", [9, 17, 40])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_a_row_keeps_its_bits_wherever_a_block_ends(columns: int, order: str, norm: NormName) -> None:
+    """The last row of one block is the only row of another when there is one row more."""
+    exog = np.asarray(np.random.default_rng(0).normal(size=(8194, columns)), order=order)  # type: ignore[call-overload]
+    lone, paired = (
+        np.concatenate([block for block, _ in blocks_of(np.zeros(n), exog[:n], Binomial(), {norm: 1.0})])
+        for n in (8193, 8194)
+    )
+    assert np.array_equal(lone, paired[:8193])

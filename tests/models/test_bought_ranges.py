@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -79,3 +80,24 @@ def test_only_the_range_that_does_not_serve_is_cut() -> None:
 
     assert serve(ranges, build) == {"x": (-1.0, 128.0), "z": (-8.0, 1e6)}
     assert seen[0] == ranges
+
+
+SIGNED = "y ~ a:I(x+1) + b:I(x+1) + c:I(x+1) + d:I(x+1)"
+"""Never negative on the stand-in's range, where its bodies are simplices; of either sign on the bought one."""
+
+
+@pytest.mark.parametrize("delta", [1e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3])
+def test_no_purchase_turns_pure_noise_into_gaussian(delta: float, tmp_path: Path) -> None:
+    """The charge follows the stand-in's plan: a law that spends more delta must not come out of the ranges."""
+    levels = {name: [name + str(k) for k in range(12)] for name in "abcd"}
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({name: rng.choice(values, 2000) for name, values in levels.items()})
+    data["x"], data["y"] = rng.normal(size=2000) * 20, rng.uniform(-1, 1, 2000)
+    domain = {**levels, "y": (-1, 1)}
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0, delta=0.01) as ledger:
+        fit = dp.glm(SIGNED, data, 0.5, delta=delta, domain=domain, ledger=ledger)
+        many = dp.plan_many({"one": SIGNED, "two": "y ~ x"}, domain, 0.5, delta=delta)
+        fits = many.fit(data, ledger=ledger)
+        charged = ledger.entries()["delta"].tolist()
+    assert fit.guarantee.delta <= charged[0]
+    assert sum(one.guarantee.delta for one in fits.values()) <= charged[1] * (1 + 1e-12)

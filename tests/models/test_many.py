@@ -96,7 +96,7 @@ def test_budget_is_not_returned_before_ranges_are_known() -> None:
             dp.ols("y ~ x", data, 1.0, domain=domain, retrieval="return")
         with pytest.raises(dp.errors.ArgumentError, match=f"retrieval.*{missing}"):
             dp.plan_many({"one": {"formula": "y ~ x", "retrieval": "return"}}, domain, 1.0)
-    assert dp.plan("y ~ x", {"x": (20, 40), "y": (0, 60)}, 1.0, retrieval="return").eps < 1.0
+    assert dp.plan("y ~ x", {"x": (20, 40), "y": (0, 60)}, 1.0, retrieval="return", curvature=50.0).eps < 1.0
 
 
 def test_text_in_a_column_to_be_bought_is_refused_before_the_charge(tmp_path: Path) -> None:

@@ -334,6 +334,8 @@ def _check_parts(by: str, parts: Sequence[Level]) -> list[str]:
         raise ArgumentError("by must be the name of a column")
     if isinstance(parts, str) or not parts or not all(isinstance(part, (str, int, bool)) for part in parts):
         raise ArgumentError("parts must be a non-empty sequence of strings, integers or booleans")
+    if any(canonical(part) is None for part in parts):
+        raise ArgumentError("parts must be text or numbers that a double can hold")
     if len({canonical(part) for part in parts}) < len(parts):
         raise ArgumentError("parts must be distinct (True, 1 and '1' are the same value)")
     return [json.dumps(part) for part in parts]
