@@ -24,7 +24,8 @@ class Poisson(Family):
         noise, because l'' then vanishes where |l'| is extreme; but where counts above the cap are common nothing holds
         the fitted mean down, so only choose it if typical counts are far below y_max.
     y_max : float, optional
-        Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range.
+        Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range; a fit by
+        formula that has neither cap buys a lower one within it (docs/proofs/purchases).
 
     Raises
     ------

@@ -17,7 +17,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
-POWERS = (-10, -5, *range(51))
+POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
 
 CELLS = 1024
@@ -27,7 +27,7 @@ WIDTHS = (1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32)
 """Widths in cells that the second selection may choose; intervals of one width lie a quarter of it apart."""
 
 HELD_WIDTH = CELLS // 4
-"""An interval that holds zero is no narrower, unless the first selection came out below 1: zeros are often common."""
+"""An interval that holds zero is no narrower: zeros are often common, and the first selection has found the scale."""
 
 COARSE_PRICE, FINE_PRICE = 2.0, 2.0
 """An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
@@ -140,8 +140,7 @@ def coarse_intervals() -> tuple[Array, Array]:
     powers = np.array(POWERS, dtype=np.float64)
     most, none = 2.0**powers, np.zeros(len(powers))
     ends = np.concatenate([np.column_stack(pair) for pair in ((none, most), (-most, none), (-most, most))])
-    doublings = np.maximum(powers, 0)
-    return ends, np.concatenate([doublings, doublings, doublings + 1])
+    return ends, np.concatenate([powers, powers, powers + 1])
 
 
 def fine_intervals(low: float, high: float) -> Array:
@@ -149,7 +148,7 @@ def fine_intervals(low: float, high: float) -> Array:
     found = cells_between(low, high)
     held = (found[:, 0] <= 0) & (found[:, 1] >= 0)
     narrow = found[:, 1] - found[:, 0] < (high - low) * (HELD_WIDTH / CELLS) * (1 - 1e-9)
-    return found[~(held & narrow)] if max(-low, high) >= 1 else found
+    return found[~(held & narrow)]
 
 
 def cells_between(low: float, high: float) -> Array:
