@@ -88,8 +88,12 @@ TASKS: dict[str, Callable[[], Task]] = {
     "CPSSW8": earnings,
     "Computers": computers,
     "Computers, range ten times too wide": lambda: computers(10.0),
+    "Computers, response bought": lambda: computers(response="bought"),
+    "Computers, range ten times too wide, response bought": lambda: computers(10.0, response="bought"),
     "DoctorVisits": visits,
     "DoctorVisits, declared to 100": lambda: visits(100),
+    "DoctorVisits, nothing bought": lambda: visits(response="declared"),
+    "DoctorVisits, declared to 100, nothing bought": lambda: visits(100, response="declared"),
 }
 BUDGETS: tuple[tuple[float, float], ...] = ((0.1, 0.0), (0.3, 0.0), (1.0, 0.0), (3.0, 0.0), (0.3, 1e-6), (1.0, 1e-6))
 
