@@ -179,7 +179,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert (what, cell) in {(one.what, one.cell) for one in found}, table(found)
 
 
-@pytest.mark.parametrize("setting", {case[1] for case in PLANTED.values()}, ids=str)
+@pytest.mark.parametrize("setting", sorted({case[1] for case in PLANTED.values()}, key=str), ids=str)
 def test_without_it_nothing_is_found(setting: Setting) -> None:
     cells = [cell for _, where, _, name in PLANTED.values() if where == setting for cell in cell_of(setting, name)]
     found: list[Finding] = run(setting, cells)[0]
