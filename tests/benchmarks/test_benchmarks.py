@@ -124,7 +124,7 @@ def test_memory_stays_below_the_size_of_the_data() -> None:
 
 
 def test_a_bought_response_makes_up_for_a_wide_range() -> None:
-    """At eps = 1 single samples are 0.494 (deviation 0.020) and 0.162 (0.035); declared so wide, counts are at -0.23."""
+    """At eps = 1 single samples are 0.494 (deviation 0.020) and 0.162 (0.035); declared so wide, counts are at -0.2."""
     for name, mark in (("bell errors, 5,000 rows", 0.44), ("counts of mean 3, 5,000 rows", 0.08)):
         found = purchases.line(name, 1.0, repeats=5)
         assert found["bought, x 10"] >= mark
