@@ -100,7 +100,7 @@ class Options:
         coefficients are zero. For wide designs of which few columns matter: where many do, it loses
         (docs/guide/screening). The intercept, and terms of penalty weight 0, are kept without being chosen.
     screen_share : float
-        The share of eps that pays for screening.
+        The share of eps that pays for screening; settled by an experiment (docs/guide/screening).
     """
 
     curvature: float | None = None
@@ -122,7 +122,7 @@ class Options:
     moor: Literal["paper"] | None = None
     noise: Literal["laplace", "gaussian"] | None = None
     screen: int | None = None
-    screen_share: float = 0.5
+    screen_share: float = 0.6
 
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):

@@ -20,6 +20,9 @@ WIDTH = 78
 
 RISK_LEVEL = 0.05
 
+MOST_TERMS = 60
+"""A plan lists so many terms and then how many more there are."""
+
 
 class Summary(statsmodels_summary.Summary):
     """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either."""
@@ -87,6 +90,8 @@ def column_table(plan: Plan) -> SimpleTable:
         (term.name, [str(term.columns.stop - term.columns.start), format_number(term.l2), format_number(term.l1)])
         for term in plan.design.terms
     ]
+    if len(rows) > MOST_TERMS:
+        rows = [*rows[:MOST_TERMS], (f"... {len(rows) - MOST_TERMS} more", ["", "", ""])]
     return full_width(["columns", "l2 bound", "l1 bound"], rows, [10, 12, 12], title="Terms, bounds in model units")
 
 

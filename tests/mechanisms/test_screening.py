@@ -67,8 +67,8 @@ def test_one_charge_and_its_parts(frame, tmp_path):
     budget = fit.budget
     assert budget.index.tolist() == ["null model", "screening", "fit", "fit: rounding", "total"]
     assert budget["eps"].iloc[:-1].sum() == pytest.approx(5.0, rel=1e-12)
-    assert budget["eps"]["null model"] == pytest.approx(5.0 * 0.5 / 4)
-    assert budget["eps"]["screening"] == pytest.approx(5.0 * 0.5 * 3 / 4)
+    assert budget["eps"]["null model"] == pytest.approx(5.0 * 0.6 / 4)
+    assert budget["eps"]["screening"] == pytest.approx(5.0 * 0.6 * 3 / 4)
     assert dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3).budget.equals(budget)
 
 
@@ -79,7 +79,17 @@ def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
     shown = plan.summary().as_text()
     assert "3 of 13 terms" in shown
     assert "stand in" in shown
-    assert plan.screening.scale == pytest.approx(2 / (0.5 / 4))
+    assert plan.screening.scale == pytest.approx(2 / (0.6 / 4))
+
+
+def test_a_plan_of_many_terms_is_short():
+    columns = [f"x{j}" for j in range(700)]
+    plan = dp.plan(
+        f"y ~ {' + '.join(columns)}", {**dict.fromkeys(columns, (0, 1)), "y": (0, 1)}, 1.0, family="binomial", screen=5
+    )
+    shown = str(plan)
+    assert "... 641 more" in shown
+    assert len(shown.splitlines()) < 130
 
 
 def test_saved_and_loaded(frame, tmp_path):
@@ -133,7 +143,7 @@ class TestArrays:
         fit = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}).fit(5.0, screen=2)
         assert fit.selection.index[fit.selection["selected"]].tolist() == ["x4", "x8"]
         assert "null model" not in fit.budget.index
-        assert fit.budget["eps"]["screening"] == 2.5
+        assert fit.budget["eps"]["screening"] == 3.0
 
 
 @pytest.mark.parametrize(
