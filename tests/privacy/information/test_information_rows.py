@@ -1,0 +1,134 @@
+"""Exact integer sums of rows, their sensitivity, and the release on a lattice."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpstats.privacy.information import MatrixNoise, linear_predictor, matrix_noise, noisy_information
+from dpstats.privacy.information.rows import (
+    BLOCK_ROWS,
+    COVER_PLACES,
+    PLACES,
+    cover_sensitivity,
+    integer_information,
+    integer_rows,
+)
+from dpstats.privacy.randomness import SystemRandom
+
+
+def rows(count: int, size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    exog = rng.uniform(-1, 1, (count, size)) / math.sqrt(size)
+    return exog, rng.uniform(0, 0.25, count)
+
+
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_a_row_moves_the_sum_by_at_most_its_weight(size: int) -> None:
+    """v v' is positive semidefinite of rank one: its nuclear norm is |v|^2, computed here without rounding."""
+    rng = np.random.default_rng(1)
+    diagonal = rng.uniform(0.1, 2, size)
+    exog = rng.normal(size=(500, size)) * rng.choice([1e-3, 1, 1e3], (500, 1))
+    weights = rng.uniform(-0.1, 0.4, 500)
+    found = integer_rows(exog, weights, diagonal, 0.25)
+    assert np.array_equal(found, np.rint(found))
+    for row, weight in zip(found, weights, strict=True):
+        square = sum(int(cell) ** 2 for cell in row)
+        assert square <= min(max(weight, 0), 0.25) * 4 * 2 ** (2 * PLACES)
+
+
+def test_largest_rows_add_up_exactly() -> None:
+    """All cells at their bound: partial sums stay below 2^53."""
+    exog, weights = np.ones((2 * BLOCK_ROWS + 7, 1)), np.ones(2 * BLOCK_ROWS + 7)
+    total = integer_information([(exog, weights)], np.ones(1), 1.0)
+    each = int(integer_rows(exog[:1], weights[:1], np.ones(1), 1.0)[0, 0])
+    assert each == 2**PLACES - 1
+    assert total[0, 0] == len(exog) * each**2
+    assert BLOCK_ROWS * 2 ** (2 * PLACES) <= 2**53
+
+
+def test_a_row_does_not_move_the_others() -> None:
+    """Bits of integers and linear predictors are the same alone, in any block and at any place."""
+    exog, weights = rows(1001, 7)
+    params = np.random.default_rng(2).normal(size=7)
+    whole, eta = integer_rows(exog, weights, np.ones(7), 0.25), linear_predictor(exog, params)
+    for start in (0, 1, 13, 997):
+        for stop in (start + 1, 1000):
+            part = slice(start, stop)
+            copy = np.asfortranarray(exog[part])
+            assert np.array_equal(integer_rows(copy, weights[part], np.ones(7), 0.25), whole[part])
+            assert np.array_equal(linear_predictor(copy, params), eta[part])
+    split = [(exog[:5], weights[:5]), (exog[5:], weights[5:])]
+    together = integer_information([(exog[::-1], weights[::-1])], np.ones(7), 0.25)
+    assert np.array_equal(integer_information(split, np.ones(7), 0.25), together)
+
+
+@pytest.mark.parametrize("random", [SystemRandom(), np.random.default_rng(0)], ids=["system", "seeded"])
+@pytest.mark.parametrize("law", ["wishart", "normal"])
+def test_release(law: str, random: object) -> None:
+    """With hardly any noise the release is the weighted sum, symmetric and on the lattice."""
+    exog, weights = rows(3000, 5)
+    diagonal = (1.0, 1.0, 2.0, 1.0, 1.5)
+    noise = MatrixNoise(law, 1e-7, diagonal)  # type: ignore[arg-type]
+    found = noisy_information([(exog, weights)], noise, weight_bound=0.25, cover_eps=1.0, random=random)  # type: ignore[arg-type]
+    right = (exog * weights[:, None]).T @ exog
+    assert np.array_equal(found, found.T)
+    # Truncation takes up to 2^-20 of the bound from a cell.
+    assert np.abs(found - right).max() < 3000 * 0.25 * 2.0**-18
+    root = np.sqrt(np.array(diagonal))
+    steps = found / np.outer(root, root) / (0.25 * 2.0**-COVER_PLACES)
+    assert np.abs(steps - np.rint(steps)).max() < 1e-3
+
+
+def test_noise_is_that_of_the_plan() -> None:
+    noise = matrix_noise([1.0, 4.0, 1.0], eps=0.5, weight_bound=0.25)
+    draws = np.array(
+        [
+            noisy_information([], noise, weight_bound=0.25, cover_eps=0.005, random=np.random.default_rng(seed))
+            for seed in range(1500)
+        ]
+    )
+    ratio = (draws**2).mean(axis=0) / noise.variances()
+    assert np.abs(ratio - 1).max() < 0.4
+    assert ratio.mean() == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("law", ["wishart", "normal"])
+@pytest.mark.parametrize("size", [1, 10, 100])
+def test_cover_costs_nothing_visible(law: str, size: int) -> None:
+    """1 % of eps2: the cover's scale beside the matrix noise's standard deviation off the diagonal."""
+    eps = 0.1
+    noise = MatrixNoise(law, 1 / eps, (1.0,) * size)  # type: ignore[arg-type]
+    cover = cover_sensitivity(noise, 1.0) / (0.01 * eps) * 2.0**-COVER_PLACES
+    assert cover < 1e-2 * math.sqrt(noise.entry_variance)
+
+
+@pytest.mark.parametrize("size", [1, 4, 30])
+def test_cover_holds_a_perturbed_draw(size: int) -> None:
+    """Uniforms moved by a few roundings move the point by less than is covered."""
+
+    class Fixed:
+        def __init__(self, draws: np.ndarray) -> None:
+            self.draws = draws
+
+        def random(self, size: int) -> np.ndarray:
+            return self.draws[:size]
+
+    rng = np.random.default_rng(3)
+    uniform = rng.uniform(0.001, 0.499, 2 * size * (size + 1))
+    noise = MatrixNoise("wishart", 10.0, (1.0,) * size)
+    moved = uniform * (1 + 1e-15 * rng.choice([-1, 1], len(uniform)))
+    first, second = (noise.unit_sample(Fixed(draws)) for draws in (uniform, moved))
+    distance = np.abs(first - second)[np.triu_indices(size)].sum() * 2.0**COVER_PLACES
+    assert distance + size * (size + 1) / 4 <= cover_sensitivity(noise, 1.0) / 2
+
+
+def test_planted_rounding_to_nearest_exceeds_the_weight() -> None:
+    """Without truncation a row can move the sum by more than its weight."""
+    rng = np.random.default_rng(1)
+    exog = rng.normal(size=(200, 30))
+    exog /= np.linalg.norm(exog, axis=1)[:, None]
+    squares = (np.rint(exog * 2.0**PLACES) ** 2).sum(axis=1)
+    assert squares.max() > 2 ** (2 * PLACES)

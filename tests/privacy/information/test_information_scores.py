@@ -1,0 +1,108 @@
+"""Sums of squared scores: sensitivity of the integers, for every row and pair, values and noise.
+
+Seeds are fixed. One test of fit at level 1e-4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpstats.errors import ArgumentError
+from dpstats.privacy.information import noisy_spread, noisy_sum, spread_bound
+from dpstats.privacy.information.scores import PARTS, directions, spread_parts
+from dpstats.privacy.randomness import SystemRandom
+
+
+def setting(size: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(size, size + 2))
+    return np.linalg.inv(root @ root.T), rng.uniform(0.5, 3, size), np.array([0, 2, 5])
+
+
+def hard_rows(inverse: np.ndarray, diagonal: np.ndarray, kept: np.ndarray, count: int = 400) -> np.ndarray:
+    """Random rows at their bound, the worst one first."""
+    scaled = np.sqrt(diagonal)[:, None] * inverse[:, kept] / np.sqrt(np.diag(inverse)[kept])
+    worst = np.linalg.svd(scaled)[0][:, 0]
+    cells = np.random.default_rng(4).normal(size=(count, len(diagonal)))
+    cells /= np.linalg.norm(cells, axis=1)[:, None]
+    cells[0] = worst
+    return cells * np.sqrt(diagonal)
+
+
+def test_bound_is_the_formula() -> None:
+    inverse, diagonal, kept = setting()
+    root = np.diag(np.sqrt(diagonal))
+    middle = inverse[:, kept] / np.diag(inverse)[kept] @ inverse[kept]
+    assert spread_bound(inverse, diagonal, kept) == pytest.approx(
+        np.linalg.eigvalsh(root @ middle @ root)[-1], rel=1e-6
+    )
+
+
+def test_one_row_moves_the_integers_by_at_most_one_bound() -> None:
+    inverse, diagonal, kept = setting()
+    public = directions(inverse, diagonal, kept)
+    exog = np.vstack((hard_rows(inverse, diagonal, kept), 1e3 * hard_rows(inverse, diagonal, kept)))
+    slopes = np.where(np.arange(len(exog)) % 2, 2.0, -7.0)
+    parts = spread_parts(exog, slopes, public, diagonal, 2.0)
+    assert parts.min() >= 0
+    assert 0.999 * PARTS < parts.sum(axis=1).max() <= PARTS
+    assert public.cells.max() < 2**31 + 1
+
+
+def test_replacing_may_move_twice_as_much() -> None:
+    """Two records that load different coefficients."""
+    inverse, diagonal = np.eye(2), np.ones(2)
+    public = directions(inverse, diagonal, np.array([0, 1]))
+    first, second = spread_parts(np.eye(2), np.ones(2), public, diagonal, 1.0)
+    assert np.abs(first - second).sum() > 1.999 * PARTS
+
+
+def test_a_row_does_not_move_the_others() -> None:
+    inverse, diagonal, kept = setting()
+    public = directions(inverse, diagonal, kept)
+    exog, slopes = hard_rows(inverse, diagonal, kept), np.linspace(-1, 1, 400)
+    whole = spread_parts(exog, slopes, public, diagonal, 1.0)
+    for part in (slice(0, 1), slice(3, 4), slice(7, 399)):
+        assert np.array_equal(
+            spread_parts(np.asfortranarray(exog[part]), slopes[part], public, diagonal, 1.0), whole[part]
+        )
+
+
+def test_values() -> None:
+    inverse, diagonal, kept = setting()
+    exog, slopes = hard_rows(inverse, diagonal, kept), np.linspace(-1, 1, 400)
+    found = noisy_spread(
+        [(exog[:9], slopes[:9]), (exog[9:], slopes[9:])],
+        inverse=inverse,
+        diagonal=diagonal,
+        kept=kept,
+        lipschitz=1.0,
+        eps=1e6,
+        random=SystemRandom(),
+    )
+    right = ((slopes[:, None] * (exog @ inverse[:, kept])) ** 2).sum(axis=0)
+    assert found == pytest.approx(right, rel=1e-3)
+    assert noisy_sum([slopes[:9] ** 2, slopes[9:] ** 2], 1.0, eps=1e7, random=SystemRandom()) == pytest.approx(
+        (slopes**2).sum(), rel=1e-4
+    )
+
+
+def test_noise() -> None:
+    random = np.random.default_rng(5)
+    draws = np.array([noisy_sum([], 4.0, eps=0.5, random=random) for _ in range(4000)])
+    assert stats.kstest(draws, stats.laplace(scale=8.0).cdf).pvalue > 1e-4
+    inverse, diagonal, kept = setting()
+    spread = {"inverse": inverse, "diagonal": diagonal, "kept": kept, "lipschitz": 2.0, "eps": 0.5}
+    for adjacency, times in (("add_remove", 1), ("replace_one", 2)):
+        found = np.array([noisy_spread([], adjacency=adjacency, random=random, **spread) for _ in range(2000)])  # type: ignore[arg-type]
+        scale = times * np.diag(inverse)[kept] * 4 * spread_bound(inverse, diagonal, kept) / 0.5
+        assert np.abs(found).mean(axis=0) / scale == pytest.approx(np.ones(3), abs=0.15)
+
+
+def test_values_outside_the_bound_are_clipped() -> None:
+    found = noisy_sum([np.array([9.0, -1.0])], 1.0, eps=1e9, random=SystemRandom())
+    assert found == pytest.approx(1, abs=1e-6)
+    with pytest.raises(ArgumentError):
+        noisy_sum([], 0.0, eps=1.0, random=SystemRandom())
