@@ -10,6 +10,7 @@ from dpstats.privacy.information.joint import (
     row_weights,
 )
 from dpstats.privacy.information.joint_gaussian import joint_scales_delta
+from dpstats.privacy.information.levels import LevelNoise, level_maps, noisy_level_information
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
 from dpstats.privacy.information.rows import COVER_SHARE, linear_predictor, noisy_information
 from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_bound
@@ -17,6 +18,7 @@ from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_b
 __all__ = [
     "COVER_SHARE",
     "JointScales",
+    "LevelNoise",
     "MatrixLaw",
     "MatrixNoise",
     "free_information",
@@ -24,11 +26,13 @@ __all__ = [
     "joint_information_loss",
     "joint_scales",
     "joint_scales_delta",
+    "level_maps",
     "linear_predictor",
     "majorant_lipschitz",
     "matrix_noise",
     "matrix_scale",
     "noisy_information",
+    "noisy_level_information",
     "noisy_spread",
     "noisy_sum",
     "row_weights",

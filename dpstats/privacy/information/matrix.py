@@ -99,6 +99,12 @@ class MatrixNoise:
         diagonal = np.array(self.diagonal)
         return self.entry_variance * (1 + np.eye(self.size)) * np.outer(diagonal, diagonal)
 
+    def sandwich(self, middle: Float) -> Float:
+        """E[E A E] for a symmetric A, shape (p, p): v (tr(A D) D + D A D), v the variance of an entry of U."""
+        diagonal = np.array(self.diagonal)
+        trace = float(np.diag(middle) @ diagonal)
+        return self.entry_variance * (trace * np.diag(diagonal) + middle * np.outer(diagonal, diagonal))
+
     def expected_square(self) -> float:
         """E ||E||_F^2; at D = I it is scale^2 p (p + 1)^2 / 2 or scale^2 p (p + 1) / 2."""
         return float(self.variances().sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,35 +96,55 @@ def noisy_information(
     ndarray (p, p)
         Symmetric.
     """
-    bound, size = check_positive("weight_bound", weight_bound), noise.size
-    diagonal = np.array(noise.diagonal)
-    total = integer_information(blocks, diagonal, bound)
-    drawn = np.rint(noise.unit_sample(random) / bound * 2.0 ** (2 * PLACES))
-    upper = np.triu_indices(size)
-    unit = 2 ** (2 * PLACES - COVER_PLACES)
-    lattice = np.array(
-        [
-            max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * (exact + int(normal)) + unit) // (2 * unit)))
-            for exact, normal in zip(total[upper], drawn[upper], strict=True)
-        ],
-        dtype=np.int64,
-    )
-    sensitivity = cover_sensitivity(noise, bound)
-    released = np.zeros((size, size))
-    released[upper] = noisy_integers(lattice, sensitivity, check_positive("cover_eps", cover_eps), random)
-    released += np.triu(released, 1).T
-    root = np.sqrt(diagonal)
-    return released * (bound * 2.0**-COVER_PLACES) * np.outer(root, root)
+    bound = check_positive("weight_bound", weight_bound)
+    total = integer_information(blocks, np.array(noise.diagonal), bound)
+    return covered([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
 
 
-def cover_sensitivity(noise: MatrixNoise, weight_bound: float) -> int:
+def covered(
+    totals: Sequence[NDArray[np.object_]],
+    noise: MatrixNoise,
+    *,
+    weight_bound: float,
+    cover_eps: float,
+    random: RandomSource,
+) -> Float:
+    """Exact sums, each with an independent draw of the noise, on the lattice of the release with its own noise.
+
+    Parameters
+    ----------
+    totals : sequence of ndarray (p, p)
+        Of Python integers in units of h 2^-40.
+    noise, weight_bound, cover_eps, random
+        As for `noisy_information`.
+
+    Returns
+    -------
+    ndarray (k, p, p)
+    """
+    upper, unit = np.triu_indices(noise.size), 2 ** (2 * PLACES - COVER_PLACES)
+    lattice = []
+    for total in totals:
+        drawn = np.rint(noise.unit_sample(random)[upper] / weight_bound * 2.0 ** (2 * PLACES))
+        exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
+        lattice += [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
+    sensitivity = cover_sensitivity(noise, weight_bound, len(totals))
+    eps = check_positive("cover_eps", cover_eps)
+    noisy = noisy_integers(np.array(lattice, dtype=np.int64), sensitivity, eps, random).reshape(len(totals), -1)
+    released = np.zeros((len(totals), noise.size, noise.size))
+    released[:, *upper] = released[:, upper[1], upper[0]] = noisy * (weight_bound * 2.0**-COVER_PLACES)
+    root = np.sqrt(np.array(noise.diagonal))
+    return released * np.outer(root, root)
+
+
+def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) -> int:
     """l1 distance, in lattice steps over the upper triangle, of the points of neighbours with the same ideal release.
 
     Twice the distance of a point from its ideal: half a step an entry, what the finer lattice rounds off, and the error
-    of the draw.
+    of the draws, of which there are `copies`.
     """
     size, scale = noise.size, noise.scale / weight_bound
-    entries = size * (size + 1) // 2
+    entries = copies * size * (size + 1) // 2
     if noise.law == "wishart":
         length = math.sqrt(size + 1) + 10
         error = entries * length**2 * (2e-14 + (size + 8) * 2.0**-53) + 10 * (size + 1) * 2.0**-34
