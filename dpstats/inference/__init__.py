@@ -1,0 +1,40 @@
+"""Standard errors, intervals and tests from released quantities alone (docs/proofs/inference)."""
+
+from dpstats.inference.bound import noise_at_most
+from dpstats.inference.contrasts import Contrasts
+from dpstats.inference.estimates import Estimates
+from dpstats.inference.identified import Identified, identify
+from dpstats.inference.inverse import self_consistent_inverse
+from dpstats.inference.joint import JointTest, wald_test
+from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
+from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
+from dpstats.inference.response import MeanResponse, mean_response
+from dpstats.inference.result import Inference, Tests
+from dpstats.inference.spread import ModelSpread, RobustSpread, Spread
+
+__all__ = [
+    "Contrasts",
+    "EntryNoise",
+    "Estimates",
+    "Identified",
+    "Inference",
+    "JointTest",
+    "LinearLaw",
+    "MatrixLaw",
+    "MeanResponse",
+    "ModelSpread",
+    "NormalLaw",
+    "ReleasedLaw",
+    "RobustSpread",
+    "Spread",
+    "Tests",
+    "Tie",
+    "identify",
+    "mean_response",
+    "noise_at_most",
+    "project",
+    "self_consistent_inverse",
+    "symmetric_normal",
+    "wald_test",
+    "wishart_difference",
+]

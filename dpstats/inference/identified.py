@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.inference.inverse import check_symmetric, self_consistent_inverse
+from dpstats.inference.inverse import check_symmetric, solve
 from dpstats.inference.matrix import MatrixLaw
 
 Float = NDArray[np.float64]
@@ -65,11 +65,12 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
     inverse = np.zeros((0, 0))
     while len(kept):
         inner = law.restrict(kept)
-        inverse = self_consistent_inverse(information[np.ix_(kept, kept)], inner, start)
+        inverse, solved = solve(information[np.ix_(kept, kept)], inner, start)
         found = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
         ratios[kept] = found
         worst = int(np.argmin(found))
-        if found[worst] >= least:
+        # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
+        if solved and found[worst] >= least:
             break
         kept = np.delete(kept, worst)
         rest = np.delete(np.arange(len(found)), worst)

@@ -13,14 +13,17 @@ from dpstats.inference.matrix import MatrixLaw
 Float = NDArray[np.float64]
 MatrixMap = Callable[[Float], Float]
 
-STEPS = 500
+STEPS = 100
 """Newton steps at most; ten are usual."""
+
+SOLVED = 1e-5
+"""Size of an entry of the residual up to which steps may end because of rounding."""
 
 TOLERANCE = 1e-12
 """Size of an entry of the normalised equation's residual at which it counts as solved."""
 
-SLOPE = 1e-4
-"""Share of the decrease predicted by the slope that a step must reach (Armijo's rule)."""
+LADDER = 2.0 ** np.arange(-30, 31)
+"""Steps tried; the full Newton step is taken whenever it gains a quarter of what the slope promises."""
 
 
 def self_consistent_inverse(information: Float, law: MatrixLaw, start: Float | None = None) -> Float:
@@ -39,36 +42,55 @@ def self_consistent_inverse(information: Float, law: MatrixLaw, start: Float | N
     -------
     ndarray, shape (p, p)
         The minimiser of tr(HG) + tr(G S(G))/2 - log det G, by damped Newton steps, each found by conjugate gradients.
-        Every step lowers that function, whatever H is.
 
     Raises
     ------
     ArgumentError
-        If H is not symmetric and finite, or a diagonal entry has no noise.
+        If H is not symmetric and finite, a diagonal entry has no noise, or the equation is not solved in 100 steps.
+        The last can happen only after projection, without which the function is convex, and where H is many standard
+        deviations of its noise below every positive definite matrix.
     """
+    inverse, solved = solve(information, law, start)
+    if not solved:
+        raise ArgumentError("information is too far from any positive definite matrix: use identify")
+    return inverse
+
+
+def solve(information: Float, law: MatrixLaw, start: Float | None = None) -> tuple[Float, bool]:
+    """As `self_consistent_inverse`, with whether the equation was solved; else the last positive definite iterate."""
     information = check_symmetric("information", information, law.size)
     size = law.size
     deviations = np.sqrt(law.bilinear(np.eye(size), np.eye(size)))
     if not np.all(deviations > 0):
         raise ArgumentError("law must give every diagonal entry noise")
     unit = np.sqrt(deviations)
-    scaled = information / np.outer(unit, unit)
+    units = np.outer(unit, unit)
+    scaled = information / units
 
     def square(matrix: Float) -> Float:
-        return law.square(matrix / np.outer(unit, unit)) / np.outer(unit, unit)
+        return law.square(matrix / units) / units
 
-    factor = _start(scaled, square(np.eye(size)), None if start is None else start * np.outer(unit, unit))
+    solved = False
+    if start is not None:
+        factor, solved = _descend(scaled, np.linalg.cholesky(start * units), square)
+    if not solved:
+        factor, solved = _descend(scaled, _start(scaled, square(np.eye(size))), square)
+    inverse = factor @ factor.T / units
+    return (inverse + inverse.T) / 2, solved
+
+
+def _descend(scaled: Float, factor: Float, square: MatrixMap) -> tuple[Float, bool]:
+    """The factor of the solution by Newton's steps from another one, and whether it is one."""
     before = np.inf
     for _ in range(STEPS):
-        residual = factor.T @ (scaled + square(factor @ factor.T)) @ factor - np.eye(size)
+        residual = factor.T @ (scaled + square(factor @ factor.T)) @ factor - np.eye(len(scaled))
         error = float(np.max(np.abs(residual)))
         # Newton's steps square small errors, so one that hardly falls has reached rounding.
-        if error <= TOLERANCE or (error < 1e-5 and error > before / 4):
-            break
+        if error <= TOLERANCE or (error < SOLVED and error > before / 4):
+            return factor, True
         before = error
         factor = _step(residual, factor, square)
-    inverse = factor @ factor.T / np.outer(unit, unit)
-    return (inverse + inverse.T) / 2
+    return factor, False
 
 
 def check_symmetric(name: str, matrix: Float, size: int) -> Float:
@@ -81,10 +103,8 @@ def check_symmetric(name: str, matrix: Float, size: int) -> Float:
     return (matrix + matrix.T) / 2
 
 
-def _start(scaled: Float, noise: Float, guess: Float | None) -> Float:
-    """A factor L of a first G = L L': of the guess, or of (H + c I)^-1 with c = s^2 sum 1/(lambda_i + c)."""
-    if guess is not None:
-        return np.asarray(np.linalg.cholesky(guess), dtype=np.float64)
+def _start(scaled: Float, noise: Float) -> Float:
+    """A factor L of a first G = L L' = (H + c I)^-1 with c = s^2 sum 1/(lambda_i + c)."""
     values, vectors = np.linalg.eigh(scaled)
     variance = float(np.trace(noise)) / len(values) ** 2
     # The root lies above max(0, -lambda_min), and where 1/(lambda_i + c) are all at most what the smallest gives.
@@ -106,16 +126,15 @@ def _step(residual: Float, factor: Float, square: MatrixMap) -> Float:
     values, vectors = np.linalg.eigh(direction)
     slope = float(np.sum(residual * direction))
     quadratic = float(np.sum(direction * curvature(direction) - direction**2)) / 2
-    step = 1.0
-    while True:
-        moved = step * values
-        if moved[0] > -1:
-            # The function's change, without cancellation: the linear term of the logarithm is in the residual.
-            change = step * slope + step**2 * quadratic + float(np.sum(moved - np.log1p(moved)))
-            if change <= SLOPE * step * slope or step < 1e-12:
-                break
-        step /= 2
-    return np.asarray(factor @ vectors * np.sqrt(1 + step * values), dtype=np.float64)
+    # The end of the positive definite matrices on the way, if there is one.
+    end = 1 / -values[0] if values[0] < 0 else np.inf
+    steps = np.append(LADDER[end > LADDER], [0.9 * end, 0.99 * end] if end < LADDER[-1] else [])
+    moved = steps[:, None] * values
+    # The function's change, without cancellation: the linear term of the logarithm is in the residual.
+    changes = steps * slope + steps**2 * quadratic + np.sum(moved - np.log1p(moved), axis=1)
+    full = end > 1 and changes[steps == 1.0][0] <= slope / 4
+    best = moved[np.argmax(steps == 1.0) if full else np.argmin(changes)]
+    return np.asarray(factor @ vectors * np.sqrt(1 + best), dtype=np.float64)
 
 
 def _newton_direction(residual: Float, curvature: MatrixMap) -> Float:
@@ -124,11 +143,11 @@ def _newton_direction(residual: Float, curvature: MatrixMap) -> Float:
     search = left
     square = first = float(np.sum(left**2))
     goal = first * min(0.1, np.sqrt(first)) ** 2
-    for step in range(10 * len(residual) + 50):
+    for _ in range(10 * len(residual) + 50):
         image = curvature(search)
         bend = float(np.sum(search * image))
         if bend <= 0:
-            return solution if step else left
+            return search if np.sum(search * residual) < 0 else -search
         solution = solution + square / bend * search
         left = left - square / bend * image
         before, square = square, float(np.sum(left**2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,9 +96,14 @@ def standard_laws(directions: Float, weights: Float, law: LinearLaw, draws: Floa
     return StandardLaws(np.minimum(weights, np.sqrt(1 - 1e-6)), nodes, masses)
 
 
+@lru_cache(maxsize=2)
 def public_draws(law: LinearLaw) -> Float | None:
-    """Draws of b by a generator whose seed is a constant, shape (DRAWS, p); None for normal noise."""
-    return None if law.normal else law.draws(DRAWS, np.random.default_rng(SEED))
+    """Draws of b by a generator whose seed is a constant, shape (DRAWS, p), read-only; None for normal noise."""
+    if law.normal:
+        return None
+    draws = law.draws(DRAWS, np.random.default_rng(SEED))
+    draws.setflags(write=False)
+    return draws
 
 
 def _compressed(sizes: Float) -> tuple[Float, Float]:

@@ -19,7 +19,10 @@ GRID = 4096
 
 
 class LinearLaw(Protocol):
-    """The symmetric law of b, shape (p,)."""
+    """The symmetric law of b, shape (p,); immutable, and hashable."""
+
+    def __hash__(self) -> int:
+        """Laws are keys of a cache of their draws."""
 
     @property
     def normal(self) -> bool:

@@ -68,7 +68,7 @@ class EntryNoise:
 
     def __post_init__(self) -> None:
         variances = np.array(self.variances, dtype=np.float64)
-        if variances.ndim != 2 or variances.shape[0] != variances.shape[1] or not len(variances):
+        if variances.ndim != 2 or variances.shape[0] != variances.shape[1]:
             raise ArgumentError("variances must be a square matrix")
         if not np.all(np.isfinite(variances)) or np.any(variances < 0) or np.any(variances != variances.T):
             raise ArgumentError("variances must be symmetric, finite and not negative")

@@ -1,0 +1,253 @@
+"""The parts of inference: matrix noise, inverse, laws, duality, joint tests, the bound on the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+from dpstats.errors import ArgumentError
+from dpstats.inference import (
+    Estimates,
+    MatrixLaw,
+    ModelSpread,
+    NormalLaw,
+    ReleasedLaw,
+    identify,
+    noise_at_most,
+    project,
+    self_consistent_inverse,
+    symmetric_normal,
+    wald_test,
+    wishart_difference,
+)
+from dpstats.inference.joint import standardised
+from dpstats.inference.laws import public_draws, standard_laws
+from dpstats.privacy.bodies import ball, body_noise, box, cross, intercept, simplex, unit_images
+from dpstats.privacy.noise import Noise
+
+
+def wisharts(scale: float, shape: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Draws of the difference, shape (count, p, p)."""
+    size = len(shape)
+    first, second = np.random.default_rng(seed).standard_normal((2, count, size, size + 1))
+    root = np.sqrt(np.outer(shape, shape))
+    return scale / 2 * (first @ first.swapaxes(1, 2) - second @ second.swapaxes(1, 2)) * root
+
+
+def random_matrix(seed: int, size: int, level: float) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    factor = random.normal(size=(size, size))
+    return factor + factor.T + level * np.diag(np.exp(random.normal(size=size)))
+
+
+@pytest.mark.parametrize("projected", [False, True])
+def test_second_moments(projected: bool) -> None:
+    """S(A) and Var(g'Em) against 200,000 draws: every entry within six standard errors."""
+    shape = np.array([1.0, 0.5, 2.0, 1.5])
+    draws, law = wisharts(1.3, shape, 200_000, 1), wishart_difference(1.3, shape)
+    if projected:
+        zeros, ties = [(2, 3)], [(0, 2, 1.0), (0, 3, 0.5)]
+        draws = np.array([project(draw, law, zeros, ties)[0] for draw in draws[:20_000]])
+        law = project(draws[0], law, zeros, ties)[1]
+    matrix = random_matrix(2, 4, 3.0)
+    products = draws @ matrix @ draws
+    errors = products.std(axis=0) / np.sqrt(len(draws))
+    assert np.all(np.abs(products.mean(axis=0) - law.square(matrix)) <= 6 * errors)
+    left, right = np.random.default_rng(3).normal(size=(2, 5, 4))
+    forms = np.einsum("ki,nij,kj->nk", left, draws, right)
+    assert law.bilinear(left, right) == pytest.approx(forms.var(axis=0), rel=0.1)
+    expected = [g @ law.square(np.outer(m, m)) @ g for g, m in zip(left, right, strict=True)]
+    assert law.bilinear(left, right) == pytest.approx(expected)
+    kept = np.array([0, 3])
+    wide = np.zeros((4, 4))
+    wide[np.ix_(kept, kept)] = matrix[:2, :2]
+    inner = law.restrict(kept).square(matrix[:2, :2])
+    assert inner == pytest.approx(law.square(wide)[np.ix_(kept, kept)])
+    # Without its base a tied entry is an entry like others.
+    kept = np.array([1, 2, 3])
+    wide[:] = 0
+    wide[1:, 1:] = matrix[:3, :3]
+    assert law.restrict(kept).square(matrix[:3, :3]) == pytest.approx(law.square(wide)[1:, 1:])
+
+
+def test_symmetric_normal_is_of_the_same_form() -> None:
+    """Var E_jj = s^2, Var E_jk = s^2 / 2."""
+    variances = symmetric_normal(3.0, np.array([1.0, 2.0])).variances
+    assert variances.tolist() == [[9, 9], [9, 36]]
+    assert wishart_difference(2.0, np.ones(2)).variances.tolist() == [[12, 6], [6, 12]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from([0.0, -1, -30, -3000, 3000]))
+def test_self_consistent_inverse(seed: int, size: int, level: float) -> None:
+    """The equation holds, G is positive definite, from another start too, whatever the matrix is."""
+    matrix = random_matrix(seed, size, level)
+    law = wishart_difference(0.7, np.exp(np.random.default_rng(seed).normal(size=size)))
+    inverse = self_consistent_inverse(matrix, law)
+    assert np.linalg.eigvalsh(inverse)[0] > 0
+    assert residual(inverse, matrix, law) < 1e-4
+    # The function is convex, so the solution is unique.
+    other = self_consistent_inverse(matrix, law, start=2 * np.diag(np.diag(inverse)))
+    assert other == pytest.approx(inverse, rel=1e-4, abs=1e-8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 7), st.sampled_from([0.0, 5, -1, -30, 100]))
+def test_projected_matrices(seed: int, size: int, level: float) -> None:
+    """Whatever a projected matrix is, what `identify` keeps has its equation solved."""
+    matrix = random_matrix(seed, size, level)
+    zeros = [(i, j) for i in range(1, size) for j in range(1, i)]
+    matrix, law = project(matrix, wishart_difference(0.7, np.ones(size)), zeros, [(0, j, 1.0) for j in range(1, size)])
+    found = identify(matrix, law)
+    if found.active.any():
+        kept = np.flatnonzero(found.active)
+        assert residual(found.inverse, matrix[np.ix_(kept, kept)], found.law) < 1e-4
+
+
+def residual(inverse: np.ndarray, matrix: np.ndarray, law: MatrixLaw) -> float:
+    """How far L'(H + S(G))L is from the identity, G = LL'."""
+    root = np.linalg.cholesky(inverse)
+    return float(np.abs(root.T @ (matrix + law.square(inverse)) @ root - np.eye(len(matrix))).max())
+
+
+def test_inverse_undoes_the_bias_of_inverses() -> None:
+    """E (H + E)^-1 is above H^-1 by many s.e. here; the self-consistent one's mean is closer by a factor of five."""
+    exact, shape = np.array([[40.0, 8], [8, 30]]), np.ones(2)
+    law = wishart_difference(2.0, shape)
+    found, plain = [], []
+    for draw in wisharts(2.0, shape, 4000, 5):
+        found.append(self_consistent_inverse(exact + draw, law))
+        plain.append(np.linalg.inv(exact + draw))
+    target = np.linalg.inv(exact)
+    ours, theirs = (np.abs(np.mean(values, axis=0) - target).max() for values in (found, plain))
+    assert ours < theirs / 5
+
+
+def test_identify_drops_the_least_first() -> None:
+    """One at a time: what is dropped changes the others' information."""
+    information = np.diag([100.0, 3, 2, 200])
+    found = identify(information, wishart_difference(1.5, np.ones(4)))
+    assert found.active.tolist() == [True, False, False, True]
+    assert np.all(found.ratios[found.active] >= 2)
+    assert np.all(found.ratios[~found.active] < 2)
+    again = self_consistent_inverse(
+        np.diag([100.0, 200]), wishart_difference(1.5, np.ones(4)).restrict(np.array([0, 3]))
+    )
+    assert found.inverse == pytest.approx(again)
+    assert not identify(-information, wishart_difference(1.5, np.ones(4))).active.any()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Noise("laplace", "l1", 2.0),
+        Noise("laplace", "l2", 2.0),
+        Noise("laplace", "linf", 2.0),
+        Noise("gaussian", "l2", 2.0),
+        body_noise(unit_images([intercept(), box(2), simplex(4), simplex(2), ball(3), cross(2)]), 1.3),
+        body_noise(unit_images([intercept(), simplex(2), simplex(4)]), 0.7),
+    ],
+    ids=["l1", "l2", "linf", "gaussian", "body", "hull"],
+)
+def test_draws_have_the_law(noise: Noise) -> None:
+    """Covariances of 400,000 draws against exact ones: each within six standard errors; and the gauge's law."""
+    size = getattr(noise, "size", 3)
+    law = ReleasedLaw(noise, np.linspace(1, 2, size))
+    draws = law.draws(400_000, np.random.default_rng(8))
+    exact, fourth = law.covariance, np.einsum("ni,nj->ij", draws**2, draws**2) / len(draws)
+    errors = np.sqrt((fourth - exact**2) / len(draws))
+    assert np.all(np.abs(draws.T @ draws / len(draws) - exact) <= 6 * errors)
+    if size == 7:  # The hull: gauge Gamma(7), which the covariance alone would not show.
+        single = noise.bodies[0].gauge(draws * law.shape) / noise.scale if len(noise.bodies) == 1 else None
+        assert single is not None
+        assert np.mean(single <= 7) == pytest.approx(special.gammainc(7, 7), abs=0.005)
+
+
+def test_laplace_quantiles() -> None:
+    """All noise: the Laplace law, 2.118 standard deviations at 95 %, not 1.96; and no floor of p-values."""
+    law = ReleasedLaw(Noise("laplace", "l1", 3.0), np.ones(2))
+    found = standard_laws(np.eye(2), np.array([0.0, 1.0]), law, public_draws(law))
+    assert found.quantile(0.05) == pytest.approx([1.95996, np.log(20) / np.sqrt(2)], rel=0.03)
+    assert found.quantile(0.01) == pytest.approx([2.57583, np.log(100) / np.sqrt(2)], rel=0.06)
+    assert found.masses.sum() == pytest.approx(1)
+    for bound in (8.0, 15.0):
+        tail = found.tail(np.full(2, bound))
+        assert tail[0] == pytest.approx(2 * special.ndtr(-bound), rel=1e-9)
+        assert np.log(tail[1]) == pytest.approx(-np.sqrt(2) * bound, rel=0.15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.001, 0.6), st.floats(0, 1), st.booleans())
+def test_intervals_grow_and_are_dual_to_pvalues(seed: int, alpha: float, where: float, laplace: bool) -> None:
+    """Wider for smaller alpha; p <= alpha iff the null is outside."""
+    random = np.random.default_rng(seed)
+    factor = random.normal(size=(3, 3))
+    law = ReleasedLaw(Noise("laplace", "l1", 2.0), np.ones(3)) if laplace else NormalLaw(4 * np.eye(3))
+    spread = ModelSpread(1.0, random.uniform(0, 0.5))
+    noise = wishart_difference(random.uniform(0.2, 2), np.ones(3))
+    estimates = Estimates(
+        random.normal(size=3), 20 * factor @ factor.T + 5 * np.eye(3), 3 * np.eye(3), law, noise, spread
+    )
+    found = estimates.contrasts(np.concatenate((np.eye(3), random.normal(size=(2, 3)))))
+    half, wider = found.half_width(alpha), found.half_width(alpha * 0.9)
+    assert np.all(wider >= half)
+    steps = np.where(np.isfinite(half), half, 1.0)
+    for distance in (0.999 * where, 1 + 1e-6 + 2 * where, 1 - 1e-9, 1 + 1e-9):
+        null = found.estimates + distance * steps
+        low, high = found.conf_int(alpha).T
+        outside = (null < low) | (null > high)
+        assert (found.pvalues(null) <= alpha).tolist() == outside.tolist()
+
+
+@pytest.mark.parametrize("normal", [True, False])
+def test_joint_test_of_one_is_its_interval(normal: bool) -> None:
+    law = NormalLaw(9 * np.eye(2)) if normal else ReleasedLaw(Noise("laplace", "l1", 2.0), np.ones(2))
+    information, noise = np.array([[60.0, 10], [10, 40]]), wishart_difference(1.25, np.ones(2))
+    estimates = Estimates(np.array([0.5, -0.3]), information, 4 * np.eye(2), law, noise, ModelSpread())
+    found = estimates.contrasts(np.eye(2))
+    edge = found.estimates + found.half_width(0.05)
+    for row in range(2):
+        tested = wald_test(estimates, np.eye(2)[row], edge[row])
+        assert tested.df == 1
+        assert tested.pvalue == pytest.approx(0.05, rel=1e-6 if normal else 0.2)
+    twice = wald_test(estimates, [[1, 0], [2, 0], [0, 1]])
+    assert twice.df == 2
+    joint = standardised(estimates, np.eye(2))
+    draws = joint.simulate(law.draws(100_000, np.random.default_rng(4)))
+    assert np.cov(draws.T) == pytest.approx(joint.correlation, abs=0.04)
+    assert np.diag(joint.correlation) == pytest.approx(1)
+
+
+def test_noise_at_most() -> None:
+    """The bounds hold for the deviation that noise alone gives a logistic fit, and are reached without rows."""
+    random = np.random.default_rng(6)
+    curvature, shape = np.diag([2.0, 1, 3]), np.array([1.0, 2, 0.5])
+    law = ReleasedLaw(Noise("laplace", "l1", 1.5), shape)
+    bound = noise_at_most(law.covariance, curvature)
+    weights = np.diag(law.covariance) / np.diag(curvature)
+    assert np.all(bound <= np.sqrt(weights.max() / np.diag(curvature)) * (1 + 1e-12))
+    alone = np.sqrt(np.diag(law.covariance)) / np.diag(curvature)
+    assert np.all(alone <= bound * (1 + 1e-12))
+    assert bound[np.argmax(weights)] == pytest.approx(alone[np.argmax(weights)])
+    every = noise_at_most(law.covariance, curvature, reading="any")
+    assert np.all(noise_at_most(law.covariance, curvature, reading="l1") <= every)
+    exog, endog = random.uniform(-1, 1, (40, 3)), random.integers(0, 2, 40)
+    fits = []
+    for noise in law.draws(2000, random):
+        theta = np.zeros(3)
+        for _ in range(40):
+            mean = special.expit(exog @ theta)
+            hessian = (exog.T * (mean * (1 - mean))) @ exog + curvature
+            step = np.linalg.solve(hessian, exog.T @ (mean - endog) + curvature @ theta + noise)
+            theta = theta - step / max(1, np.abs(step).max())
+        fits.append(theta)
+    assert np.all(np.std(fits, axis=0) <= every)
+    assert np.all(np.std(fits, axis=0) <= bound)
+    assert noise_at_most(np.eye(1), np.eye(1) * 4, reading="any") == pytest.approx([0.25])
+    rows = np.array([[1.0, -1, 0]])
+    assert noise_at_most(law.covariance, curvature, rows)[0] <= bound[0] + bound[1]
+    with pytest.raises(ArgumentError):
+        noise_at_most(np.eye(2), -np.eye(2))
