@@ -207,6 +207,46 @@ def test_majorant(family: Family) -> None:
             assert np.all(moved <= covered + majorant_lipschitz(family) * shift + 1e-12)
 
 
+@pytest.mark.parametrize("family", FAMILIES, ids=label)
+def test_headroom(family: Family) -> None:
+    """inf (L - g) / h over the curve, by a fine grid of eta and responses."""
+    found = [math.inf]
+    for response in np.linspace(0, 4, 41) if family.response == "count" else RESPONSES[family.response]:
+        _, slope, curvature = family.derivatives(ETA, family.clip_response(np.full_like(ETA, response)))
+        some = curvature > 1e-7
+        found.append(float(((family.lipschitz - np.abs(slope[some])) / curvature[some]).min()))
+    assert headroom(family) - 1e-6 <= min(found) <= headroom(family) + 2e-3
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("family", [Binomial(), Poisson(1.0, 4.0), SmoothSVM(0.2)], ids=label)
+def test_information_at_the_released_eta(family: Family, adjacency: str) -> None:
+    """Taken within `eta_error` of the optimum's eta: covered if charged, not covered if not."""
+    kappa, ratio, error = 0.1 / family.curvature_bound, 4 * family.lipschitz / family.curvature_bound, 0.05
+    params = ETA[:, None]
+
+    def moved_worst(charged: float) -> float:
+        fit, matrix = joint_scales(
+            family,
+            eps=EPS,
+            curvature_ratio=kappa,
+            row_norm=1.0,
+            ratio=ratio,
+            adjacency=adjacency,
+            eta_error=charged,
+        )
+        return max(
+            worst_log_ratio(replace(first, moved=moved), replace(second, moved=moved), params)
+            for first, second in pair(family, adjacency, kappa, fit, matrix)
+            for moved in (-error, error)
+        )
+
+    assert moved_worst(error) <= EPS * (1 + 1e-6)
+    # For Poisson with mean_cap < y_max the worst eta is at the cap, beyond which the majorant does not rise.
+    if adjacency == "add_remove" and family.signed:
+        assert moved_worst(0.0) > EPS * (1 + 1e-3)
+
+
 class TestPlanted:
     def test_free_claimed_for_a_huber_svm(self) -> None:
         for family in (HuberSVM(0.5), Gaussian(0.5), Poisson(3.0, 3.0)):

@@ -117,6 +117,19 @@ class TestLimits:
         assert fit <= alone * 1.001
         assert 1 / matrix > 0.89 * (eps - kappa)
 
+    def test_figures_of_the_page(self) -> None:
+        common = {"eps": 1.0, "delta": 1e-5, "curvature_ratio": 0.1, "row_norm": 1.0}
+        for law, adjacency, inverse, low, high in (
+            ("wishart", "add_remove", 0.9, 1.0, 1.001),
+            ("wishart", "replace_one", 0.5, 1.0, 1.005),
+            ("normal", "add_remove", 0.87, 1.05, 1.1),
+        ):
+            alone = joint_scale("binomial", adjacency=adjacency, **common)  # type: ignore[arg-type]
+            ratio = inverse * alone * (1.07 if law == "normal" else 1.0)
+            scales = joint_scales_delta("binomial", ratio=ratio, law=law, adjacency=adjacency, **common)  # type: ignore[arg-type]
+            assert low <= scales.fit / alone <= high
+            assert 1 / scales.matrix == pytest.approx(inverse, rel=0.02)
+
     def test_no_curvature(self) -> None:
         scales = joint_scales_delta("binomial", eps=0.1, delta=1e-6, curvature_ratio=10, row_norm=1, ratio=1)
         assert math.isinf(scales.fit)

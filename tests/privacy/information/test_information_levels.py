@@ -117,3 +117,18 @@ def test_planted_two_levels_in_one_row() -> None:
 def test_errors() -> None:
     with pytest.raises(ArgumentError):
         LevelNoise(MatrixNoise("wishart", 1.0, (1.0, 1.0)), np.zeros((2, 3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("levels", "others", "found"),
+    [
+        (5, 2, (0.90, 0.36, 0.72)),
+        (10, 2, (0.77, 0.23, 0.69)),
+        (30, 2, (0.47, 0.08, 0.45)),
+        (10, 5, (1.94, 0.58, 1.75)),
+    ],
+)
+def test_table_of_the_page(levels: int, others: int, found: tuple[float, ...]) -> None:
+    noise, whole = treatment(levels, others)
+    ratio = noise.variances() / whole.variances()
+    assert (ratio[1, 2], ratio[1 + others, 1], ratio[1 + others, 1 + others]) == pytest.approx(found, abs=5.1e-3)
