@@ -9,10 +9,11 @@ from dpstats.inference.joint import JointTest, wald_test
 from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
 from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
 from dpstats.inference.response import MeanResponse, mean_response
-from dpstats.inference.result import Inference, Tests
+from dpstats.inference.result import CombinationTests, Inference
 from dpstats.inference.spread import ModelSpread, RobustSpread, Spread
 
 __all__ = [
+    "CombinationTests",
     "Contrasts",
     "EntryNoise",
     "Estimates",
@@ -27,7 +28,6 @@ __all__ = [
     "ReleasedLaw",
     "RobustSpread",
     "Spread",
-    "Tests",
     "Tie",
     "identify",
     "mean_response",

@@ -15,7 +15,7 @@ from dpstats.inference.inverse import check_symmetric
 from dpstats.inference.laws import public_draws, standard_laws
 from dpstats.inference.linear import LinearLaw
 from dpstats.inference.matrix import MatrixLaw
-from dpstats.inference.spread import Sampling, Spread, sampling_variances
+from dpstats.inference.spread import ModelSpread, Sampling, Spread, sampling_variances
 
 Float = NDArray[np.float64]
 
@@ -126,7 +126,7 @@ class Estimates:
     @property
     def is_model(self) -> bool:
         """Whether the sampling variance moves with the information once, not twice."""
-        return not hasattr(self.spread, "variances")
+        return isinstance(self.spread, ModelSpread)
 
     @cached_property
     def draws(self) -> Float | None:

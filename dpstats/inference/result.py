@@ -17,7 +17,7 @@ from dpstats.inference.joint import JointTest, standardised, wald_test
 Float = NDArray[np.float64]
 
 
-class Tests(NamedTuple):
+class CombinationTests(NamedTuple):
     """Tests of k linear combinations; arrays of shape (k,), intervals of shape (k, 2).
 
     ``statistics`` are (effect - null) / se, 0 where se is infinite; p-values do not derive from them but from the law.
@@ -123,14 +123,14 @@ class Inference:
             covariance[np.ix_(where, where)] = law.correlation * np.outer(roots, roots)
         return covariance
 
-    def t_test(self, rows: Float, null: Float | float = 0.0, alpha: float = 0.05) -> Tests:
+    def t_test(self, rows: Float, null: Float | float = 0.0, alpha: float = 0.05) -> CombinationTests:
         """Test each combination r'coef = null for rows r, shape (k, q)."""
         inner, moved = self._model_rows(rows)
         found = self.estimates.contrasts(inner)
         null = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(inner),))
         effect = found.estimates + moved
         statistics, interval = (effect - null) / found.se, found.conf_int(alpha) + moved[:, None]
-        return Tests(effect, found.se, statistics, found.pvalues(null - moved), interval)
+        return CombinationTests(effect, found.se, statistics, found.pvalues(null - moved), interval)
 
     def wald_test(self, rows: Float, null: Float | float = 0.0) -> JointTest:
         """Test all combinations r'coef = null for rows r, shape (k, q), at once."""
