@@ -238,6 +238,11 @@ def _price(design: Bounds, family: Family, purchase: Purchase, metric: Metric, c
     """Calibrate the noise at a curvature, and settle where retrieved budget goes."""
     kappa = design.curvature_ratio(curvature)
     bought: dict[str, Any] = {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
+    if not kappa > 0:
+        raise ArgumentError(
+            f"eps is too small for losses as steep as {family.lipschitz:.3g}: raise eps, or lower the response's range "
+            "or the family's caps"
+        )
     joint = joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
     if not np.isfinite(joint):
         least = least_curvature(family, design.curvature_ratio(np.ones(len(curvature))), purchase.eps)

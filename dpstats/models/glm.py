@@ -16,6 +16,7 @@ from dpstats.models.charging import charged
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, penalty_weights
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import sealed
@@ -180,15 +181,27 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
     random = random_source(request.seed)
     charged = plan.guarantee
     plan = source.complete(plan, random)
-    if plan.guarantee.eps > charged.eps * (1 + 1e-12) or plan.guarantee.delta > charged.delta:
-        raise AssertionError("a purchase has changed the guarantee that was charged")
-    weights = penalty_weights(plan.design, request.options)
+    # The completed plan's options insist on the law of noise that was charged.
+    options = plan.request.options
+    weights = penalty_weights(plan.design, options)
     blocks = source.blocks(plan)
     nobs = source.public_rows() if request.adjacency == "replace_one" else None
-    rest = (plan.stages, plan.design, request.penalty, weights, blocks, random, request.options)
+    rest = (plan.stages, plan.design, request.penalty, weights, blocks, random, options)
     if plan.screening is not None:
         screening, fitted = release_screened(plan.screening, *rest)
         plan = replace(plan, screening=screening)
     else:
-        fitted = (release_replication if is_replication(request.options) else release_stages)(*rest)
-    return GLMResults(replace(plan, stages=fitted.stages, completed=True), fitted.params, nobs)
+        fitted = (release_replication if is_replication(options) else release_stages)(*rest)
+    plan = replace(plan, stages=fitted.stages, completed=True)
+    _check_charge(plan, charged)
+    return GLMResults(plan, fitted.params, nobs)
+
+
+def _check_charge(plan: Plan, charged: Guarantee) -> None:
+    """Raise unless what was carried out, stage by stage, costs no more than what was charged."""
+    slack = 1 + 1e-9
+    deltas = sum(stage.delta for _, stage in plan.stages)
+    fits = sum(stage.eps + stage.final.eps for _, stage in plan.stages)
+    dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
+    if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
+        raise AssertionError("the release does not cost what was charged")

@@ -42,7 +42,7 @@ ROWS_AT_LEAST = 10_000
 SMALLEST_EPS = 1e-300
 """Below it the noise scale would not be a finite number."""
 
-_LARGEST_PENALTY = 2.0**60
+LARGEST_PENALTY = 2.0**60
 
 Array = NDArray[np.float64]
 Blocks = NDArray[Any] | Sequence[NDArray[Any]]
@@ -200,7 +200,7 @@ def interval_scores(blocks: Sequence[Array], ends: Array, penalty: Array) -> NDA
     for block in blocks:
         ordered = np.sort(block)
         inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
-    cost = np.clip(penalty, -_LARGEST_PENALTY, _LARGEST_PENALTY)
+    cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
     return inside - np.rint(cost).astype(np.int64)
 
 

@@ -12,6 +12,7 @@ from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
+    LARGEST_PENALTY,
     Array,
     Blocks,
     cells_between,
@@ -73,7 +74,8 @@ def reach_scores(blocks: list[Array], candidates: Array, price: float) -> NDArra
     above = np.zeros(len(candidates), dtype=np.int64)
     for block in blocks:
         above += len(block) - np.searchsorted(np.sort(block), candidates, side="right")
-    return -above - np.rint(price * np.log2(candidates / candidates[0])).astype(np.int64)
+    cost = np.minimum(price * np.log2(candidates / candidates[0]), LARGEST_PENALTY)
+    return -above - np.rint(cost).astype(np.int64)
 
 
 def buy_reach(values: Blocks, high: float, *, eps: float, random: RandomSource) -> float:

@@ -101,3 +101,20 @@ def test_no_purchase_turns_pure_noise_into_gaussian(delta: float, tmp_path: Path
         charged = ledger.entries()["delta"].tolist()
     assert fit.guarantee.delta <= charged[0]
     assert sum(one.guarantee.delta for one in fits.values()) <= charged[1] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("delta", [5e-5, 1e-4, 4e-4])
+def test_no_screened_column_brings_gaussian_noise_after_a_pure_charge(delta: float) -> None:
+    """Stages are planned again on the columns kept: by the law that was charged, not by what the caller permitted."""
+    numbers, factors = [f"x{k}" for k in range(20)], [f"f{k}" for k in range(20)]
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({**{x: rng.random(300) for x in numbers}, **{f: ["a"] * 300 for f in factors}})
+    data["y"] = data[numbers].mean(axis=1)
+    domain = {**dict.fromkeys(numbers, (0, 1)), **{f: list("abc") for f in factors}, "y": (0, 1)}
+    model = dp.GLM.from_formula("y ~ " + " + ".join(numbers + factors), data, "gaussian", domain)
+    settings = {"penalty": "ridge", "alpha": 1.0, "screen": 19, "response": "bought"}
+    fit = model.fit(eps=1.0, delta=delta, **settings)
+    planned = model.plan(1.0, delta=delta, **settings)
+    spent = sum(stage.delta for _, stage in fit.plan.stages)
+    assert spent <= fit.guarantee.delta <= planned.guarantee.delta
+    assert all(stage.noise.kind == "laplace" or stage.delta > 0 for _, stage in fit.plan.stages)

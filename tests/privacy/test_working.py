@@ -165,3 +165,11 @@ def test_candidates_of_the_reach() -> None:
     assert found[0] == 1
     assert found[-1] == 1000
     assert np.all(found[1:] / found[:-1] <= 2)
+
+
+@pytest.mark.parametrize("price", [1e16, 1e18, 1e20, 1e300])
+def test_no_price_makes_a_score_wrap_around(price: float) -> None:
+    """Integers of 64 bits: beyond them one row would move a score by 2^64."""
+    candidates = reaches(1e5)
+    few, more = (reach_scores([np.full(rows, 1e5)], candidates, price) for rows in (3, 4))
+    assert np.abs(few - more).max() == 1
