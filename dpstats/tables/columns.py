@@ -63,8 +63,8 @@ class Column(ABC):
 class NumericColumn(Column):
     """A numpy array of numbers or booleans."""
 
-    def __init__(self, values: NDArray[Any]) -> None:
-        self.values = values
+    def __init__(self, values: Any) -> None:
+        self.values: Any = values
 
     @property
     def type_name(self) -> str:
@@ -81,48 +81,28 @@ class NumericColumn(Column):
     def numbers(self) -> Array:
         # A long double too large for float64 becomes infinite.
         with np.errstate(all="ignore"):
-            return self.values.astype(np.float64, copy=False)
+            return np.asarray(self.values.astype(np.float64, copy=False))
 
     def codes(self, code_of: CodeOf) -> Codes:
         return numeric_codes(self.numbers(), code_of)
 
     def select(self, rows: Rows) -> NumericColumn:
-        return NumericColumn(self.values[rows])
+        return type(self)(self.values[rows])
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-class NullableColumn(Column):
+class NullableColumn(NumericColumn):
     """A pandas array of numbers or booleans with a mark for missing cells, or a sparse one."""
-
-    def __init__(self, values: Any) -> None:
-        self.values = values
-
-    @property
-    def type_name(self) -> str:
-        return str(self.values.dtype)
 
     @property
     def kind(self) -> Kind:
         return "boolean" if pd.api.types.is_bool_dtype(self.values.dtype) else "numeric"
 
-    @property
-    def integral(self) -> bool:
-        return self.values.dtype.kind in "iub"
-
     def numbers(self) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self.values.to_numpy(dtype=np.float64, na_value=np.nan))
-
-    def codes(self, code_of: CodeOf) -> Codes:
-        return numeric_codes(self.numbers(), code_of)
-
-    def select(self, rows: Rows) -> NullableColumn:
-        return NullableColumn(self.values[rows])
-
-    def __len__(self) -> int:
-        return len(self.values)
 
 
 class ObjectColumn(Column):
