@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpstats.domain import as_number, canonical
 from dpstats.tables.columns import (
     Array,
+    ChosenColumn,
     CodeOf,
     Codes,
     Column,
@@ -55,10 +56,11 @@ class ArrowColumn(Column):
     def codes(self, code_of: CodeOf) -> Codes:
         return _joined([_codes(chunk, code_of) for chunk in self.chunks], np.intp)
 
-    def select(self, rows: Rows) -> ArrowColumn:
-        whole = pa.chunked_array(self.chunks, type=self.declared)
-        chosen = whole[rows] if isinstance(rows, slice) else whole.filter(pa.array(rows))
-        return ArrowColumn(self.declared, chosen.chunks)
+    def select(self, rows: Rows) -> Column:
+        if not isinstance(rows, slice):
+            # Arrow cannot filter all of its types.
+            return ChosenColumn(self, np.flatnonzero(rows))
+        return ArrowColumn(self.declared, pa.chunked_array(self.chunks, type=self.declared)[rows].chunks)
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self.chunks)

@@ -171,6 +171,47 @@ class CategoricalColumn(Column):
         return len(self.positions)
 
 
+class ChosenColumn(Column):
+    """Some rows of a column whose container has no way of its own to choose them."""
+
+    def __init__(self, column: Column, positions: NDArray[np.intp]) -> None:
+        self.column = column
+        self.positions = positions
+
+    @property
+    def type_name(self) -> str:
+        return self.column.type_name
+
+    @property
+    def kind(self) -> Kind | None:
+        return self.column.kind
+
+    @property
+    def integral(self) -> bool:
+        return self.column.integral
+
+    def numbers(self) -> Array:
+        around, positions = self._around()
+        return around.numbers()[positions]
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        around, positions = self._around()
+        return around.codes(code_of)[positions]
+
+    def select(self, rows: Rows) -> ChosenColumn:
+        return ChosenColumn(self.column, self.positions[rows])
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def _around(self) -> tuple[Column, NDArray[np.intp]]:
+        """The least slice that holds the chosen rows, which are in order, and their places in it."""
+        if not len(self.positions):
+            return self.column.select(slice(0, 0)), self.positions
+        first, last = int(self.positions[0]), int(self.positions[-1])
+        return self.column.select(slice(first, last + 1)), self.positions - first
+
+
 class UnusableColumn(Column):
     """Cells of a type that is neither numbers nor text; of no use but to be refused, or to be all missing."""
 

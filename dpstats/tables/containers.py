@@ -117,6 +117,17 @@ def column_of(values: object) -> Column | None:
     return PolarsColumn(values) if is_of("polars", ("Series",), values) else None
 
 
+def rows_can_be_taken(declared: Any) -> bool:
+    """Whether this pyarrow can take rows of an array of the Arrow type, tried on a missing cell."""
+    import pyarrow as pa
+
+    try:
+        pa.nulls(1, declared).take(pa.array([0]))
+    except (pa.ArrowException, NotImplementedError):
+        return False
+    return True
+
+
 class PolarsColumn(Column):
     """A polars Series, turned into Arrow when its cells are asked for."""
 

@@ -173,3 +173,20 @@ def test_categories_are_data() -> None:
         assert column.kind == "text"
         assert column.codes(CODE_OF).tolist() == [-1, -1]
         assert np.isnan(column.numbers()).all()
+
+
+TEXTS = [getattr(pa, name)() for name in ("string", "string_view", "large_string") if hasattr(pa, name)]
+
+
+@pytest.mark.parametrize("declared", TEXTS, ids=str)
+def test_rows_of_arrow_text_can_be_chosen(declared: Any) -> None:
+    """pyarrow has no filter for views; a part of a partition needs one after the charge."""
+    column = column_of(pa.chunked_array([pa.array(["b", "2"]).cast(declared), pa.array([None, "b"]).cast(declared)]))
+    assert column is not None
+    chosen = column.select(np.array([True, False, True, True]))
+    assert len(chosen) == 3
+    assert chosen.kind == "text"
+    assert chosen.codes(CODE_OF).tolist() == [1, -1, 1]
+    assert chosen.select(slice(1, 3)).codes(CODE_OF).tolist() == [-1, 1]
+    assert chosen.select(np.array([False, True, False])).codes(CODE_OF).tolist() == [-1]
+    assert len(column.select(np.zeros(4, dtype=bool)).numbers()) == 0

@@ -25,6 +25,7 @@ from dpstats.privacy.ledger.schema import ROOT
 from dpstats.privacy.ledger.store import Store, insert
 from dpstats.quiet import quiet
 from dpstats.tables import Table, as_table
+from dpstats.tables.containers import rows_can_be_taken
 
 Level = str | int | bool
 
@@ -268,13 +269,12 @@ class Part(Spender):
         """
         if not isinstance(data, pd.DataFrame):
             raise DataError(f"data must be a pandas DataFrame, got {type(data).__name__}")
-        table = as_table(data)
-        try:
-            with quiet():
-                return data.iloc[np.flatnonzero(self._holds(table))]
-        except NotImplementedError:
-            # pyarrow has no way to take rows of some of its types.
-            raise DataError("data has a column of a type that rows cannot be taken of; leave it out") from None
+        # By type alone, before a row is read: pyarrow has no way to take rows of some of its types.
+        for name, dtype in zip(data.columns, data.dtypes, strict=True):
+            if isinstance(dtype, pd.ArrowDtype) and not rows_can_be_taken(dtype.pyarrow_dtype):
+                raise DataError(f"column {name!r} has dtype {dtype}, which rows cannot be taken of; leave it out")
+        with quiet():
+            return data.iloc[np.flatnonzero(self._holds(as_table(data)))]
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
