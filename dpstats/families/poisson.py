@@ -1,7 +1,8 @@
-"""Poisson regression up to a cap on the mean."""
+"""Poisson regression with a log link up to a cap on the mean."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -10,19 +11,22 @@ import numpy as np
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
 
+CAP_SHARE = 0.5
+"""The default cap on the mean as a share of y_max (docs/defaults)."""
+
 
 @dataclass(frozen=True)
 class Poisson(Family):
-    """Negative log-likelihood exp(eta) - y eta of a count while exp(eta) <= mean_cap; linear beyond.
+    """Negative log-likelihood exp(eta) - y eta of a count while exp(eta) <= mean_cap; beyond, the mean nears y_max.
 
     The constant log(y!) is left out (docs/proofs/families).
 
     Parameters
     ----------
     mean_cap : float, optional
-        The greatest mean that is modelled exactly. Left open, it becomes y_max. Half of that costs up to half the
-        noise, because l'' then vanishes where |l'| is extreme; but where counts above the cap are common nothing holds
-        the fitted mean down, so only choose it if typical counts are far below y_max.
+        The greatest mean with a log link. Beyond it the mean rises on, as a line and then ever more slowly, towards
+        y_max: so l'' vanishes where |l'| is extreme, which takes up to half the noise. Left open, it becomes half of
+        y_max (docs/defaults). If it is y_max or more the mean stays there, and the loss goes straight on.
     y_max : float, optional
         Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range; a fit by
         formula that has neither cap buys a lower one within it (docs/proofs/purchases).
@@ -57,30 +61,68 @@ class Poisson(Family):
 
     @property
     def curvature_bound(self) -> float:
-        """mean_cap: l'' is the fitted mean."""
+        """mean_cap: l'' is the fitted mean, or less."""
         return self._caps[0]
 
     def curve(self, size: int = 1000) -> LossCurve:
-        """One cell when mean_cap >= y_max; otherwise gradients above every mean's reach need y - mean large."""
+        """One cell when mean_cap >= y_max; otherwise l'' falls to 0 where gradients get extreme."""
         cap, y_max = self._caps
         if cap >= y_max:
             return LossCurve(np.array([cap]), np.array([cap]))
-        # A gradient of size a > max(cap, y_max - cap) is y - mean, so that mean <= y_max - a.
+        # y - mean = a leaves mean <= y_max - a, and mean - y = a leaves mean >= a: l'' is small in both.
         edges = np.linspace(max(cap, y_max - cap), y_max, size)
-        return LossCurve(edges, np.minimum(cap, np.concatenate(([cap], y_max - edges[:-1]))))
+        bound = np.minimum(cap, self.steepness * (y_max - edges[:-1]))
+        return LossCurve(edges, np.concatenate(([cap], bound)))
+
+    @property
+    def steepness(self) -> float:
+        """l'' is at most this times what the mean leaves of y_max, where mean_cap < mean < y_max."""
+        cap, y_max = self._caps
+        return max(1.0, cap / (y_max - cap))
+
+    def knots(self) -> tuple[float, float]:
+        """Where the mean leaves exp(eta), and how far it then rises as a line: the loss is defined by these floats.
+
+        The former is the logarithm of the cap, rounded up: in between the mean is the cap. The latter is rounded down.
+        """
+        cap, y_max = self._caps
+        log_cap = math.log(cap)
+        return log_cap + 1e-15 * (1 + abs(log_cap)), min(max(y_max / cap * (1 - 1e-15) - 2, 0.0), 1e300)
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
-        cap = eta.dtype.type(self._caps[0])
-        log_cap = np.log(cap)
+        dtype = eta.dtype.type
+        cap, most = dtype(self.curvature_bound), dtype(self.lipschitz)
+        start, width = (dtype(knot) for knot in self.knots())
+        # What the line leaves of y_max, approached exponentially; nothing if the cap is not below y_max.
+        rest = np.maximum(most - cap - cap * width, 0)
+        near = np.minimum(eta, start)
         # The cap is taken on the mean, so that rounding of its logarithm does not enter l'.
-        mean = np.minimum(np.exp(np.minimum(eta, log_cap + 1)), cap)
-        # y eta is split at log_cap, so that two infinities never meet.
-        value = mean - endog * np.minimum(eta, log_cap) + (cap - endog) * np.maximum(eta - log_cap, 0)
-        return value, mean - endog, mean * (mean < cap)
+        low = np.minimum(np.exp(near), cap)
+        line = np.minimum(np.maximum(eta - start, 0), width)
+        beyond = np.maximum(eta - start - width, 0)
+        # y eta is split at the knots, so that two infinities never meet.
+        value = low - endog * near + line * (cap + cap * line / 2 - endog) + (most - endog) * beyond
+        if rest == 0:
+            return value, low - endog, low * (low < cap)
+        fallen = np.expm1(-cap / rest * beyond)
+        mean = np.minimum(low + cap * line - rest * fallen, most)
+        return value + rest / cap * rest * fallen, mean - endog, np.where(low < cap, low, cap * (1 + fallen))
 
     def mean(self, eta: Array) -> Array:
-        """exp(eta), held at the largest finite number."""
-        return np.exp(np.minimum(eta, np.log(np.finfo(eta.dtype).max)))
+        """exp(eta) up to mean_cap; then rising on, ever more slowly, to y_max."""
+        finite = np.clip(eta, -1e300, 1e300)
+        return self.slope(finite, np.zeros_like(finite))
+
+    def predictor(self, mean: float) -> float:
+        """The eta of a mean below max(mean_cap, y_max): the inverse of `mean`."""
+        cap, most = self.curvature_bound, self.lipschitz
+        start, width = self.knots()
+        if mean <= cap:
+            return math.log(mean)
+        if mean <= cap * (1 + width):
+            return start + mean / cap - 1
+        rest = most - cap - cap * width
+        return start + width - rest / cap * math.log((most - mean) / rest)
 
     def clip_response(self, endog: Array) -> Array:
         """Clip to [0, y_max]."""
@@ -93,4 +135,4 @@ class Poisson(Family):
             y_max = declared_range(response_range, "y_max")[1]
             if y_max <= 0:
                 raise ArgumentError(f"response_range must reach above 0 for a count, got {response_range!r}")
-        return replace(self, y_max=y_max, mean_cap=y_max if self.mean_cap is None else self.mean_cap)
+        return replace(self, y_max=y_max, mean_cap=CAP_SHARE * y_max if self.mean_cap is None else self.mean_cap)

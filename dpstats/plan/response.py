@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
+from dpstats.families import Family, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.napp import Stage, recentred
@@ -63,14 +63,16 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
 
 
 def centred(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:
-    """The stages, shrinking the intercept of a log link towards the logarithm of a released mean instead of zero.
+    """The stages of counts, shrinking the intercept towards the linear predictor of a released mean instead of zero.
 
     They hold the columns `kept` of the design.
     """
     assert isinstance(design, DesignSpec)
     target = np.zeros(len(design.names))
     at = design.names.index("Intercept")
-    target[at] = np.log(mean) * design.scale[at]
+    family = stages[0].plan.family
+    assert isinstance(family, Poisson)
+    target[at] = family.predictor(mean) * design.scale[at]
     inside = target[list(kept)]
     return tuple(Stage(role, recentred(plan, plan.curvature, -plan.curvature * inside)) for role, plan in stages)
 

@@ -45,12 +45,28 @@ def _binomial(family: Binomial, eta: Pair, endog: Array) -> Pair:
 
 @pair_slope.register
 def _poisson(family: Poisson, eta: Pair, endog: Array) -> Pair:
-    # Above log(cap) + 1 the cap decides, whatever the exponential is.
     dtype = eta.high.dtype.type
-    far = np.log(dtype(family.curvature_bound)) + 1
-    bounded = pairs.choose(eta.high > far, pairs.single(np.full_like(eta.high, far), dtype), eta)
-    mean = _clip(pairs.exponential(bounded), 0.0, family.curvature_bound)
-    return pairs.plus(mean, -endog)
+    start, width = family.knots()
+    mean = _clip(pairs.exponential(_clip(eta, -np.inf, start)), 0.0, family.curvature_bound)
+    if family.curvature_bound < family.lipschitz:
+        mean = pairs.add(mean, _rise(family, pairs.plus(eta, -dtype(start)), width))
+    return pairs.plus(_clip(mean, 0.0, family.lipschitz), -endog)
+
+
+def _rise(family: Poisson, over: Pair, width: float) -> Pair:
+    """The mean's rise above the cap where eta is `over` the first knot: a line, then an exponential approach."""
+    dtype = over.high.dtype.type
+    cap = pairs.single(np.full_like(over.high, family.curvature_bound), dtype)
+    line = pairs.multiply(cap, _clip(over, 0.0, width))
+    whole = pairs.multiply(cap, pairs.single(np.full_like(over.high, width), dtype))
+    most = pairs.single(np.full_like(over.high, family.lipschitz), dtype)
+    rest = pairs.add(pairs.plus(most, -cap.high), pairs.negative(whole))
+    # Below exp(-745) of it nothing is left, and no product may overflow.
+    unit = pairs.divide(rest, cap)
+    beyond = _clip(pairs.plus(over, -dtype(width)), 0.0, float(745 * unit.high[0])) if len(over.high) else over
+    left = pairs.exponential(pairs.negative(pairs.divide(beyond, unit)))
+    approach = pairs.multiply(rest, pairs.plus(pairs.negative(left), dtype(1)))
+    return pairs.add(line, approach)
 
 
 @pair_slope.register

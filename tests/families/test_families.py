@@ -27,6 +27,7 @@ FAMILIES = [
     Binomial(),
     Poisson(6.0, 4.0),
     Poisson(2.0, 9.0),
+    Poisson(4.5, 9.0),
     Poisson(2.0, 2.5),
     HuberSVM(),
     HuberSVM(2.0),
@@ -191,8 +192,39 @@ class TestLikelihoods:
         np.testing.assert_allclose(value, np.exp(self.eta) - 2 * self.eta)
         np.testing.assert_allclose(gradient, np.exp(self.eta) - 2)
         np.testing.assert_allclose(curvature, np.exp(self.eta))
-        beyond = Poisson(3.0, 5.0).derivatives(np.array([4.0]), np.array([2.0]))
-        assert [part[0] for part in beyond] == pytest.approx([3 + 3 * (4 - math.log(3)) - 8, 1, 0])
+        beyond = Poisson(7.0, 5.0).derivatives(np.array([4.0]), np.array([2.0]))
+        assert [part[0] for part in beyond] == pytest.approx([7 + 7 * (4 - math.log(7)) - 8, 5, 0])
+
+    def test_poisson_beyond_the_cap(self) -> None:
+        """A line of slope 2 from 2 to 7, then 9 - 2 exp(-t); with a cap above half, 5 - 2 exp(-3 t / 2) at once."""
+        log2, log3 = math.log(2), math.log(3)
+        eta = np.array([log2 + 1, log2 + 2.5, log2 + 2.5 + log2])
+        value, gradient, curvature = Poisson(2.0, 9.0).derivatives(eta, np.full(3, 1.0))
+        np.testing.assert_allclose(gradient, [3, 6, 7])
+        np.testing.assert_allclose(curvature, [2, 2, 1])
+        line = 2 - log2 + 2.5 * (2 + 2.5 - 1)
+        np.testing.assert_allclose(value, [2 - log2 + (2 + 1 - 1), line, line + 8 * log2 - 1])
+        near = Poisson(3.0, 5.0).derivatives(np.array([log3 + 2 * log2 / 3]), np.array([2.0]))
+        assert [part[0] for part in near] == pytest.approx([3 - 2 * log3 + 2 * log2 - 2 / 3, 2, 1.5])
+
+    def test_a_count_below_y_max_holds_the_mean_down(self) -> None:
+        """The slope changes sign at every count below y_max, so that no fit runs away; a level cap's would not."""
+        for cap in (2.0, 4.5, 8.0):
+            slope = Poisson(cap, 9.0).slope(np.array([200.0]), np.array([8.9]))
+            assert slope[0] > 0
+        assert Poisson(8.0, 8.0).slope(np.array([200.0]), np.array([8.9]))[0] < 0
+
+    @pytest.mark.parametrize("family", [Poisson(2.0, 9.0), Poisson(3.0, 4.0), Poisson(1e-3, 50.0), Poisson(9.0, 5.0)])
+    def test_poisson_predictors_give_their_means(self, family: Poisson) -> None:
+        for mean in np.linspace(0.001, 0.999, 41) * family.lipschitz:
+            assert family.mean(np.array([family.predictor(mean)]))[0] == pytest.approx(mean, rel=1e-9)
+        assert family.mean(np.array([-np.inf, np.inf])).tolist() == [0, family.lipschitz]
+
+    def test_a_curve_that_forgets_the_steepness_is_caught(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Planted: l'' taken for what is left of y_max although the cap lies above half of it."""
+        monkeypatch.setattr(Poisson, "steepness", 1.0)
+        with pytest.raises(AssertionError):
+            test_curve_covers_and_is_not_loose(Poisson(2.0, 2.5), 1000)
 
     def test_smooth_svm_is_the_printed_quartic(self) -> None:
         h, margin = 0.5, np.linspace(0.5, 1.5, 41)
@@ -231,9 +263,9 @@ class TestCaps:
     def test_resolve_fills_only_what_is_open(self) -> None:
         assert Gaussian().resolve((-3.0, 1.0)) == Gaussian(2 * DEFAULT_CAP)
         assert Gaussian(3.0).resolve(None) == Gaussian(3.0)
-        assert Poisson().resolve((0.0, 8.0)) == Poisson(8.0, 8.0)
+        assert Poisson().resolve((0.0, 8.0)) == Poisson(4.0, 8.0)
         assert Poisson(mean_cap=3.0).resolve((0.0, 8.0)) == Poisson(3.0, 8.0)
-        assert Poisson(y_max=6.0).resolve(None) == Poisson(6.0, 6.0)
+        assert Poisson(y_max=6.0).resolve(None) == Poisson(3.0, 6.0)
         assert Binomial().resolve(None) == Binomial()
 
     @pytest.mark.parametrize("response_range", [None, (1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (-5.0, -1.0)])

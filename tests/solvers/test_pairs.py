@@ -17,6 +17,10 @@ FAMILIES: list[Family] = [
     Gaussian(0.5),
     Binomial(),
     Poisson(10.0, 7.0),
+    Poisson(2.0, 9.0),
+    Poisson(4.0, 8.0),
+    Poisson(6.0, 8.0),
+    Poisson(1e-3, 50.0),
     HuberSVM(0.3),
     HuberSVM(1e-7),
     SmoothSVM(0.5),
@@ -62,6 +66,18 @@ def test_operations_keep_twice_the_digits(dtype: type[np.floating]) -> None:
                 assert abs(value / mp.exp(a) - 1) <= (4 + abs(a)) * unit**2
 
 
+def exact_mean(family: Poisson, eta: mpf) -> mpf:
+    """A count's mean: exponential, level, a line, and the exponential approach of y_max."""
+    cap, most = mpf(family.curvature_bound), mpf(family.lipschitz)
+    start, width = (mpf(knot) for knot in family.knots())
+    if eta <= start or cap == most:
+        return min(mp.exp(eta), cap)
+    if eta <= start + width:
+        return cap * (1 + eta - start)
+    rest = most - cap * (1 + width)
+    return most - rest * mp.exp(-cap / rest * (eta - start - width))
+
+
 def exact_slope(family: Family, eta: mpf, response: mpf) -> mpf:
     """l' by the formulas of docs/proofs/families."""
     if isinstance(family, Gaussian):
@@ -69,7 +85,7 @@ def exact_slope(family: Family, eta: mpf, response: mpf) -> mpf:
     if isinstance(family, Binomial):
         return 1 / (1 + mp.exp(-eta)) - response
     if isinstance(family, Poisson):
-        return min(mp.exp(eta), mpf(family.curvature_bound)) - response
+        return exact_mean(family, eta) - response
     assert isinstance(family, (HuberSVM, SmoothSVM))
     sign = 2 * response - 1
     v = min(max((1 - sign * eta) / mpf(family.h), mpf(-1)), mpf(1))
@@ -83,9 +99,10 @@ def test_slopes_keep_twice_the_digits_at_kinks_too(family: Family, dtype: type[n
     rng = np.random.default_rng(2)
     unit = float(np.finfo(dtype).eps)
     corner = getattr(family, "h", 0.5)
-    kinks = {"binary": [1 - corner, 1 + corner, -1 - corner], "count": [np.log(10.0)]}.get(
-        family.response, [0.5, -0.5, 1e3 + 0.5, 1e15 + 0.5]
-    )
+    kinks = {"binary": [1 - corner, 1 + corner, -1 - corner]}.get(family.response, [0.5, -0.5, 1e3 + 0.5, 1e15 + 0.5])
+    if isinstance(family, Poisson):
+        start, width = family.knots()
+        kinks = [float(np.log(family.curvature_bound)), start, start + width, start + width + 1]
     high = np.concatenate([np.repeat(np.array(kinks), 40), rng.normal(size=100), 30 * rng.normal(size=60)])
     eta = pairs.two_sum(high.astype(dtype), (high * rng.uniform(-1, 1, len(high))).astype(dtype) * dtype(unit) / 2)
     response = np.round(high) if family.response == "continuous" else rng.integers(0, 2, len(high)).astype(float)

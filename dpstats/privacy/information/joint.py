@@ -47,7 +47,8 @@ def headroom(family: Family | str) -> float:
 def majorant_lipschitz(family: Family | str) -> float:
     """Lipschitz constant in eta of a majorant hbar >= l'' with (|l'|, hbar) covered by the family's curve.
 
-    l'' itself for the logistic loss and the smooth SVM, min(exp(eta), mean_cap) for Poisson, a constant for the others.
+    l'' itself for the logistic loss and the smooth SVM; for Poisson too, but mean_cap where l'' jumps from it to 0; a
+    constant for the others.
 
     Raises
     ------
@@ -58,7 +59,8 @@ def majorant_lipschitz(family: Family | str) -> float:
     if isinstance(family, Binomial):
         return 1 / (6 * math.sqrt(3))
     if isinstance(family, Poisson):
-        return family.curvature_bound
+        cap = family.curvature_bound
+        return cap * (family.steepness if cap < family.lipschitz else 1.0)
     if isinstance(family, SmoothSVM):
         return 1.5 / family.h**2
     if isinstance(family, (Gaussian, HuberSVM)):
