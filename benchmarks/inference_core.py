@@ -1,13 +1,14 @@
 """Coverage, width, size and power of intervals from a released fit and a released information.
 
-``python -m benchmarks.inference_core [repetitions]``. The fit is the exact minimiser of the perturbed objective, and
+``python -m benchmarks.inference_core [repetitions] [metric|diagonal]``: matrix noise in the metric of the design, or of
+a diagonal shape. The fit is the exact minimiser of the perturbed objective, and
 the noise of fit and information is drawn directly: no release, no ledger.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -15,8 +16,19 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from dpstats.inference import Estimates, ModelSpread, ReleasedLaw, project, wishart_difference
-from dpstats.privacy.bodies import body_noise, box, intercept, simplex, unit_images
+from dpstats.formula.structure import vanishing_forms
+from dpstats.inference import (
+    Estimates,
+    MatrixLaw,
+    ModelSpread,
+    ReleasedLaw,
+    SpanNoise,
+    project,
+    project_forms,
+    wishart_difference,
+)
+from dpstats.privacy.bodies import Image, body_noise, box, intercept, simplex, unit_images
+from dpstats.privacy.information import MatrixNoise, design_metric
 
 REPETITIONS = 400
 SEED = 20_260_710
@@ -38,6 +50,7 @@ class Cell:
     columns: int
     rows: int
     eps: float
+    shape: str = "metric"
 
     @cached_property
     def factors(self) -> tuple[tuple[float, ...], ...]:
@@ -67,10 +80,15 @@ class Cell:
         return 0.05 if self.family == "gaussian" else 0.0
 
     @cached_property
+    def images(self) -> tuple[Image, ...]:
+        """The bodies of the terms."""
+        return unit_images([intercept(), box(self.numeric), *(simplex(len(factor)) for factor in self.factors)])
+
+    @cached_property
     def plan(self) -> tuple[ReleasedLaw, np.ndarray]:
         """The law of b and the curvature: for unit coefficients, and at most a quarter of the fit's budget."""
         eps = (1 - self.share - self.phi_share) * self.eps
-        images = unit_images([intercept(), box(self.numeric), *(simplex(len(factor)) for factor in self.factors)])
+        images = self.images
         unit = body_noise(images).standard_deviations()
         # A row is at most 1 in each numeric column, and has one level of each factor.
         starts = np.cumsum([1 + self.numeric, *(len(factor) for factor in self.factors)])
@@ -84,10 +102,19 @@ class Cell:
         return ReleasedLaw(body_noise(images, scale), np.ones(self.columns)), np.diag(factor * unit)
 
     @cached_property
-    def shape(self) -> np.ndarray:
-        """The diagonal of D: x'D^-1 x is at most 1 in every row."""
+    def noise(self) -> MatrixNoise:
+        """The law of the matrix noise."""
+        scale = CURVE[self.family] / (self.share * self.eps)
+        if self.shape == "metric":
+            return MatrixNoise("wishart", scale, *design_metric(self.images))
         parts = [np.ones(1 + self.numeric), *(np.full(len(f), 1 / np.sqrt(len(f))) for f in self.factors)]
-        return np.concatenate(parts) * (1 + self.numeric + sum(np.sqrt(len(f)) for f in self.factors))
+        diagonal = np.concatenate(parts) * (1 + self.numeric + sum(np.sqrt(len(f)) for f in self.factors))
+        return MatrixNoise("wishart", scale, tuple(diagonal.tolist()))
+
+    @cached_property
+    def forms(self) -> np.ndarray:
+        """What vanishes on every row."""
+        return vanishing_forms(design(self, 4000, np.random.default_rng(SEED), even=True))
 
     @cached_property
     def coding(self) -> tuple[list[tuple[int, int]], list[tuple[int, int, float]]]:
@@ -101,17 +128,24 @@ class Cell:
         return zeros, ties
 
 
-def draw(cell: Cell, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and responses."""
-    exog = np.zeros((cell.rows, cell.columns))
+def design(cell: Cell, count: int, random: np.random.Generator, even: bool = False) -> np.ndarray:
+    """Rows; with `even`, all levels are as probable as each other."""
+    exog = np.zeros((count, cell.columns))
     exog[:, 0] = 1.0
-    exog[:, 1 : 1 + cell.numeric] = random.uniform(-1, 1, (cell.rows, cell.numeric))
+    exog[:, 1 : 1 + cell.numeric] = random.uniform(-1, 1, (count, cell.numeric))
     start = 1 + cell.numeric
     for factor in cell.factors:
-        level = np.searchsorted(np.cumsum(factor), random.random(cell.rows))
+        chances = np.full(len(factor), 1 / (len(factor) + 1)) if even else factor
+        level = np.searchsorted(np.cumsum(chances), random.random(count))
         chosen = np.flatnonzero(level < len(factor))
         exog[chosen, start + level[chosen]] = 1.0
         start += len(factor)
+    return exog
+
+
+def draw(cell: Cell, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and responses."""
+    exog = design(cell, cell.rows, random)
     eta = exog @ cell.truth
     if cell.family == "binomial":
         return exog, (random.random(cell.rows) < special.expit(eta)).astype(float)
@@ -133,10 +167,11 @@ def minimum(cell: Cell, exog: np.ndarray, endog: np.ndarray, curvature: np.ndarr
     return theta
 
 
-def wishart_noise(size: int, scale: float, random: np.random.Generator) -> np.ndarray:
-    """A difference of two Wishart matrices of size + 1 degrees of freedom and scale s / 2."""
-    first, second = random.standard_normal((2, size, size + 1))
-    return scale / 2 * (first @ first.T - second @ second.T)
+def projected(cell: Cell, noisy: np.ndarray) -> tuple[np.ndarray, MatrixLaw]:
+    """The released matrix and its noise after what the coding says."""
+    if cell.shape == "metric":
+        return project_forms(noisy, SpanNoise(cell.noise.metric, cell.noise.entry_variance), cell.forms)
+    return project(noisy, wishart_difference(cell.noise.scale, np.array(cell.noise.diagonal)), *cell.coding)
 
 
 def repetition(cell: Cell, seed: int) -> dict[str, np.ndarray]:
@@ -148,9 +183,7 @@ def repetition(cell: Cell, seed: int) -> dict[str, np.ndarray]:
     mean = special.expit(exog @ theta) if cell.family == "binomial" else exog @ theta
     weights = mean * (1 - mean) if cell.family == "binomial" else np.ones(cell.rows)
     exact = (exog.T * weights) @ exog
-    scale, root = CURVE[cell.family] / (cell.share * cell.eps), np.sqrt(cell.shape)
-    noisy = exact + wishart_noise(cell.columns, scale, random) * np.outer(root, root)
-    information, noise = project(noisy, wishart_difference(scale, cell.shape), *cell.coding)
+    information, noise = projected(cell, exact + cell.noise.sample(random))
     ours = Estimates(theta, information, curvature, law, noise, ModelSpread())
     phi = 1.0
     if cell.family == "gaussian":
@@ -159,12 +192,13 @@ def repetition(cell: Cell, seed: int) -> dict[str, np.ndarray]:
         # The self-consistent information's entry of the intercept is the number of rows; where it is not identified
         # the released entry must do, at least a standard deviation of its noise.
         inverse, active = ours.identified.inverse, ours.identified.active
-        number = max(float(information[0, 0]), np.sqrt(noise.variances[0, 0]))
+        first = np.eye(cell.columns)[:1]
+        number = max(float(information[0, 0]), float(np.sqrt(noise.bilinear(first, first)[0])))
         if active[0]:
             number = float((information[np.ix_(active, active)] + ours.identified.law.square(inverse))[0, 0])
         spread = ModelSpread(squares / number, np.sqrt(2) * unit / number)
         ours = Estimates(theta, information, curvature, law, noise, spread, found=ours.identified)
-    oracle = Estimates(theta, exact, curvature, law, wishart_difference(1e-7, cell.shape), ModelSpread(phi))
+    oracle = Estimates(theta, exact, curvature, law, wishart_difference(1e-7, np.ones(cell.columns)), ModelSpread(phi))
     plain = np.sqrt(phi * np.diag(np.linalg.inv(exact)))
     return {**_judged(cell, ours, ""), **_judged(cell, oracle, "oracle "), "plain": plain, "theta": theta}
 
@@ -212,6 +246,7 @@ CELLS = (
     Cell("binomial", 10, 10_000, 0.1),
     Cell("binomial", 10, 10_000, 0.5),
     Cell("binomial", 10, 10_000, 1.0),
+    Cell("binomial", 30, 10_000, 1.0),
     Cell("gaussian", 3, 1000, 0.5),
     Cell("gaussian", 3, 10_000, 0.1),
     Cell("gaussian", 10, 10_000, 0.1),
@@ -220,12 +255,12 @@ CELLS = (
 )
 
 
-def main(repetitions: int = REPETITIONS) -> None:
+def main(repetitions: int = REPETITIONS, shape: str = "metric") -> None:
     """Print the table, a line as soon as it is there."""
     for index, cell in enumerate(CELLS):
-        table = pd.DataFrame([figures(cell, repetitions)]).round(3)
+        table = pd.DataFrame([figures(replace(cell, shape=shape), repetitions)]).round(3)
         print(table.to_string(index=False, header=index == 0), flush=True)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*(int(word) if word.isdigit() else word for word in sys.argv[1:]))

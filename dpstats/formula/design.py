@@ -92,6 +92,11 @@ class DesignSpec:
         """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
         return tuple(body.image for body in self._bodies)
 
+    @property
+    def coding(self) -> DesignInfo:
+        """patsy's coding of the right-hand side, learned from the Domain."""
+        return self._info
+
     def norm_bound(self, which: str, weights: Array) -> float:
         """A bound on the norm of x * weights over all rows x.
 

@@ -10,6 +10,7 @@ from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
 from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
 from dpstats.inference.response import MeanResponse, mean_response
 from dpstats.inference.result import CombinationTests, Inference
+from dpstats.inference.span import SpanNoise, project_forms
 from dpstats.inference.spread import ModelSpread, RobustSpread, Spread
 
 __all__ = [
@@ -27,12 +28,14 @@ __all__ = [
     "NormalLaw",
     "ReleasedLaw",
     "RobustSpread",
+    "SpanNoise",
     "Spread",
     "Tie",
     "identify",
     "mean_response",
     "noise_at_most",
     "project",
+    "project_forms",
     "self_consistent_inverse",
     "symmetric_normal",
     "wald_test",

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.inference_core import CURVE, Cell, draw, minimum, wishart_noise
-from dpstats.inference import Estimates, ModelSpread, project, wald_test, wishart_difference
+from benchmarks.inference_core import Cell, draw, minimum, projected
+from dpstats.inference import Estimates, ModelSpread, wald_test, wishart_difference
 
 REPETITIONS = 150
 
@@ -18,7 +18,6 @@ def test_coverage_and_size(family: str) -> None:
     """p = 3, n = 10,000, eps = 0.5: pooled coverage of 95 and 90 % intervals, size of a joint test."""
     cell = Cell(family, 3, 10_000, 0.5)
     law, curvature = cell.plan
-    scale, root = CURVE[family] / (cell.share * cell.eps), np.sqrt(cell.shape)
     phi = 1.0 if family == "binomial" else 0.04
     covers, narrow, joint, widths = [], [], [], []
     for seed in range(REPETITIONS):
@@ -28,10 +27,9 @@ def test_coverage_and_size(family: str) -> None:
         eta = exog @ theta
         weights = np.exp(-eta) / (1 + np.exp(-eta)) ** 2 if family == "binomial" else np.ones(cell.rows)
         exact = (exog.T * weights) @ exog
-        noisy = exact + wishart_noise(3, scale, random) * np.outer(root, root)
-        information, noise = project(noisy, wishart_difference(scale, cell.shape), *cell.coding)
+        information, noise = projected(cell, exact + cell.noise.sample(random))
         estimates = Estimates(theta, information, curvature, law, noise, ModelSpread(phi))
-        oracle = Estimates(theta, exact, curvature, law, wishart_difference(1e-7, cell.shape), ModelSpread(phi))
+        oracle = Estimates(theta, exact, curvature, law, wishart_difference(1e-7, np.ones(3)), ModelSpread(phi))
         found = estimates.contrasts(np.eye(3))
         covers.append(np.mean(found.pvalues(cell.truth) > 0.05))
         narrow.append(np.mean(found.pvalues(cell.truth) > 0.1))

@@ -12,6 +12,7 @@ from dpstats.privacy.information.joint import (
 from dpstats.privacy.information.joint_gaussian import joint_scales_delta
 from dpstats.privacy.information.levels import LevelNoise, level_maps, noisy_level_information
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
+from dpstats.privacy.information.metric import Metric, design_metric
 from dpstats.privacy.information.rows import COVER_SHARE, linear_predictor, noisy_information
 from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_bound
 
@@ -21,6 +22,8 @@ __all__ = [
     "LevelNoise",
     "MatrixLaw",
     "MatrixNoise",
+    "Metric",
+    "design_metric",
     "free_information",
     "headroom",
     "joint_information_loss",

@@ -60,9 +60,8 @@ class LevelNoise:
     def variances(self) -> Float:
         """Variances of the entries, shape (p, p); entries may be correlated, and those of exclusive columns are 0."""
         total = np.zeros((self.size, self.size))
-        root = np.sqrt(np.array(self.noise.diagonal))[:, None]
         for taken in self.maps:
-            gram = (root * taken).T @ (root * taken)
+            gram = taken.T @ self.noise.metric @ taken
             total += np.outer(np.diag(gram), np.diag(gram)) + gram**2
         return self.noise.entry_variance * total
 
@@ -130,5 +129,6 @@ def noisy_level_information(
     for exog, weights, levels in blocks:
         for level, total in enumerate(totals):
             rows = levels == level
-            total += integer_information([(exog[rows], weights[rows])], diagonal, weight_bound)
+            inside = noise.noise.coordinates(exog[rows])
+            total += integer_information([(inside, weights[rows])], diagonal, weight_bound)
     return noise.image(covered(totals, noise.noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random))

@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MatrixNoise:
-    """A law for symmetric noise E = D^1/2 U D^1/2 of shape (p, p).
+    """A law for symmetric noise E = L D^1/2 U D^1/2 L' of shape (p, p), for rows x = L z.
 
     Attributes
     ----------
@@ -34,7 +34,9 @@ class MatrixNoise:
     scale : float
         Positive and finite, in units of the weights.
     diagonal : tuple of float
-        D, the metric: public, with sup x' D^-1 x <= 1 over the rows.
+        D: public, with sup z' D^-1 z <= 1 over the rows.
+    mixing : tuple of tuple of float
+        L, the rows of a public unit lower triangular matrix; without it L = I and z = x. See `design_metric`.
 
     Raises
     ------
@@ -45,6 +47,7 @@ class MatrixNoise:
     law: MatrixLaw
     scale: float
     diagonal: tuple[float, ...]
+    mixing: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.law not in get_args(MatrixLaw):
@@ -53,6 +56,8 @@ class MatrixNoise:
             raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
         if not self.diagonal or not all(math.isfinite(entry) and entry > 0 for entry in self.diagonal):
             raise ArgumentError("diagonal must hold a finite positive number for each column")
+        if self.mixing:
+            check_mixing(self.mixing, self.size)
 
     @property
     def size(self) -> int:
@@ -65,12 +70,30 @@ class MatrixNoise:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return asdict(self) | {"diagonal": list(self.diagonal)}
+        return asdict(self) | {"diagonal": list(self.diagonal), "mixing": [list(row) for row in self.mixing]}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> MatrixNoise:
         """The law whose `to_dict` gave `stored`."""
-        return cls(**{**stored, "diagonal": tuple(stored["diagonal"])})
+        mixing = tuple(tuple(row) for row in stored.get("mixing", ()))
+        return cls(**{**stored, "diagonal": tuple(stored["diagonal"]), "mixing": mixing})
+
+    @property
+    def metric(self) -> Float:
+        """L D L', shape (p, p): x'(L D L')^-1 x is at most 1 in every row."""
+        return self.carried(np.diag(self.diagonal))
+
+    def carried(self, matrix: Float) -> Float:
+        """L A L' for a symmetric A in the coordinates z, shape (..., p, p), exactly symmetric."""
+        if not self.mixing:
+            return matrix
+        mixing = np.array(self.mixing)
+        moved = mixing @ matrix @ mixing.T
+        return (moved + np.swapaxes(moved, -1, -2)) / 2
+
+    def coordinates(self, exog: Float) -> Float:
+        """Rows z = L^-1 x, shape (rows, p), each to the last bit a function of its own row x alone."""
+        return forward_substituted(exog, self.mixing)
 
     def unit_sample(self, random: RandomSource) -> Float:
         """Draw U, shape (p, p), exactly symmetric, from the source's folded uniforms."""
@@ -87,7 +110,7 @@ class MatrixNoise:
     def sample(self, random: RandomSource) -> Float:
         """Draw E, shape (p, p)."""
         root = np.sqrt(np.array(self.diagonal))
-        return self.unit_sample(random) * np.outer(root, root)
+        return self.carried(self.unit_sample(random) * np.outer(root, root))
 
     @property
     def entry_variance(self) -> float:
@@ -95,15 +118,15 @@ class MatrixNoise:
         return _entry_variance(self.law, self.scale, self.size)
 
     def variances(self) -> Float:
-        """Variances of the entries of E, shape (p, p). Entries of the upper triangle are uncorrelated, with mean 0."""
-        diagonal = np.array(self.diagonal)
-        return self.entry_variance * (1 + np.eye(self.size)) * np.outer(diagonal, diagonal)
+        """Variances of the entries of E, shape (p, p); with mean 0, and uncorrelated above the diagonal if L = I."""
+        metric = self.metric
+        own = np.diag(metric)
+        return self.entry_variance * (np.outer(own, own) + metric**2)
 
     def sandwich(self, middle: Float) -> Float:
-        """E[E A E] for a symmetric A, shape (p, p): v (tr(A D) D + D A D), v the variance of an entry of U."""
-        diagonal = np.array(self.diagonal)
-        trace = float(np.diag(middle) @ diagonal)
-        return self.entry_variance * (trace * np.diag(diagonal) + middle * np.outer(diagonal, diagonal))
+        """E[E A E] for a symmetric A, shape (p, p): v (tr(A D) D + D A D), v an entry's variance, D the metric."""
+        metric = self.metric
+        return self.entry_variance * (float(np.sum(middle * metric)) * metric + metric @ middle @ metric)
 
     def expected_square(self) -> float:
         """E ||E||_F^2; at D = I it is scale^2 p (p + 1)^2 / 2 or scale^2 p (p + 1) / 2."""
@@ -156,6 +179,7 @@ def matrix_noise(
     delta: float = 0.0,
     weight_bound: float,
     adjacency: Adjacency = "add_remove",
+    mixing: tuple[tuple[float, ...], ...] = (),
 ) -> MatrixNoise:
     """The law of the smaller variance for the budget; parameters as for `MatrixNoise` and `matrix_scale`."""
     laws: list[MatrixLaw] = ["wishart", "normal"] if delta > 0 else ["wishart"]
@@ -164,6 +188,7 @@ def matrix_noise(
             law,
             matrix_scale(law, eps=eps, delta=delta, weight_bound=weight_bound, adjacency=adjacency),
             tuple(float(entry) for entry in diagonal),
+            mixing,
         )
         for law in laws
     ]
@@ -189,6 +214,27 @@ def shaped_diagonal(bounds: Sequence[float], sizes: Sequence[int]) -> tuple[floa
     return tuple(
         bound / math.sqrt(size) * total for bound, size in zip(bounds, sizes, strict=True) for _ in range(size)
     )
+
+
+def check_mixing(mixing: tuple[tuple[float, ...], ...], size: int) -> None:
+    """Raise ArgumentError unless `mixing` holds the rows of a finite unit lower triangular matrix of that size."""
+    if len(mixing) != size or any(len(row) != size for row in mixing):
+        raise ArgumentError("mixing must have a row and a column for each entry of diagonal")
+    matrix = np.array(mixing, dtype=np.float64)
+    if not np.isfinite(matrix).all() or np.triu(matrix, 1).any() or not np.all(np.diag(matrix) == 1):
+        raise ArgumentError("mixing must be finite and lower triangular with 1 on the diagonal")
+
+
+def forward_substituted(exog: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
+    """Rows z with L z = x, shape (rows, p), by elementwise steps: a row's z does not depend on the other rows."""
+    if not mixing:
+        return exog
+    cells = np.array(exog, dtype=np.float64, order="F")
+    for column, row in enumerate(mixing):
+        for other, entry in enumerate(row[:column]):
+            if entry != 0:
+                cells[:, column] -= entry * cells[:, other]
+    return cells
 
 
 def analytic_mu(eps: float, delta: float) -> float:

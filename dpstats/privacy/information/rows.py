@@ -85,6 +85,7 @@ def noisy_information(
         Rows and weights, each a row-wise function of the data and of released values, as in `row_weights`.
     noise : MatrixNoise
         Calibrated for nuclear (Wishart) or Frobenius (normal) sensitivity `weight_bound`, by itself or along the curve.
+        Rows of metric above 1 are shortened to 1.
     weight_bound : float
         h: weights are clipped to [0, h].
     cover_eps : float
@@ -97,7 +98,8 @@ def noisy_information(
         Symmetric.
     """
     bound = check_positive("weight_bound", weight_bound)
-    total = integer_information(blocks, np.array(noise.diagonal), bound)
+    inner = ((noise.coordinates(exog), weights) for exog, weights in blocks)
+    total = integer_information(inner, np.array(noise.diagonal), bound)
     return covered([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
 
 
@@ -114,7 +116,7 @@ def covered(
     Parameters
     ----------
     totals : sequence of ndarray (p, p)
-        Of Python integers in units of h 2^-40.
+        Of Python integers in units of h 2^-40, in the coordinates z of the noise.
     noise, weight_bound, cover_eps, random
         As for `noisy_information`.
 
@@ -134,7 +136,7 @@ def covered(
     released = np.zeros((len(totals), noise.size, noise.size))
     released[:, *upper] = released[:, upper[1], upper[0]] = noisy * (weight_bound * 2.0**-COVER_PLACES)
     root = np.sqrt(np.array(noise.diagonal))
-    return released * np.outer(root, root)
+    return noise.carried(released * np.outer(root, root))
 
 
 def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) -> int:

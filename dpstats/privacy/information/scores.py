@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
+from dpstats.privacy.information.matrix import forward_substituted
 from dpstats.privacy.information.rows import BLOCK_ROWS, KEPT, PLACES
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
 
 Float = NDArray[np.float64]
+Mixing = tuple[tuple[float, ...], ...]
 
 PARTS = 2**30
 """A row enters a sum as a whole number of such parts of its bound; 2^33 rows fit a 64-bit integer."""
@@ -53,7 +55,7 @@ class Directions(NamedTuple):
     Attributes
     ----------
     cells : ndarray (p, k)
-        Integers: D^1/2 g_j / sqrt(G_jj) over `unit`.
+        Integers: D^1/2 L'g_j / sqrt(G_jj) over `unit`.
     unit : float
     bound : float
         Lambda, of these integers: sup over rows of sum_j (x'g_j)^2 / G_jj.
@@ -64,18 +66,19 @@ class Directions(NamedTuple):
     bound: float
 
 
-def directions(inverse: Float, diagonal: Float, kept: NDArray[np.intp]) -> Directions:
+def directions(inverse: Float, diagonal: Float, kept: NDArray[np.intp], mixing: Mixing = ()) -> Directions:
     """Directions g_j = G e_j for the columns `kept` of the public G = `inverse`, over sqrt(G_jj)."""
-    scaled = np.sqrt(diagonal)[:, None] * inverse[:, kept] / np.sqrt(np.diag(inverse)[kept])
+    columns = inverse[:, kept] if not mixing else np.array(mixing).T @ inverse[:, kept]
+    scaled = np.sqrt(diagonal)[:, None] * columns / np.sqrt(np.diag(inverse)[kept])
     unit = float(np.linalg.norm(scaled, axis=0).max()) / (2.0**DIRECTION_PLACES * KEPT)
     cells = np.rint(scaled / unit)
     used = cells * unit
     return Directions(cells, unit, float(np.linalg.eigvalsh(used.T @ used)[-1]) * (1 + 1e-9))
 
 
-def spread_bound(inverse: Float, diagonal: Float, kept: NDArray[np.intp]) -> float:
-    """Lambda = lambda_max(D^1/2 G diag(1 / G_jj) G D^1/2), j among the columns `kept`."""
-    return directions(inverse, diagonal, kept).bound
+def spread_bound(inverse: Float, diagonal: Float, kept: NDArray[np.intp], mixing: Mixing = ()) -> float:
+    """Lambda = lambda_max(D^1/2 L'G diag(1 / G_jj) G L D^1/2), j among the columns `kept`."""
+    return directions(inverse, diagonal, kept, mixing).bound
 
 
 def noisy_spread(
@@ -88,6 +91,7 @@ def noisy_spread(
     eps: float,
     adjacency: Adjacency = "add_remove",
     random: RandomSource,
+    mixing: Mixing = (),
 ) -> Float:
     """Robust variances v_j = sum l'^2 (x'g_j)^2, all together eps-private. Reads rows: charge first.
 
@@ -98,7 +102,7 @@ def noisy_spread(
     inverse : ndarray (p, p)
         G, public, with positive diagonal.
     diagonal : ndarray (p,)
-        D; a row with x' D^-1 x > 1 is shortened to 1.
+        D; a row with z' D^-1 z > 1 is shortened to 1.
     kept : ndarray of int (k,)
         The columns j.
     lipschitz : float
@@ -106,6 +110,8 @@ def noisy_spread(
     eps : float
     adjacency : {"add_remove", "replace_one"}
     random : RandomSource
+    mixing : tuple of tuple of float
+        L; the metric of rows is that of z = L^-1 x, as for `MatrixNoise`.
 
     Returns
     -------
@@ -113,12 +119,13 @@ def noisy_spread(
         With independent Laplace noise of scale G_jj L^2 Lambda / eps, twice that to replace one.
     """
     check_positive("lipschitz", lipschitz)
-    public = directions(inverse, diagonal, kept)
+    public = directions(inverse, diagonal, kept, mixing)
     total = np.zeros(len(kept), dtype=np.int64)
     for exog, slopes in blocks:
         for start in range(0, len(exog), BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
-            total += spread_parts(exog[part], slopes[part], public, diagonal, lipschitz).sum(axis=0)
+            inner = forward_substituted(exog[part], mixing)
+            total += spread_parts(inner, slopes[part], public, diagonal, lipschitz).sum(axis=0)
     sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
     noisy = noisy_integers(total, sensitivity, check_positive("eps", eps), random)
     return noisy * (lipschitz**2 * public.bound / PARTS) * np.diag(inverse)[kept]

@@ -1,0 +1,112 @@
+"""What a design knows of every matrix sum of w x x': quadratic forms that vanish on its rows.
+
+Two dummies of one factor exclude each other; a dummy beside an intercept is its own square. Rows made up from the
+coding show all of it: every combination of levels that two terms speak of, and numbers that may be anything. What
+vanishes on those does on every row. Privacy does not rest on it (docs/proofs/inference, 2).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.formula.design import DesignSpec
+
+Array = NDArray[np.float64]
+Values = Mapping[Any, NDArray[Any]]
+
+MOST_COLUMNS = 45
+"""Beyond it forms are not looked for: their number grows with the square of the columns."""
+
+MOST_ROWS = 30_000
+"""Designs that need more rows to show every combination of levels are taken to have no forms."""
+
+REPEATS = 3
+"""Rows for each combination of the levels of two terms."""
+
+SEED = 20_261_122
+"""Public: the rows are a function of the formula's coding."""
+
+VANISHING = 1e-12
+"""Mean square of a form on rows, its coefficients' squares adding up to one and entries of unit mean square."""
+
+
+def design_forms(spec: DesignSpec) -> Array:
+    """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
+
+    Returns
+    -------
+    ndarray
+        No forms for more than `MOST_COLUMNS` columns, or where too many combinations of levels exist.
+    """
+    size = len(spec.names)
+    rows = _symbolic_rows(spec) if size <= MOST_COLUMNS else None
+    return np.zeros((0, size, size)) if rows is None else vanishing_forms(rows)
+
+
+def vanishing_forms(rows: Array) -> Array:
+    """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in all of `rows`, shape (m, p).
+
+    The rows must be so many and so varied that what vanishes on them does on every row.
+    """
+    upper = np.triu_indices(rows.shape[1])
+    count = len(upper[0])
+    total = np.zeros((count, count))
+    for start in range(0, len(rows), 4096):
+        part = rows[start : start + 4096]
+        products = part[:, upper[0]] * part[:, upper[1]]
+        total += products.T @ products
+    deviation = np.sqrt(np.diag(total) / max(len(rows), 1))
+    unit = np.where(deviation > 0, deviation, 1.0)
+    values, vectors = np.linalg.eigh(total / np.outer(unit, unit) / max(len(rows), 1))
+    loads = (vectors[:, values <= VANISHING] / unit[:, None]).T
+    forms = np.zeros((len(loads), rows.shape[1], rows.shape[1]))
+    forms[:, upper[0], upper[1]] = loads / 2
+    return forms + forms.transpose(0, 2, 1)
+
+
+def _symbolic_rows(spec: DesignSpec) -> Array | None:
+    """Rows in model units for levels in all combinations of two terms, and normal numbers; None if they are many."""
+    known = spec.coding.factor_infos
+    levels = {factor: len(info.categories) for factor, info in known.items() if info.type == "categorical"}
+    terms = [frozenset(factor for factor in term.factors if factor in levels) for term in spec.coding.term_codings]
+    pairs = dict.fromkeys(one | other for one, other in itertools.combinations_with_replacement(terms, 2))
+    free = 2 * len(spec.names) * (len(spec.names) + 1)
+    counts = [REPEATS * math.prod(levels[factor] for factor in pair) for pair in pairs]
+    total = free + sum(counts)
+    if total > MOST_ROWS:
+        return None
+    random = np.random.default_rng(SEED)
+    values: dict[Any, NDArray[Any]] = {factor: random.integers(0, size, total) for factor, size in levels.items()}
+    start = free
+    for pair, count in zip(pairs, counts, strict=True):
+        fixed = [factor for factor in levels if factor in pair]
+        if fixed:
+            grid = np.indices([levels[factor] for factor in fixed]).reshape(len(fixed), -1)
+            for factor, codes in zip(fixed, grid, strict=True):
+                values[factor][start : start + count] = np.tile(codes, REPEATS)
+        start += count
+    for factor, info in known.items():
+        if info.type == "numerical":
+            values[factor] = random.standard_normal((total, info.num_columns))
+    return (_coded_rows(spec, values, total) - spec.center) / spec.scale
+
+
+def _coded_rows(spec: DesignSpec, values: Values, count: int) -> Array:
+    """The design's columns in the user's units from each factor's codes or numbers, shape (count, p)."""
+    parts = []
+    for subterms in spec.coding.term_codings.values():
+        for subterm in subterms:
+            columns = np.ones((count, 1))
+            for factor in subterm.factors:
+                contrast = subterm.contrast_matrices.get(factor)
+                own = values[factor] if contrast is None else contrast.matrix[values[factor]]
+                # The first factor's columns vary fastest.
+                columns = (own[:, :, None] * columns[:, None, :]).reshape(count, -1)
+            parts.append(columns)
+    return np.concatenate(parts, axis=1)

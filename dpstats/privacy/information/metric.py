@@ -1,0 +1,99 @@
+"""The ellipsoid around the rows of a design in which matrix noise is the same in every direction.
+
+docs/proofs/information, 1: the bodies of the blocks give the metric D, and every row has x'D^-1 x at most 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.privacy.bodies import Image
+from dpstats.privacy.bodies.image import check_images
+
+Float = NDArray[np.float64]
+
+WEIGHTS: Mapping[str, float] = {"intercept": 1.0, "simplex": 1.0, "box": 2.0, "cross": 2.0, "ball": 2.0}
+"""Of a block's coordinates: v^(-2/3), with v the public guess at a coordinate's variance over the greatest possible.
+
+Dummies are where they can be; a number is taken to be uniform in its range, v = 1/3.
+"""
+
+NOTHING = 1e-12
+"""Entries of a correlation's factor below this are rounding."""
+
+
+class Metric(NamedTuple):
+    """D = L diag(diagonal) L', as `MatrixNoise` takes it: L unit lower triangular, the rows of `mixing`."""
+
+    diagonal: tuple[float, ...]
+    mixing: tuple[tuple[float, ...], ...]
+
+
+def design_metric(images: Sequence[Image], weights: Mapping[str, float] = WEIGHTS) -> Metric:
+    """The metric of a design: sup x'D^-1 x <= 1 over the rows whose parts lie in the blocks' bodies.
+
+    Parameters
+    ----------
+    images : sequence of Image
+        The design's blocks, such as `DesignSpec.images`. Public.
+    weights : mapping of block kind to float
+        Positive: the metric of the information's t-ratio in a block's directions is in proportion to them.
+
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    ArgumentError
+        If the images do not make up a design, or a weight is not positive.
+    """
+    size = check_images(images)
+    if not all(np.isfinite(weight) and weight > 0 for weight in weights.values()):
+        raise ArgumentError("weights must be finite and positive")
+    parts = _parts(images, size)
+    total = sum(count * weights[kind] for kind, count, _ in parts)
+    metric = sum((moment * (total / weights[kind]) for kind, _, moment in parts), np.zeros((size, size)))
+    unit = np.sqrt(np.diag(metric))
+    root = np.linalg.cholesky(metric / np.outer(unit, unit))
+    diagonal = (unit * np.diag(root)) ** 2
+    # What rounding left where nothing is would cost a pass over the rows each.
+    below = np.tril(np.where(np.abs(root) > NOTHING, root, 0.0), -1)
+    mixing = below * np.outer(unit, 1 / (unit * np.diag(root))) + np.eye(size)
+    return Metric(tuple(diagonal.tolist()), tuple(tuple(row) for row in mixing.tolist()))
+
+
+def _parts(images: Sequence[Image], size: int) -> list[tuple[str, int, Float]]:
+    """Kind, dimension and second moment in the columns of each orthogonal part of the product of the optimal designs.
+
+    On a body of dimension k the extreme points of its optimal design have d'S^-1 d = k, S their covariance, and all
+    others less. Simplices beside an intercept have their mean at the centre, which is the intercept's part.
+    """
+    constant = [image for image in images if image.block.kind == "intercept"]
+    centre = np.zeros(size)
+    parts = []
+    for image in images:
+        count, matrix = image.block.size, _map(image, size)
+        if image.block.kind == "intercept":
+            centre += matrix[0]
+            continue
+        if image.block.kind == "simplex" and constant:
+            mean = matrix.sum(axis=0) / (count + 1)
+            centre += mean
+            moment = matrix.T @ matrix / (count + 1) - np.outer(mean, mean)
+        else:
+            moment = matrix.T @ matrix / (1 if image.block.kind == "box" else count)
+        parts.append((str(image.block.kind), count, moment))
+    return [("intercept", 1, np.outer(centre, centre)), *parts] if constant else parts
+
+
+def _map(image: Image, size: int) -> Float:
+    """The block's map to all columns, shape (k, size)."""
+    matrix = np.zeros((image.block.size, size))
+    matrix[:, list(image.columns)] = image.matrix
+    return matrix
