@@ -5,7 +5,7 @@
 >>> print(result.summary())  # doctest: +SKIP
 """
 
-from dpstats import datasets, errors, families, penalties, privacy
+from dpstats import datasets, errors, families, penalties, privacy, streaming
 from dpstats._version import __version__ as __version__
 from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
 from dpstats.audit import audit
@@ -44,5 +44,6 @@ __all__ = [
     "poisson",
     "privacy",
     "sample_size",
+    "streaming",
     "svm",
 ]

@@ -46,3 +46,7 @@ class LedgerError(DPStatsError):
 
 class BudgetExceeded(LedgerError):
     """The charge would exceed what remains in the ledger; nothing was released."""
+
+
+class StreamError(DPStatsError, RuntimeError):
+    """A stream is past its horizon, its state cannot be read or belongs to another plan; nothing was released."""

@@ -29,6 +29,7 @@ LAYERS = (
     "plan",
     "results",
     "models",
+    "streaming",
     "audit",
     "datasets",
     "api",

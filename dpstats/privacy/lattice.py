@@ -1,4 +1,4 @@
-"""Integers with discrete Laplace noise, drawn exactly by OpenDP."""
+"""Integers with discrete Laplace noise, and discrete Gaussian integers, drawn exactly by OpenDP."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 import numpy as np
 import opendp.prelude as opendp
 from numpy.typing import NDArray
+from scipy import special
 
-from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.privacy.randomness import RandomSource, SystemRandom, folded
 
 
 def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> NDArray[np.int64]:
@@ -43,3 +44,26 @@ def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[n
     """Difference of two geometric variables: P(k) proportional to exp(-|k| / scale). For seeded runs only."""
     draws = np.floor(-scale * np.log1p(-random.random(2 * size))).astype(np.int64)
     return draws[:size] - draws[size:]
+
+
+def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[np.int64]:
+    """Independent integers with P(k) proportional to exp(-k^2 / (2 scale^2)) (Canonne, Kamath and Steinke 2020).
+
+    Parameters
+    ----------
+    size : int
+    scale : float
+        Between 1 and 2**56, so that no draw leaves the 64-bit integers.
+    random : RandomSource
+        OpenDP draws, except from a seeded source, which gives rounded normal variables: never certified.
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+    """
+    if not isinstance(random, SystemRandom):
+        tail, upper = folded(random, size)
+        return np.rint(np.where(upper, -scale, scale) * special.ndtri(tail)).astype(np.int64)
+    opendp.enable_features("contrib")
+    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l2_distance(T=opendp.f64)
+    return np.asarray(opendp.m.make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)

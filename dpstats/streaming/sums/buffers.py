@@ -1,0 +1,209 @@
+"""The coefficients of a buffered linear Toeplitz matrix: exact norms, and their choice (docs/proofs/streams, 2).
+
+C has the coefficients 1 and sum_j w_j r_j^(k-1), k >= 1: it is applied, and inverted, with one buffer a term.
+Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta (2024), "Efficient and near-optimal noise generation for
+streaming differential privacy"; McMahan, Xu and Zhang (2024), "A hassle-free algorithm for private learning".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from dpstats.errors import ArgumentError
+from dpstats.streaming.sums.series import PoleSum, square_root
+from dpstats.streaming.sums.workloads import Cumulative, Halflife, Workload, powers
+
+Float = NDArray[np.float64]
+
+BITS = 64
+"""Decays and weights are whole multiples of 2**-BITS: C is what these say, whatever fit they came from."""
+
+CLOSE = 1.002
+"""The fewest buffers are taken whose greatest standard deviation is within this factor of the square root's."""
+
+MOST_BUFFERS = 5
+
+_LONGEST_ROOT = 10**7  # horizons whose square root is worth computing
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Decays r_j and weights w_j in units of 2**-BITS.
+
+    Attributes
+    ----------
+    decays, weights : tuple of int
+        Decays below 1 and weights above 0, in those units.
+
+    Raises
+    ------
+    ArgumentError
+        If there are not equally many, or one is outside its range.
+    """
+
+    decays: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        unit = 1 << BITS
+        if not self.decays or len(self.decays) != len(self.weights):
+            raise ArgumentError("decays and weights must be equally many, at least one")
+        if not all(0 <= decay < unit for decay in self.decays) or not all(0 < weight < unit for weight in self.weights):
+            raise ArgumentError("decays must lie in [0, 1) and weights in (0, 1)")
+        if self.inverse_gaps.max() >= 1:
+            raise ArgumentError("weights must be small enough for the inverse to decay without changing sign")
+
+    @classmethod
+    def rounded(cls, gaps: Float, weights: Float) -> Buffers:
+        """The nearest to decays 1 - `gaps` and `weights`."""
+        unit = 1 << BITS
+        return cls(
+            tuple(unit - max(1, round(float(gap) * unit)) for gap in gaps),
+            tuple(max(1, round(float(weight) * unit)) for weight in weights),
+        )
+
+    @cached_property
+    def gaps(self) -> Float:
+        """1 - r_j."""
+        return np.array([((1 << BITS) - decay) / (1 << BITS) for decay in self.decays])
+
+    @cached_property
+    def tail(self) -> PoleSum:
+        """The coefficients of C from the second on."""
+        return PoleSum(np.array([weight / (1 << BITS) for weight in self.weights]), self.gaps)
+
+    @cached_property
+    def inverse_gaps(self) -> Float:
+        """1 - p_j of C^-1 = 1 - sum_j v_j z / (1 - p_j z): eigenvalues of diag(1 - r) + sqrt(w) sqrt(w)'."""
+        return self._spectrum[0]
+
+    @cached_property
+    def inverse_weights(self) -> Float:
+        """v_j, above 0."""
+        return self._spectrum[1]
+
+    @cached_property
+    def _spectrum(self) -> tuple[Float, Float]:
+        root = np.sqrt(np.array([weight / (1 << BITS) for weight in self.weights]))
+        values, vectors = np.linalg.eigh(np.diag(self.gaps) + np.outer(root, root))
+        return np.maximum(values, 2.0**-BITS), (vectors.T @ root) ** 2
+
+    def inner(self, count: float, lag: int) -> float:
+        """sum_{k < count} c_k c_{k + lag}, the product of two columns of C."""
+        if count <= 0:
+            return 0.0
+        first = 1.0 if lag == 0 else float(self.tail.coefficients(np.array([lag - 1]))[0])
+        return first + self.tail.inner(count - 1, lag)
+
+    def response(self, decay: float) -> PoleSum:
+        """The coefficients of C^-1 / (1 - decay z): noise in sums whose ticks decay so."""
+        distance = self.inverse_gaps - (1 - decay)
+        distance = np.where(np.abs(distance) < 1e-14, 1e-14, distance)
+        terms = self.inverse_weights / distance
+        return PoleSum(np.append(terms, 1 - terms.sum()), np.append(self.inverse_gaps, 1 - decay))
+
+
+def pattern_norm(patterns: list[tuple[int, ...]], inner: Callable[[float, int], float], ticks: float) -> float:
+    """max over patterns of (sum_ij |<c_i, c_j>|)^(1/2), for columns of a Toeplitz matrix with `ticks` rows.
+
+    `inner` gives sum_{k < count} c_k c_{k + lag} for a count and a lag.
+    """
+    worst = 0.0
+    for pattern in patterns:
+        inside = [offset for offset in pattern if offset < ticks]
+        total = 0.0
+        for place, later in enumerate(inside):
+            total += abs(inner(ticks - later, 0))
+            total += 2 * sum(abs(inner(ticks - later, later - earlier)) for earlier in inside[:place])
+        worst = max(worst, total)
+    return math.sqrt(worst)
+
+
+def early_patterns(offsets: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """One person's ticks with each of the offsets in turn at the first tick, those before it left out."""
+    return [tuple(offset - first for offset in offsets if offset >= first) for first in offsets]
+
+
+@lru_cache(maxsize=64)
+def fit_buffers(workload: Workload, offsets: tuple[int, ...], count: int | None) -> Buffers:
+    """The buffers of the least greatest standard deviation, for a cumulative or a decaying workload.
+
+    Parameters
+    ----------
+    workload : Cumulative or Halflife
+    offsets : tuple of int
+        One person's ticks.
+    count : int or None
+        How many; None takes the fewest that come within `CLOSE` of the square root, up to five.
+    """
+    if count is not None:
+        return _fit(workload, offsets, count)[0]
+    ticks = math.inf if workload.endless else workload.ticks
+    goal = CLOSE * _root_value(workload, offsets)
+    fewest = 2 if ticks <= _LONGEST_ROOT or workload.endless else MOST_BUFFERS
+    for buffers in range(fewest, MOST_BUFFERS):
+        found, value = _fit(workload, offsets, buffers)
+        if value <= goal:
+            return found
+    return _fit(workload, offsets, MOST_BUFFERS)[0]
+
+
+def _root_value(workload: Workload, offsets: tuple[int, ...]) -> float:
+    """The greatest standard deviation of the square root, Delta / mu."""
+    if isinstance(workload, Halflife):
+        length = min(_LONGEST_ROOT, math.ceil(60 * workload.halflife) + 10)
+        root, ticks = square_root(length) * powers(workload.decay, length), math.inf
+    else:
+        ticks = float(min(workload.ticks, _LONGEST_ROOT))
+        root = square_root(int(ticks))
+
+    def inner(count: float, lag: int) -> float:
+        length = int(max(0, min(count, len(root) - lag)))
+        return float(root[:length] @ root[lag : lag + length])
+
+    return pattern_norm(early_patterns(offsets), inner, ticks) * float(np.linalg.norm(root))
+
+
+def _fit(workload: Workload, offsets: tuple[int, ...], count: int) -> tuple[Buffers, float]:
+    """Buffers and their greatest standard deviation, by minimising it over interlaced poles and zeros of C."""
+    ticks, rho_gap = (workload.ticks, 0.0) if isinstance(workload, Cumulative) else (math.inf, 1 - workload.decay)
+    patterns = early_patterns(offsets)
+
+    def value(buffers: Buffers) -> float:
+        columns = pattern_norm(patterns, buffers.inner, ticks)
+        return columns * math.sqrt(buffers.response(1 - rho_gap).inner(ticks))
+
+    def objective(log_steps: Float) -> float:
+        return math.log(value(_interlaced(log_steps)))
+
+    top = math.log(rho_gap * 1.2) if rho_gap else math.log(0.5 / ticks)
+    start = np.linspace(min(top, -1.5), -0.5, 2 * count)
+    first = np.concatenate((start[:1], np.log(np.diff(start))))
+    lowest = math.log(rho_gap) if rho_gap else math.log(1e-3 / ticks)
+    bounds = [(min(lowest, -2.0), -0.02)] + [(-5.0, 3.0)] * (2 * count - 1)
+    best = optimize.minimize(
+        objective, first, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-9, "maxiter": 1000}
+    )
+    found = _interlaced(best.x)
+    return found, value(found)
+
+
+def _interlaced(log_steps: Float) -> Buffers:
+    """Buffers of poles and zeros of C whose gaps 1 - r_1 < 1 - p_1 < 1 - r_2 < ... have these logarithms, capped.
+
+    The first entry is the first logarithm, the others are logarithms of its steps.
+    """
+    logs = np.cumsum(np.concatenate((log_steps[:1], np.exp(log_steps[1:]))))
+    # A smooth cap, which keeps the order: poles of C and of its inverse stay above 0.
+    gaps = 0.999 / (1 + np.exp(-logs))
+    poles, zeros = gaps[0::2], gaps[1::2]
+    distances = poles[None, :] - poles[:, None] + np.eye(len(poles))
+    weights = np.prod(zeros[None, :] - poles[:, None], axis=1) / np.prod(distances, axis=1)
+    return Buffers.rounded(poles, np.abs(weights))

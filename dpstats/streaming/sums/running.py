@@ -1,0 +1,242 @@
+"""A private stream while it runs: noisy sums by ticks, and a state from which it goes on (docs/proofs/streams, 7)."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError, DataError, StreamError
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.streaming.sums.state import pack, unpack
+from dpstats.streaming.sums.workloads import Halflife, Window
+
+if TYPE_CHECKING:
+    from dpstats.streaming.sums.plan import SumsPlan
+
+Float = NDArray[np.float64]
+Integers = NDArray[np.object_]
+
+LARGEST = 2**200
+"""Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
+
+
+class PrefixSums:
+    """Noisy sums of a stream of integer vectors, released at every tick.
+
+    Made by `SumsPlan.start`. A tick's noise is drawn *before* its vector is given and is part of the state: write the
+    state durably after `step` and before its numbers leave the process, and whenever the process is killed the same
+    numbers are released again. Stepping twice from one state with different vectors is a second release that no
+    budget covers: keep one copy of the state, and let a ledger keep the tick.
+
+    Attributes
+    ----------
+    plan : SumsPlan
+    tick : int
+        Ticks released so far.
+    released : ndarray, shape (size,)
+        The latest release, in the rows' units.
+    """
+
+    def __init__(self, plan: SumsPlan, random: RandomSource, state: dict[str, Any]) -> None:
+        self.plan = plan
+        self._random = random
+        self._path = plan.mechanism.path()
+        self._state = state
+
+    @classmethod
+    def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
+        """Before the first tick, with the first noise drawn."""
+        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
+            raise ArgumentError(f"recall must be a non-negative integer, got {recall!r}")
+        workload = plan.mechanism.workload
+        kept = max(int(recall), workload.window if isinstance(workload, Window) else 0)
+        stream = cls(plan, random, {})
+        zero: Integers = np.full(plan.size, 0, dtype=object)
+        stream._state = {
+            "tick": 0,
+            "recall": kept,
+            "memory": stream._path.memory(plan.size),
+            "fresh": stream._draw(1),
+            "sums": [zero],
+            "decayed": np.zeros(plan.size),
+        }
+        return stream
+
+    @property
+    def tick(self) -> int:
+        """Ticks released so far."""
+        return int(self._state["tick"])
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of the whole transcript; not certified if the stream is seeded."""
+        if isinstance(self._random, SystemRandom) or not self.plan.guarantee.certified:
+            return self.plan.guarantee
+        return self.plan.guarantee.uncertified("a seed makes the noise reproducible")
+
+    @property
+    def released(self) -> Float:
+        """The latest release, in the rows' units, shape (size,)."""
+        workload = self.plan.mechanism.workload
+        sums = self._state["sums"]
+        if isinstance(workload, Halflife):
+            return np.array(self._state["decayed"])
+        if isinstance(workload, Window):
+            first = sums[-1 - workload.window] if self.tick >= workload.window else 0
+            return self._scaled(sums[-1] - first)
+        return self._scaled(sums[-1])
+
+    def step(self, vector: Any) -> Float:
+        """Close a tick with its vector and return the noisy sum, in the rows' units.
+
+        Parameters
+        ----------
+        vector : array of integers, shape (size,)
+            The sum of the tick's rows in lattice steps, as `SumsPlan.total` makes it: one row must not move it by more
+            than `SumsPlan.row_sensitivity`. It may depend on earlier releases.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+
+        Raises
+        ------
+        StreamError
+            If the stream is past its horizon; nothing was read.
+        DataError
+            If the vector is of another shape or type; nothing was released.
+        """
+        tick = self.tick + 1
+        last = self.plan.mechanism.workload.ticks
+        if tick > last:
+            raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
+        exact = self._checked(vector)
+        noise, memory = self._path.step(tick, self._state["fresh"], self._state["memory"])
+        noisy = exact + noise
+        sums = [*self._state["sums"], self._state["sums"][-1] + noisy]
+        workload = self.plan.mechanism.workload
+        decayed = self._state["decayed"]
+        if isinstance(workload, Halflife):
+            decayed = workload.decay * decayed + self._scaled(noisy)
+        # Everything is computed before anything is kept: a failure leaves the state as it was.
+        self._state = {
+            "tick": tick,
+            "recall": self._state["recall"],
+            "memory": memory,
+            "fresh": self._draw(tick + 1) if tick < last else memory[:0],
+            "sums": sums[-1 - self._state["recall"] :],
+            "decayed": decayed,
+        }
+        return self.released
+
+    def between(self, a: int, b: int) -> Float:
+        """The noisy sum of the ticks a + 1, ..., b from the releases at a and b: no further charge.
+
+        Its noise has the standard deviation that `SumsPlan.covariance` gives for the interval.
+
+        Parameters
+        ----------
+        a, b : int
+            0 <= a < b <= tick; releases before `recall` ticks ago are gone.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+
+        Raises
+        ------
+        ArgumentError
+            If the interval is empty, not over yet or no longer remembered.
+        """
+        sums = self._state["sums"]
+        oldest = self.tick + 1 - len(sums)
+        if not 0 <= a < b <= self.tick:
+            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {(a, b)!r}")
+        if a < oldest:
+            raise ArgumentError(f"a must be at least {oldest}: start the stream with a larger recall=")
+        return self._scaled(sums[b - oldest] - sums[a - oldest])
+
+    def to_bytes(self) -> bytes:
+        """The state with a versioned header: private data, for a file that only its owner can read."""
+        random = None if isinstance(self._random, SystemRandom) else self._random.bit_generator.state  # type: ignore[attr-defined]
+        state = {
+            **self._state,
+            "memory": self._state["memory"].tolist(),
+            "fresh": self._state["fresh"].tolist(),
+            "sums": [row.tolist() for row in self._state["sums"]],
+            "decayed": [value.hex() for value in self._state["decayed"].tolist()],
+        }
+        return pack({"plan": self.plan.to_dict(), "state": state, "random": random})
+
+    @classmethod
+    def from_bytes(cls, content: bytes, plan: SumsPlan) -> PrefixSums:
+        """The stream whose `to_bytes` gave `content`: its next release is the one that would have followed.
+
+        Parameters
+        ----------
+        content : bytes
+        plan : SumsPlan
+            The plan it was started from, or `stored_plan` of the same content.
+
+        Raises
+        ------
+        StreamError
+            If the content is damaged, of another version, or of another plan.
+        """
+        found = unpack(content)
+        if found["plan"] != plan.to_dict():
+            raise StreamError("the state belongs to another plan: horizon, budget, size and lattice must be the same")
+        state, size = found["state"], plan.size
+        random: RandomSource = SystemRandom()
+        if found["random"] is not None:
+            generator = np.random.default_rng()
+            generator.bit_generator.state = found["random"]
+            random = generator
+        restored = {
+            **state,
+            "memory": _integers(state["memory"], size),
+            "fresh": _integers(state["fresh"], size),
+            "sums": list(_integers(state["sums"], size)),
+            "decayed": np.array([float.fromhex(value) for value in state["decayed"]]),
+        }
+        return cls(plan, random, restored)
+
+    def __repr__(self) -> str:
+        return f"PrefixSums(tick={self.tick}, mechanism={self.plan.mechanism!r})"
+
+    def __reduce__(self) -> Any:
+        raise StreamError("a private stream is not pickled: to_bytes gives its state, which is private data")
+
+    def __copy__(self) -> PrefixSums:
+        raise StreamError("a private stream is not copied: stepping both copies would be a second release")
+
+    def __deepcopy__(self, memo: Any) -> PrefixSums:
+        return copy.copy(self)
+
+    def _draw(self, tick: int) -> Integers:
+        """The fresh noise of a tick."""
+        return self.plan.draws.draw(self._path.fresh(tick), self.plan.size, self._random)
+
+    def _scaled(self, whole: Integers) -> Float:
+        return whole.astype(np.float64) * self.plan.step
+
+    def _checked(self, vector: Any) -> Integers:
+        array = np.asarray(vector)
+        whole = np.issubdtype(array.dtype, np.integer)
+        if array.dtype == object:
+            whole = all(type(value) is int for value in array.ravel().tolist())
+        if not whole or array.shape != (self.plan.size,):
+            raise DataError(f"vector must be {self.plan.size} integers, lattice steps as SumsPlan.total makes them")
+        return np.asarray(np.clip(array.astype(object), -LARGEST, LARGEST), dtype=object)
+
+
+def _integers(rows: list[list[int]], size: int) -> Integers:
+    """Python integers, shape (n, size)."""
+    found = np.full((len(rows), size), 0, dtype=object)
+    for place, row in enumerate(rows):
+        found[place] = row
+    return found

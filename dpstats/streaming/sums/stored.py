@@ -1,0 +1,54 @@
+"""Plans of streams from their plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.streaming.sums.base import Mechanism
+from dpstats.streaming.sums.blt import Blt
+from dpstats.streaming.sums.buffers import Buffers
+from dpstats.streaming.sums.draws import draws_from_dict
+from dpstats.streaming.sums.honaker import Honaker
+from dpstats.streaming.sums.plan import SumsPlan
+from dpstats.streaming.sums.pure import KNormTree
+from dpstats.streaming.sums.state import unpack
+from dpstats.streaming.sums.toeplitz import Toeplitz
+from dpstats.streaming.sums.tree import Tree
+
+MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Blt, Toeplitz, Tree, Honaker, KNormTree)}
+
+
+def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
+    """The mechanism whose `to_dict` gave `stored`."""
+    arguments = dict(stored)
+    kind = MECHANISMS[arguments.pop("mechanism")]
+    if "filter" in arguments:
+        parts = arguments.pop("filter")
+        arguments["buffers"] = Buffers(tuple(parts["decays"]), tuple(parts["weights"]))
+    return kind(**{**arguments, "participation": tuple(arguments["participation"])})
+
+
+def plan_from_dict(stored: Mapping[str, Any]) -> SumsPlan:
+    """The plan whose `to_dict` gave `stored`."""
+    return SumsPlan(
+        mechanism=mechanism_from_dict(stored["mechanism"]),
+        size=stored["size"],
+        row_sensitivity=stored["row_sensitivity"],
+        norm=stored["norm"],
+        step=stored["step"],
+        draws=draws_from_dict(stored["draws"]),
+        guarantee=Guarantee(**stored["guarantee"]),
+    )
+
+
+def stored_plan(content: bytes) -> SumsPlan:
+    """The plan of the stream whose `PrefixSums.to_bytes` gave `content`.
+
+    Raises
+    ------
+    StreamError
+        If the content is damaged or of another version.
+    """
+    return plan_from_dict(unpack(content)["plan"])

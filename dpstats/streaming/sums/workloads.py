@@ -1,0 +1,228 @@
+"""What a stream releases at each tick: the sum of all ticks, a decaying sum, or the sum of the last few."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal
+
+from dpstats.errors import ArgumentError
+
+Float = NDArray[np.float64]
+
+DECLARED = 10**6
+"""The horizon of a cumulative stream that names none."""
+
+FOREVER = 2**40
+"""Ticks that a stream without a horizon is certified for: a tick a millisecond for 35 years."""
+
+
+@dataclass(frozen=True)
+class Cumulative:
+    """Sums of all ticks so far.
+
+    Attributes
+    ----------
+    horizon : int
+        The last tick; the noise is made for it.
+
+    Raises
+    ------
+    ArgumentError
+        If the horizon is not an integer from 1 to 2**40.
+    """
+
+    horizon: int = DECLARED
+    name: ClassVar[str] = "cumulative"
+
+    def __post_init__(self) -> None:
+        _check_count("horizon", self.horizon, FOREVER)
+
+    @property
+    def ticks(self) -> int:
+        """The last tick that is certified."""
+        return self.horizon
+
+    @property
+    def endless(self) -> bool:
+        """Whether the noise needs no horizon."""
+        return False
+
+    @property
+    def decay(self) -> float:
+        """What a tick weighs beside the one after it."""
+        return 1.0
+
+    def apply(self, series: Float) -> Float:
+        """The workload's sums of a series, over the first axis."""
+        return np.cumsum(series, axis=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments that name it."""
+        return {"horizon": self.horizon}
+
+
+@dataclass(frozen=True)
+class Halflife:
+    """Sums in which a tick weighs half of one that is `halflife` ticks younger.
+
+    Raises
+    ------
+    ArgumentError
+        If `halflife` is not from 0.1 to 10 million ticks.
+    """
+
+    halflife: float
+    name: ClassVar[str] = "halflife"
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.halflife, (int, float, np.integer, np.floating))
+        if not number or isinstance(self.halflife, bool) or not 0.1 <= self.halflife <= 1e7:
+            raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {self.halflife!r}")
+
+    @property
+    def ticks(self) -> int:
+        """The last tick that is certified."""
+        return FOREVER
+
+    @property
+    def endless(self) -> bool:
+        """Whether the noise needs no horizon."""
+        return True
+
+    @property
+    def decay(self) -> float:
+        """rho, what a tick weighs beside the one after it."""
+        return float(0.5 ** (1 / self.halflife))
+
+    def apply(self, series: Float) -> Float:
+        """The workload's sums of a series, over the first axis."""
+        return np.asarray(signal.lfilter([1.0], [1.0, -self.decay], series, axis=0), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments that name it."""
+        return {"halflife": float(self.halflife)}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sums of the last `window` ticks.
+
+    Raises
+    ------
+    ArgumentError
+        If `window` is not an integer from 1 to 100,000.
+    """
+
+    window: int
+    name: ClassVar[str] = "window"
+
+    def __post_init__(self) -> None:
+        _check_count("window", self.window, 10**5)
+
+    @property
+    def ticks(self) -> int:
+        """The last tick that is certified."""
+        return FOREVER
+
+    @property
+    def endless(self) -> bool:
+        """Whether the noise needs no horizon."""
+        return True
+
+    @property
+    def decay(self) -> float:
+        """What a tick in the window weighs beside the one after it."""
+        return 1.0
+
+    def apply(self, series: Float) -> Float:
+        """The workload's sums of a series, over the first axis."""
+        totals = np.cumsum(series, axis=0)
+        late = np.zeros_like(totals)
+        late[self.window :] = totals[: -self.window]
+        return totals - late
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments that name it."""
+        return {"window": self.window}
+
+
+Workload = Cumulative | Halflife | Window
+
+
+def make_workload(
+    workload: Workload | str | None, horizon: int | None, halflife: float | None, window: int | None
+) -> Workload:
+    """The workload that the arguments of a mechanism name.
+
+    Parameters
+    ----------
+    workload : Workload, {"cumulative", "halflife", "window"} or None
+        None: what the other arguments say.
+    horizon : int or None
+        Of the cumulative workload; None declares a million ticks.
+    halflife : float or None
+    window : int or None
+
+    Raises
+    ------
+    ArgumentError
+        If the arguments contradict each other, or the workload's own is missing or outside its range.
+    """
+    given = {"horizon": horizon, "halflife": halflife, "window": window}
+    named = [name for name, value in given.items() if value is not None]
+    if isinstance(workload, (Cumulative, Halflife, Window)):
+        if named:
+            raise ArgumentError(f"workload says it all already: drop {' and '.join(named)}")
+        return workload
+    if len(named) > 1:
+        raise ArgumentError(f"give one of horizon, halflife and window, got {' and '.join(named)}")
+    own = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
+    meant = own[named[0]] if named else "cumulative"
+    if workload is not None and workload not in own.values():
+        raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {workload!r}")
+    if workload is not None and workload != meant:
+        raise ArgumentError(f"workload={workload!r} needs {'horizon' if workload == 'cumulative' else workload}=")
+    if halflife is not None:
+        return Halflife(halflife)
+    if window is not None:
+        return Window(window)
+    return Cumulative(DECLARED if horizon is None else horizon)
+
+
+def check_participation(participation: object) -> tuple[int, ...]:
+    """Offsets of one person's ticks, increasing from 0, as given or moved there.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not distinct integers, at least one.
+    """
+    if not isinstance(participation, (tuple, list, range)) or len(participation) == 0:
+        raise ArgumentError("participation must be a tuple of offsets of one person's ticks, such as (0, 1, 2, 3)")
+    offsets = sorted(_check_integer("participation", offset) for offset in participation)
+    if len(set(offsets)) < len(offsets):
+        raise ArgumentError("participation must hold distinct offsets; two rows in a tick are a larger row")
+    if offsets[-1] - offsets[0] >= FOREVER or len(offsets) > 1000:
+        raise ArgumentError("participation must hold at most 1,000 offsets, less than 2**40 apart")
+    return tuple(offset - offsets[0] for offset in offsets)
+
+
+def _check_integer(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ArgumentError(f"{name} must be made of integers, got {value!r}")
+    return int(value)
+
+
+def _check_count(name: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {value!r}")
+
+
+def powers(decay: float, count: int) -> Float:
+    """1, decay, decay^2, ..., shape (count,)."""
+    return np.exp(np.arange(count) * math.log(decay))
