@@ -125,8 +125,9 @@ class Mechanism(ABC):
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self.to_dict().items() if name not in ("mechanism", "filter")}
-        if self.participation == (0,):
-            given.pop("participation")
+        given.pop("participation")
+        if self.participation != (0,):
+            given["participation"] = self.participation
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def __eq__(self, other: object) -> bool:

@@ -18,10 +18,10 @@ from dpstats.privacy.information.matrix import analytic_mu
 from dpstats.privacy.randomness import random_source
 from dpstats.streaming.sums.draws import Draws, GaussianDraws
 from dpstats.streaming.sums.rows import lattice_total
+from dpstats.streaming.sums.running import PrefixSums
 
 if TYPE_CHECKING:
     from dpstats.streaming.sums.base import Mechanism
-    from dpstats.streaming.sums.running import PrefixSums
 
 Float = NDArray[np.float64]
 SumsNorm = Literal["l2", "l1", "linf", "design"]
@@ -130,8 +130,6 @@ class SumsPlan:
         recall : int
             How many past releases to keep for `PrefixSums.between`.
         """
-        from dpstats.streaming.sums.running import PrefixSums
-
         return PrefixSums.begin(self, random_source(seed), recall)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""Exact privacy losses of whole transcripts, from the noise path itself and not from the sensitivity it states.
+
+A transcript is the list of noisy ticks x_t + n_t. `responses` is what the path makes of unit draws; `transcript_mu` the
+exact distance of the transcripts of neighbours when draws are normal; `normal_delta` the hockey-stick at a distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+from scipy import special
+
+from dpstats.streaming.sums import Mechanism, NoisePath
+
+UNIT = 2**60
+"""Impulses are so large that rounding to integers is invisible."""
+
+
+def responses(path: NoisePath, ticks: int) -> np.ndarray:
+    """Noise of each tick, shape (ticks, draws), for each fresh number set to 1 and the others to 0."""
+    counts = [path.fresh(tick) for tick in range(1, ticks + 1)]
+    size = sum(counts)
+    memory, rows, used = path.memory(size), [], 0
+    for tick, count in enumerate(counts, start=1):
+        fresh = np.full((count, size), 0, dtype=object)
+        for place in range(count):
+            fresh[place, used + place] = UNIT
+        used += count
+        noise, memory = path.step(tick, fresh, memory)
+        rows.append(noise.astype(np.float64) / UNIT)
+    return np.array(rows)
+
+
+def transcript_mu(path: NoisePath, ticks: int, patterns: Sequence[Sequence[int]]) -> float:
+    """Greatest distance of the transcripts with and without one person, in standard deviations of a draw.
+
+    The person adds a number of size 1 to each tick of one of the patterns (1-based), of either sign. The noise of all
+    ticks is normal with covariance R R', so the distance is that of a shift e: sqrt(e' (R R')^-1 e).
+    """
+    response = responses(path, ticks)
+    precision = np.linalg.inv(response @ response.T)
+    worst = 0.0
+    for pattern in patterns:
+        inside = [tick - 1 for tick in pattern if 1 <= tick <= ticks]
+        gram = precision[np.ix_(inside, inside)]
+        for signs in product((-1.0, 1.0), repeat=len(inside)):
+            worst = max(worst, float(np.array(signs) @ gram @ np.array(signs)))
+    return math.sqrt(worst)
+
+
+def person_patterns(offsets: Sequence[int], ticks: int) -> list[list[int]]:
+    """The person's ticks for every first tick, also one before the stream began."""
+    starts = range(1 - max(offsets), ticks + 1)
+    found = [[start + offset for offset in offsets if 1 <= start + offset <= ticks] for start in starts]
+    return [pattern for pattern in found if pattern]
+
+
+def mechanism_mu(mechanism: Mechanism, ticks: int) -> float:
+    """`transcript_mu` of a mechanism's own path and persons."""
+    return transcript_mu(mechanism.path(), ticks, person_patterns(mechanism.participation, ticks))
+
+
+def normal_delta(mu: float | np.ndarray, eps: float | np.ndarray) -> np.ndarray:
+    """Hockey-stick of N(mu, 1) against N(0, 1) at eps, any real number."""
+    mu = np.maximum(mu, 1e-300)
+    return special.ndtr(mu / 2 - eps / mu) - np.exp(eps + special.log_ndtr(-mu / 2 - eps / mu))
