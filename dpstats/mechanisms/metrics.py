@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.release import ROWS_AT_MOST
-from dpstats.privacy.bodies import BodyNoise, body_noise
+from dpstats.privacy.bodies import ROUNDED, BodyNoise, body_noise
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.noise import Kind, Noise
 
 Vector = NDArray[np.float64]
-
-ROUNDED = 1 + 1e-12
-"""The gauge of a row of the design, whose bodies hold it up to rounding (docs/proofs/bodies, 5)."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.privacy.bodies import ROUNDED, BodyNoise, Image, body_noise
 from dpstats.privacy.calibration_gaussian import check_delta, gaussian_eps, gaussian_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Kind, Noise, Norm
@@ -157,6 +158,18 @@ def classical_scale(
     return reach * (math.sqrt(8 * math.log(2 / delta) + 4 * eps) if delta > 0 else 2.0) / eps
 
 
+class BodyBounds(Protocol):
+    """What noise cut to a design needs of it: `DesignSpec`, as a plan's `design` holds it, has it."""
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Bodies that hold every row."""
+
+    def curvature_ratio(self, curvature: NDArray[np.float64]) -> float:
+        """kappa: the supremum over rows of sum_j x_j**2 / curvature_j, shape (p,)."""
+
+
+@overload
 def objective_noise(
     family: Family | str,
     *,
@@ -166,7 +179,33 @@ def objective_noise(
     curvature: float | ArrayLike,
     adjacency: Adjacency = "add_remove",
     size: int | None = None,
-) -> Noise:
+    design: None = None,
+) -> Noise: ...
+
+
+@overload
+def objective_noise(
+    family: Family | str,
+    *,
+    eps: float,
+    delta: float = 0.0,
+    curvature: float | ArrayLike,
+    adjacency: Adjacency = "add_remove",
+    design: BodyBounds,
+) -> Noise | BodyNoise: ...
+
+
+def objective_noise(
+    family: Family | str,
+    *,
+    eps: float,
+    delta: float = 0.0,
+    row_norm: float | Mapping[str, float] = 1.0,
+    curvature: float | ArrayLike,
+    adjacency: Adjacency = "add_remove",
+    size: int | None = None,
+    design: BodyBounds | None = None,
+) -> Noise | BodyNoise:
     """Noise b for which minimising sum_i l(x_i't; y_i) + P(t) + t'Mt / 2 + b't is (eps, delta)-private.
 
     Parameters
@@ -184,23 +223,32 @@ def objective_noise(
     adjacency : {"add_remove", "replace_one"}
     size : int, optional
         The number of columns p; the length of `curvature` if that is an array.
+    design : BodyBounds, optional
+        Stands in for `row_norm` and `size`: the design of a formula's plan, ``dp.plan(...).design``. Its noise is cut
+        to the bodies that hold the rows, which is less than any norm of the whole row asks for; with a delta it is
+        Gaussian noise if that has the lesser E||b||_2^2.
 
     Returns
     -------
-    Noise
+    Noise or BodyNoise
+        The latter for a design, unless Gaussian noise is less.
 
     Raises
     ------
     ArgumentError
-        If an argument is outside its range, a cap of the family is open, or the curvature is too small for any noise.
+        If an argument is outside its range, a cap of the family is open, the curvature is too small for any noise, or a
+        design has no bodies, as that of plain arrays.
 
     Notes
     -----
-    docs/proofs/objective; the convex penalty P costs nothing, and curvature it has everywhere may be counted in M.
+    docs/proofs/objective, docs/proofs/bodies; the convex penalty P costs nothing, and curvature it has everywhere may
+    be counted in M.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
     diagonal = _check_curvature(curvature)
+    if design is not None:
+        return _design_noise(family, design, diagonal, eps, delta, adjacency)
     size = _check_size(size, diagonal)
     bounds = _check_norms(row_norm)
     euclidean = _euclidean(bounds, size)
@@ -209,9 +257,7 @@ def objective_noise(
     def noise(norm: Norm) -> Noise:
         bound = euclidean if norm == "l2" else bounds[norm]
         scale = joint_scale(family, eps=eps, delta=delta, curvature_ratio=ratio, row_norm=bound, adjacency=adjacency)
-        if math.isinf(scale):
-            least = euclidean**2 * family.curvature_bound / math.expm1(min(eps, 700.0))
-            raise ArgumentError(f"curvature is too small for this eps: give more than about {least:.4g}, or raise eps")
+        _check_scale(scale, family, euclidean**2, eps)
         return Noise("gaussian" if delta > 0 else "laplace", norm, scale)
 
     if delta > 0:
@@ -220,6 +266,33 @@ def objective_noise(
     if size is None:
         return noise(allowed[0])
     return min((noise(norm) for norm in allowed), key=lambda candidate: candidate.expected_square(size))
+
+
+def _design_noise(
+    family: Family, design: BodyBounds, diagonal: NDArray[np.float64], eps: float, delta: float, adjacency: Adjacency
+) -> Noise | BodyNoise:
+    """The noise cut to the design, or Gaussian noise if delta permits it and it is less."""
+    if not design.images:
+        raise ArgumentError("design has no bodies, since only norms of its rows are bounded; give row_norm instead")
+    cut = body_noise(design.images)
+    if len(diagonal) not in (1, cut.size):
+        raise ArgumentError(f"curvature must have one entry or one per column: {cut.size}, got {len(diagonal)}")
+    ones = np.ones(cut.size)
+    common: dict[str, Any] = {"curvature_ratio": design.curvature_ratio(diagonal * ones), "adjacency": adjacency}
+    square = design.curvature_ratio(ones)
+    scale = joint_scale(family, eps=eps, row_norm=ROUNDED, **common)
+    _check_scale(scale, family, square, eps)
+    if delta == 0:
+        return cut.scaled(scale)
+    gaussian = joint_scale(family, eps=eps, delta=delta, row_norm=math.sqrt(square), **common)
+    less = gaussian**2 * cut.size < scale**2 * cut.expected_square()
+    return Noise("gaussian", "l2", gaussian) if less else cut.scaled(scale)
+
+
+def _check_scale(scale: float, family: Family, row_square: float, eps: float) -> None:
+    if math.isinf(scale):
+        least = row_square * family.curvature_bound / math.expm1(min(eps, 700.0))
+        raise ArgumentError(f"curvature is too small for this eps: give more than about {least:.4g}, or raise eps")
 
 
 def check_positive(name: str, value: Any) -> float:

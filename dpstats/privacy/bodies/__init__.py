@@ -4,9 +4,10 @@ from dpstats.privacy.bodies.blocks import Block, ball, box, cross, intercept, sh
 from dpstats.privacy.bodies.group import Group
 from dpstats.privacy.bodies.grouping import Grouping, group_blocks, group_energy, make_grouping
 from dpstats.privacy.bodies.image import Image, unit_images
-from dpstats.privacy.bodies.law import BodyNoise, body_noise
+from dpstats.privacy.bodies.law import ROUNDED, BodyNoise, body_noise
 
 __all__ = [
+    "ROUNDED",
     "Block",
     "BodyNoise",
     "Group",

@@ -23,6 +23,9 @@ from dpstats.privacy.randomness import RandomSource
 
 Float = NDArray[np.float64]
 
+ROUNDED = 1 + 1e-12
+"""The gauge of a row of the design, whose bodies hold it up to rounding (docs/proofs/bodies, 5)."""
+
 
 @dataclass(frozen=True, eq=False)
 class BodyNoise:

@@ -6,12 +6,19 @@ No runs are drawn: log-ratios are computed on fixed points, so nothing here can 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpstats.audit.density import ObjectiveDensity
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.mechanisms.design import ArrayDesign
+from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.objective import plan_objective
 from dpstats.privacy.bodies import BodyNoise, box, cross, intercept, simplex, unit_images
-from dpstats.privacy.calibration import joint_scale
+from dpstats.privacy.calibration import joint_scale, objective_noise
 
 EPS = 1.0
 FAMILIES = [Binomial(), Gaussian(0.5), Poisson(3.0, 3.0)]
@@ -74,3 +81,72 @@ def test_planted_errors_are_caught(name: str) -> None:
         without = corners(name) * np.array([0.0, 1, 1])
         assert worst_ratio(name, Binomial(), "add_remove", rows=without[1:]) > 1.1
         assert worst_ratio(name, Binomial(), "add_remove", rows=corners(name)[1:3] * np.array([1.0, -1, -1])) > 1.1
+
+
+class TestDesignNoise:
+    """`objective_noise` of a formula's own design, whose noise has a closed density."""
+
+    CURVATURE = np.array([9.0, 15.0, 12.0, 10.0])
+
+    def design(self) -> DesignSpec:
+        return design_spec("y ~ g + x", Domain({"g": ["a", "b", "c"], "x": (-1, 1), "y": [0, 1]}), family=Binomial())
+
+    def worst(self, adjacency: str, factor: float = 1.0) -> float:
+        """The greatest log-ratio of neighbours' densities as a share of eps, on rows of the design."""
+        design, family = self.design(), Binomial()
+        frame = pd.DataFrame({"g": ["a", "b", "c", "a"], "x": [-1.0, 1.0, -0.3, 1.0], "y": [0, 1, 1, 0]})
+        rows = design.exog(frame)[0]
+        noise = objective_noise(family, eps=EPS, curvature=self.CURVATURE, adjacency=adjacency, design=design)
+        noise = noise.scaled(noise.scale * factor)
+        rng = np.random.default_rng(5)
+        worst = 0.0
+        for _ in range(60):
+            exog, endog = rows[rng.integers(0, 4, 3)], rng.integers(0, 2, 3).astype(float)
+            kept = [0, 1] if adjacency == "add_remove" else [0, 2]
+            first = slice(0, 3) if adjacency == "add_remove" else [0, 1]
+            linear = rng.normal(size=4) * noise.scale * 20
+            one, other = (
+                ObjectiveDensity(family, exog[part], endog[part], self.CURVATURE, noise, linear)
+                for part in (first, kept)
+            )
+            points = rng.normal(size=(400, 4)) * 10.0 ** rng.uniform(-1, 1.5, size=(400, 1))
+            points[200:] -= linear / self.CURVATURE
+            worst = max(worst, float(np.abs(one.log_density(points) - other.log_density(points)).max()))
+        return worst / EPS
+
+    @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+    def test_guarantee_holds_and_half_the_scale_does_not(self, adjacency: str) -> None:
+        assert 0.6 < self.worst(adjacency) <= 1 + 1e-9
+        assert self.worst(adjacency, factor=0.5) > 1.1
+
+    def test_it_is_less_than_any_norm_and_what_a_plan_takes(self) -> None:
+        design = self.design()
+        cut = objective_noise("binomial", eps=EPS, curvature=20.0, design=design)
+        assert isinstance(cut, BodyNoise)
+        norms = {norm: design.norm_bound(norm, np.ones(4)) for norm in ("l1", "l2", "linf")}
+        whole = objective_noise("binomial", eps=EPS, curvature=20.0, row_norm=norms, size=4)
+        assert cut.expected_square() < 0.7 * whole.expected_square(4)
+        planned = plan_objective(design, Binomial(), Purchase(EPS, 0.0, 0.01, "add_remove"))
+        assert objective_noise("binomial", eps=EPS, curvature=planned.curvature, design=design) == planned.noise
+
+    def test_a_delta_permits_gaussian_noise_and_does_not_demand_it(self) -> None:
+        design = self.design()
+        common = {"eps": EPS, "curvature": 20.0, "design": design}
+        assert objective_noise("binomial", delta=1e-6, **common) == objective_noise("binomial", **common)
+        wide = design_spec(
+            f"y ~ {' + '.join(f'x{j}' for j in range(60))}",
+            Domain({**{f"x{j}": (-1, 1) for j in range(60)}, "y": [0, 1]}),
+            family=Binomial(),
+        )
+        much = {"eps": EPS, "delta": 0.01, "curvature": 500.0}
+        found = objective_noise("binomial", design=wide, **much)
+        norm = float(np.sqrt(wide.curvature_ratio(np.ones(61))))
+        assert found == objective_noise("binomial", row_norm=norm, **much)
+
+    def test_bad_designs(self) -> None:
+        with pytest.raises(ArgumentError, match="design has no bodies"):
+            objective_noise("binomial", eps=1.0, curvature=9.0, design=ArrayDesign(("a",), {"l2": 1.0}))
+        with pytest.raises(ArgumentError, match="one per column: 4"):
+            objective_noise("binomial", eps=1.0, curvature=[9.0, 9.0], design=self.design())
+        with pytest.raises(ArgumentError, match="curvature is too small"):
+            objective_noise("huber_svm", eps=1.0, curvature=0.5, design=self.design())
