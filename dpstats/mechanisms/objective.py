@@ -240,13 +240,15 @@ def _price(design: Bounds, family: Family, purchase: Purchase, metric: Metric, c
     bought: dict[str, Any] = {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
     if not kappa > 0:
         raise ArgumentError(
-            f"eps is too small for losses as steep as {family.lipschitz:.3g}: raise eps, or lower the response's range "
-            "or the family's caps"
+            f"eps = {purchase.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
+            f"{family.lipschitz / purchase.eps:.1g} would drown any data. Give an eps between 0.01 and 10, as is usual"
         )
     joint = joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
     if not np.isfinite(joint):
         least = least_curvature(family, design.curvature_ratio(np.ones(len(curvature))), purchase.eps)
-        raise ArgumentError(f"curvature is too small for this eps: give more than about {least:.4g}, or raise eps")
+        raise ArgumentError(
+            f"curvature is too small for eps = {purchase.eps:.3g}: give more than about {least:.4g}, or raise eps"
+        )
     classical = classical_scale(family, eps=purchase.eps, **bought)
     need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=metric.kind, **bought)
     # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.

@@ -165,7 +165,7 @@ def plan_screening(
     cost = options.screen_share * eps
     share = cost / (choices + 1)
     if share < SMALLEST_EPS:
-        raise ArgumentError(f"eps is too small to screen with: a choice needs {SMALLEST_EPS:g} at least")
+        raise ArgumentError(f"eps is too small to screen with: a choice needs {SMALLEST_EPS:g} at least; raise eps")
     null = None
     if always.size:
         final = options.release_share * share

@@ -118,6 +118,11 @@ class Plan:
         return self.objective.noise_shape
 
     @property
+    def linear(self) -> Vector:
+        """The public linear term of the objective, shape (p,): -linear / curvature is what coefficients shrink to."""
+        return self.objective.linear
+
+    @property
     def noise_sd(self) -> pd.Series[float]:
         """Standard deviation of the linear term of each column, in model units; released noise is about it over n h."""
         names = [name for name, kept in zip(self.names, self.kept, strict=True) if kept]

@@ -196,6 +196,11 @@ def plan_notes(plan: Plan) -> list[str]:
             f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
             "range." + ("" if plan.completed else " Until then the range stands in: the noise will be less than shown.")
         )
+    if plan.response is not None and plan.response.mean is not None:
+        said.append(
+            f"The intercept is shrunk towards a mean of {plan.response.mean:.4g}, not zero; the excess risk is over "
+            "coefficients whose norm is counted from there."
+        )
     return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
 
 

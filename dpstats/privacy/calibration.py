@@ -292,7 +292,9 @@ def _design_noise(
 def _check_scale(scale: float, family: Family, row_square: float, eps: float) -> None:
     if math.isinf(scale):
         least = row_square * family.curvature_bound / math.expm1(min(eps, 700.0))
-        raise ArgumentError(f"curvature is too small for this eps: give more than about {least:.4g}, or raise eps")
+        raise ArgumentError(
+            f"curvature is too small for eps = {eps:.3g}: give more than about {least:.4g}, or raise eps"
+        )
 
 
 def check_positive(name: str, value: Any) -> float:

@@ -41,6 +41,10 @@ class ReleasePlan(Protocol):
         """Public weights a, shape (p,): the linear term is the noise divided by them."""
 
     @property
+    def linear(self) -> NDArray[np.float64]:
+        """The public linear term, shape (p,): what the quadratic term shrinks to is -linear / curvature."""
+
+    @property
     def kappa(self) -> float:
         """sup x' M^-1 x over all rows."""
 
@@ -69,7 +73,8 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
     pi : float
         Probability, over the noise, that a bound may fail.
     radius : float, optional
-        Norm of the coefficients to compare with, in model units; by default the plan's guess.
+        Norm of the coefficients to compare with, in model units, by default the plan's guess; counted from what they
+        are shrunk to, where that is not zero: the intercept of counts whose mean was bought.
     n : int, optional
         Number of rows, public or assumed. Without it the column ``per_row`` and the bounds that need n are NaN.
 
@@ -126,11 +131,14 @@ def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:
     mean, whole_mean = (
         gap_mean(noise, shape, curvature, removed=removed, radius=radius) for removed in (None, curvature)
     )
+    against = "against any coefficients of norm radius"
+    if np.any(plan.linear):
+        against = "against any coefficients within radius of what they are shrunk to"
     return [
         *bounds,
         Bound("regularised", "mean", theorem_1, mean, "attained when there are no rows and no penalty"),
-        Bound("unregularised", "quantile", theorem_2, whole, "against any coefficients of norm radius"),
-        Bound("unregularised", "mean", theorem_2, whole_mean, "against any coefficients of norm radius"),
+        Bound("unregularised", "quantile", theorem_2, whole, against),
+        Bound("unregularised", "mean", theorem_2, whole_mean, against),
     ]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature
@@ -189,3 +190,11 @@ def test_stored_plans_come_back() -> None:
     plan = plan_objective(factors(), Poisson(5.0, 10.0), PURCHASE, Lasso(2.0))
     again = ObjectivePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again.to_dict() == plan.to_dict()
+
+
+@pytest.mark.parametrize("family", [Binomial(), Gaussian(0.25), Poisson(5.0, 10.0), HuberSVM()], ids=str)
+@pytest.mark.parametrize("eps", [1e-12, 1e-100, 1e-300])
+def test_a_hopeless_eps_is_named_with_the_fix(family: Family, eps: float) -> None:
+    refused = pytest.raises(ArgumentError, match=rf"eps = {eps:.3g}.*too small.*eps between 0.01 and 10")
+    with refused, np.errstate(all="ignore"):
+        plan_objective(factors(), family, replace(PURCHASE, eps=eps))

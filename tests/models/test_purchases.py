@@ -169,6 +169,9 @@ def test_the_intercept_is_shrunk_towards_the_bought_mean() -> None:
     target = -plan.objective.linear[at] / plan.objective.curvature[at] / plan.design.scale[at]
     assert target == pytest.approx(np.log(plan.response.mean))
     assert found.params["Intercept"] == pytest.approx(np.log(0.05), abs=0.5)
+    assert "shrunk towards a mean of" in found.summary().as_text().replace("\n", " ")
+    notes = found.excess_risk(printed=True).query("holds == 'proved'")["note"]
+    assert notes.str.contains("within radius of what they are shrunk to").sum() == 2
 
 
 @pytest.mark.parametrize("options", [{"stages": 2}, {"penalty": "lasso", "alpha": 1.0, "refit_share": 0.3}])

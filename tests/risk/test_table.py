@@ -37,6 +37,10 @@ class PublicPlan:
         return np.full(self.columns, self.level)
 
     @property
+    def linear(self) -> np.ndarray:
+        return np.zeros(self.columns)
+
+    @property
     def noise_shape(self) -> np.ndarray:
         return np.ones(self.columns)
 
@@ -70,7 +74,9 @@ def test_columns_and_order() -> None:
 
 def test_unequal_curvature_shows_what_the_norm_alone_would_give() -> None:
     plan = public_plan()
-    uneven = SimpleNamespace(**{name: getattr(plan, name) for name in (*FACTS, "noise", "noise_shape", "family")})
+    uneven = SimpleNamespace(
+        **{name: getattr(plan, name) for name in (*FACTS, "noise", "noise_shape", "linear", "family")}
+    )
     uneven.curvature = np.geomspace(4, 40, 6)
     proved = excess_risk(uneven).query("holds == 'proved'")  # type: ignore[arg-type]
     assert len(proved) == 5
