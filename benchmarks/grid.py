@@ -114,14 +114,25 @@ def scores(problem: Problem, draws: int, **budget: Any) -> tuple[np.ndarray, str
     return np.array(values), law
 
 
+def not_below(size: float, *explained: np.ndarray) -> bool:
+    """Whether no mean is far below a constant's, given rows times eps."""
+    return size < ENOUGH or min(float(values.mean()) for values in explained) >= -BELOW
+
+
+def no_worse(pure: np.ndarray, approximate: np.ndarray) -> tuple[bool, float]:
+    """Whether the delta takes away no more than two standard errors, and the standard error of the difference."""
+    change = approximate - pure
+    error = float(change.std(ddof=1) / np.sqrt(len(change)))
+    return bool(change.mean() >= -2 * error), error
+
+
 def line(name: str, eps: float, draws: int = SPLITS, delta: float = DELTA) -> dict[str, object]:
     """Means over splits at one budget, what the delta changes with its standard error, and two verdicts."""
     problem = PROBLEMS[name]()
     pure, _ = scores(problem, draws, eps=eps)
     approximate, law = scores(problem, draws, eps=eps, delta=delta)
     insisted, _ = scores(problem, draws, eps=eps, delta=delta, noise="gaussian")
-    change = approximate - pure
-    error = float(change.std(ddof=1) / np.sqrt(draws))
+    kept, error = no_worse(pure, approximate)
     size = eps * TRAINING_SHARE * problem.rows
     return {
         "data": name,
@@ -133,8 +144,8 @@ def line(name: str, eps: float, draws: int = SPLITS, delta: float = DELTA) -> di
         "noise": law,
         "s.e. of change": error,
         "gaussian": float(insisted.mean()),
-        "not below": bool(size < ENOUGH or min(pure.mean(), approximate.mean()) >= -BELOW),
-        "no worse": bool(change.mean() >= -2 * error),
+        "not below": not_below(size, pure, approximate),
+        "no worse": kept,
     }
 
 

@@ -349,8 +349,7 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
         center=center,
         scale=scale,
         notes=tuple(
-            f"{code} is not finite on all of the declared ranges: rows where it is not are left out."
-            for code in partial
+            f"not on all of the declared ranges is {code} finite: rows where it is not are left out" for code in partial
         ),
         _info=info,
         _response=response,

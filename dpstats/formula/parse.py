@@ -170,6 +170,17 @@ def _codes(tree: ParseNode) -> Iterator[str]:
         yield from _codes(branch)
 
 
+OTHER_NAMES = {
+    **{name: f"; write np.{name}(...)" for name in ("exp", "expm1", "log", "log10", "log1p", "log2", "sqrt")},
+    "as_factor": "; write C(...)",
+    "factor": "; write C(...)",
+    "ns": "; write cr(..., df=...) for a natural spline",
+    "offset": "; add the offset as a column, whose coefficient is then estimated",
+    "s": "; write cr(..., df=...) for a smooth term",
+}
+"""What R calls otherwise, and what to write."""
+
+
 def compile_factor(code: str) -> Factor:
     """Translate one factor's code; FormulaError says what cannot be translated and why."""
     try:
@@ -178,9 +189,12 @@ def compile_factor(code: str) -> Factor:
     except (SyntaxError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, FormulaError):
             raise
-        message = (
-            f"{code!r} is not a valid expression ({_first_line(error)}); names with spaces or keywords need Q(...)"
-        )
+        if code == ".":
+            message = "'.' is refused: what it stands for would depend on the data; write the columns out"
+        else:
+            message = (
+                f"{code!r} is not a valid expression ({_first_line(error)}); names with spaces or keywords need Q(...)"
+            )
         raise FormulaError(message) from error
     if next(columns_of(node), None) is None:
         raise FormulaError(f"{code!r} reads no column; use the intercept for a constant")
@@ -249,8 +263,9 @@ class _Translator:
         if isinstance(tree.func, ast.Attribute):
             raise self._refusal(tree.func)
         known = ", ".join(sorted(["I", "Q", "C", "abs", *TRANSFORMS]))
+        fix = "" if not isinstance(tree.func, ast.Name) else OTHER_NAMES.get(tree.func.id, "")
         raise FormulaError(
-            f"{self._text(tree)} is refused: a formula can call only {known} and elementwise np functions"
+            f"{self._text(tree)} is refused: a formula can call only {known} and elementwise np functions{fix}"
         )
 
     def _numpy(self, tree: ast.Call, name: str) -> Apply:

@@ -11,6 +11,8 @@ from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.families import Poisson
+
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
 
@@ -176,6 +178,16 @@ def plan_notes(plan: Plan) -> list[str]:
         "Standard errors are functions of the rows and not part of the release. Few rows say little: coefficients of "
         "rare levels and rare 0/1 columns carry the most noise and shrinkage.",
     ]
+    if guarantee.delta < plan.request.delta:
+        said.append(
+            f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
+            "less here than Gaussian noise."
+        )
+    if isinstance(plan.family, Poisson) and plan.family.curvature_bound < plan.family.lipschitz:
+        said.append(
+            f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
+            f"slowly, to {plan.family.lipschitz:.4g} at most, the greatest count that is not clipped."
+        )
     retrieved = objective.planned_eps - objective.joint_need
     if retrieved > 0:
         use = {"recycle": "spent on less noise", "return": "not charged"}.get(

@@ -26,17 +26,20 @@ Vector = NDArray[np.float64]
 
 NOT_RELEASED = (
     "aic",
+    "anova",
     "bic",
     "bse",
     "conf_int",
     "cov_params",
     "deviance",
+    "fitted",
     "fittedvalues",
     "llf",
     "null_deviance",
     "pearson_chi2",
     "pvalues",
     "resid",
+    "residuals",
     "resid_deviance",
     "resid_pearson",
     "resid_response",
@@ -44,8 +47,9 @@ NOT_RELEASED = (
     "scale",
     "t_test",
     "tvalues",
+    "vcov",
 )
-"""What statsmodels' results have and these have not: functions of the rows, beyond the coefficients."""
+"""What results of statsmodels or R have and these have not: functions of the rows, beyond the coefficients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +108,8 @@ class GLMResults:
                 f"{name} is a statistic of the rows, and the budget has paid for the coefficients alone; "
                 "docs/guide/summary says what to do without it"
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def excess_risk(
         self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False

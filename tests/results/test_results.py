@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.errors import NotReleasedError
 
 DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "group": ["a", "b", "c"], "b": ["no", "yes"]}
 
@@ -130,3 +131,32 @@ def test_text_responses_are_coded_in_the_declared_order() -> None:
     assert fit.params["x"] > 0.5
     turned = dp.logit("b ~ x", frame(), 20.0, domain={**DOMAIN, "b": ["yes", "no"]}, seed=1)
     assert turned.params["x"] < -0.5
+
+
+def test_what_a_user_of_r_asks_for_is_answered() -> None:
+    fit = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, delta=1e-6)
+    with pytest.raises(AttributeError, match="the coefficients are params"):
+        _ = fit.coef
+    for name in ("vcov", "anova", "residuals", "fitted"):
+        with pytest.raises(NotReleasedError, match=name):
+            getattr(fit, name)
+    assert "of the delta of 1e-06 that was allowed 0 is spent" in words(fit).lower()
+
+
+def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
+    data = frame().assign(c=np.random.default_rng(1).poisson(2, 2000))
+    declared = {**DOMAIN, "c": (0, 30)}
+    capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20)
+    assert "logarithm for means up to 10. Larger means rise more slowly, to 20 at most" in words(capped)
+    assert "logarithm for means" not in words(dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, mean_cap=20))
+
+
+def test_notes_on_missing_values_are_sentences() -> None:
+    fit = dp.ols("np.log(z) ~ x", frame(), 1.0, domain=DOMAIN)
+    assert "Not on all of the declared ranges is np.log(z) finite: rows where it is not are left out." in words(fit)
+    assert ".." not in words(fit)
+
+
+def words(fit: dp.GLMResults) -> str:
+    """The summary's text on one line, with single spaces."""
+    return " ".join(fit.summary().as_text().split())
