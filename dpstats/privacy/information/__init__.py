@@ -9,6 +9,7 @@ from dpstats.privacy.information.joint import (
     majorant_lipschitz,
     row_weights,
 )
+from dpstats.privacy.information.joint_choice import JointChoice, best_joint_scales_delta
 from dpstats.privacy.information.joint_gaussian import joint_scales_delta
 from dpstats.privacy.information.levels import LevelNoise, level_maps, noisy_level_information
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
@@ -18,11 +19,13 @@ from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_b
 
 __all__ = [
     "COVER_SHARE",
+    "JointChoice",
     "JointScales",
     "LevelNoise",
     "MatrixLaw",
     "MatrixNoise",
     "Metric",
+    "best_joint_scales_delta",
     "design_metric",
     "free_information",
     "headroom",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,14 @@ from dpstats.privacy.information.matrix import MatrixLaw
 
 Float = NDArray[np.float64]
 
-# Every so many cells of the curve a chord; with raised ends it lies within 1e-4 of the curve.
-EVERY = 256
-# Step of the grid of v: the curvature bound costs less than 1e-3 of the noise.
-STEP = 0.15
+# Every so many cells of the curve a chord; with raised ends it lies within 1e-4 of the curve, or 3e-4 beside normal
+# matrix noise, where all chords are tried for each v.
+EVERY: dict[MatrixLaw, int] = {"wishart": 256, "normal": 1024}
+# Step of the grid of v, times the largest slope in v, or times that over mu, and its limits: curvature bound and chords
+# cost less than 2e-3 of the noise.
+BEND, GROWTH, STEP, LONGEST = 0.03, 0.08, 0.15, 0.75
+# So many shares on either side of the best one are tried while a scale is sought.
+NEAR = 2
 # Shares of eps for the one record: every one is valid.
 SHARES = np.concatenate((SPLITS[:28], SPLITS[28::8]))
 
@@ -77,7 +81,7 @@ def joint_points(curve: LossCurve, curvature_ratio: float, moved: float, law: Ma
     chord the exponent is convex, as it is in w and in B, so that ends suffice.
     """
     gradient = curve.gradient / curve.gradient[-1]
-    knots = np.append(np.arange(0, len(gradient) - 1, EVERY), len(gradient) - 1)
+    knots = np.append(np.arange(0, len(gradient) - 1, EVERY[law]), len(gradient) - 1)
     weight = _raised(gradient, curve.curvature, knots) + moved
     cost = _raised(gradient, np.log1p(curvature_ratio * curve.curvature) * (1 + COST_ROUNDING), knots)
     slopes = np.append(0.0, gradient[knots])
@@ -108,9 +112,10 @@ def half_grid(grid: NormalGrid) -> NormalGrid:
     return _grid_on(nodes, 2.0)
 
 
-def coarse_grid(top: float) -> NormalGrid:
-    """A grid of v from -top to top, in equal steps."""
-    return _grid_on(np.linspace(-top, top, math.ceil(2 * top / STEP) + 1), 1.0)
+def coarse_grid(top: float, slope: float, mu: float) -> NormalGrid:
+    """A grid of v from -top to top, in equal steps: smaller ones the larger the slope in v, by itself and over mu."""
+    step = min(max(STEP, min(BEND, GROWTH * mu) / slope), LONGEST)
+    return _grid_on(np.linspace(-top, top, math.ceil(2 * top / step) + 1), 1.0)
 
 
 def _grid_on(nodes: Float, times: float) -> NormalGrid:
@@ -127,19 +132,43 @@ def joint_integral(points: JointPoints, mu: float, inverse: float, at: Float, gr
     slope = inverse * points.weight
     if not np.any(slope):
         return removal_profile((points.gradient, cost), mu, grid)(at)
-    second = coarse_grid(float(grid.nodes[-1]))
-    values, exceeds = [], []
-    for node in second.nodes:
-        profile = removal_profile((points.gradient, cost + slope * node + slope**2 / 2), mu, grid)
-        values.append(profile(at))
-        # P(g > e), from above: u exceeds the last node whose level is at most e.
-        last = np.searchsorted(profile.levels, at, side="right") - 1
-        exceeds.append(np.where(last >= 0, grid.beyond[np.maximum(last, 0)], 1.0))
-    value, exceed = np.array(values), np.array(exceeds)
+    top = float(slope.max())
+    second = coarse_grid(float(grid.nodes[-1]), top, mu)
+    levels = _levels(points.gradient * mu, cost, slope, grid.nodes, second.nodes)
+    values, exceeds = _inner_integrals(levels, at, grid)
     mass, mean, width = second.mass[:, None], second.mean[:, None], np.diff(second.nodes)[:, None]
-    inside = (1 - mean) * value[:-1] + mean * value[1:] + exceed[1:] * (float(slope.max()) * width) ** 2 / 8
-    left = float(special.ndtr(second.nodes[0])) * value[0]
+    inside = (1 - mean) * values[:-1] + mean * values[1:] + exceeds[1:] * (top * width) ** 2 / 8
+    left = float(special.ndtr(second.nodes[0])) * values[0]
     return np.asarray((mass * inside).sum(axis=0) + left + second.beyond[-1])
+
+
+def _levels(gradient: Float, cost: Float, slope: Float, nodes: Float, second: Float) -> Float:
+    """g at the nodes of v and of u, shape (nodes of v, nodes of u): the largest of the planes."""
+    levels = np.full((len(second), len(nodes)), -np.inf)
+    for pull, fixed, tilt in zip(gradient, cost, slope, strict=True):
+        line = pull * nodes + pull**2 / 2
+        np.maximum(levels, line + (fixed + tilt * second + tilt**2 / 2)[:, None], out=levels)
+    return levels
+
+
+def _inner_integrals(levels: Float, at: Float, grid: NormalGrid) -> tuple[Float, Float]:
+    """E (1 - exp(e - g))_+ over u and P(g > e), both from above, for each v and each e: two arrays (nodes of v, k).
+
+    On a cell g lies below its chord. Above e the integrand is concave in g, so it is at most that of the mean level;
+    on the cell where g crosses e it is at most that of the upper end.
+    """
+    # Below `first` g exceeds no e whatever v is.
+    first = max(int(np.searchsorted(levels[-1], float(at.min()), side="right")) - 1, 0)
+    start, end, mass = levels[:, first:-1], levels[:, first + 1 :], grid.mass[first:]
+    middle = start + grid.mean[first:] * (end - start)
+    values, exceeds = np.empty((len(levels), len(at))), np.empty((len(levels), len(at)))
+    before = max(0.0, 1.0 - float(grid.mass.sum()) - float(grid.beyond[-1]))
+    for index, eps in enumerate(at):
+        reached = np.where(start >= eps, middle, end)
+        values[:, index] = -np.expm1(np.minimum(eps - reached, 0.0)) @ mass + grid.beyond[-1]
+        exceeds[:, index] = (end > eps) @ mass + grid.beyond[-1]
+        values[:, index] += np.where(levels[:, 0] > eps, before, 0.0)
+    return np.minimum(values, 1.0), np.minimum(exceeds + before, 1.0)
 
 
 @dataclass(frozen=True)
@@ -153,6 +182,8 @@ class JointProfile:
     signed : bool
     eps, delta : float
     adjacency : {"add_remove", "replace_one"}
+    shares : ndarray (k,)
+        Of eps for removing the one record, where another takes its place; any will do.
     """
 
     removal: JointPoints
@@ -161,23 +192,35 @@ class JointProfile:
     eps: float
     delta: float
     adjacency: Adjacency
+    shares: Float = field(default_factory=lambda: SHARES)
 
     def bound(self, mu: float, inverse: float) -> float:
         """Upper bound of delta(eps) with X L / sigma = mu and matrix noise of scale 1 / inverse."""
+        return float(np.min(self.bounds(mu, inverse)))
+
+    def near(self, mu: float, inverse: float) -> JointProfile:
+        """The profile with the shares next to the one that is best for this noise."""
+        if self.adjacency == "add_remove":
+            return self
+        best = int(np.argmin(self.bounds(mu, inverse)))
+        return replace(self, shares=self.shares[max(best - NEAR, 0) : best + NEAR + 1])
+
+    def bounds(self, mu: float, inverse: float) -> Float:
+        """`bound` for each share, shape (k,), or (1,) if none takes the record's place."""
         whole = normal_grid(self.delta)
         if self.adjacency == "add_remove":
             at = np.array([self.eps])
             grid = whole if self.signed else half_grid(whole)
             removed = float(joint_integral(self.removal, mu, inverse, at, whole)[0])
-            delta = max(removed, float(joint_integral(self.insertion, mu, inverse, at, grid)[0]))
+            delta = np.maximum(removed, joint_integral(self.insertion, mu, inverse, at, grid))
         else:
             # What lies beyond the grid is counted exp(e) times.
             far = normal_grid(max(self.delta * math.exp(-self.eps), 1e-290))
-            grid, split = far if self.signed else half_grid(far), self.eps * SHARES
+            grid, split = far if self.signed else half_grid(far), self.eps * self.shares
             removed_at = joint_integral(self.removal, mu, inverse, split, whole)
             inserted = joint_integral(self.insertion, mu, inverse, self.eps - split, grid)
-            delta = float(np.min(removed_at + np.exp(split) * inserted))
-        return delta * (1 + ROUNDING)
+            delta = removed_at + np.exp(split) * inserted
+        return np.asarray(delta * (1 + ROUNDING), dtype=np.float64)
 
 
 def joint_scales_delta(
@@ -253,6 +296,7 @@ def joint_profile(
 
 def _greatest(profile: JointProfile, most: float, per_mu: float) -> float:
     """The greatest mu, up to 1e-4, at which the bound with matrix noise of inverse scale per_mu * mu holds."""
+    profile = profile.near(0.9 * most, 0.9 * per_mu * most)
 
     def excess(log_mu: float) -> float:
         mu = math.exp(log_mu)

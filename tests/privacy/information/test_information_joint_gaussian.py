@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from joint_density import Released
 from scipy import integrate, stats
 
 from dpstats.audit.exact import audit_exact
+from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
-from dpstats.privacy.information import joint_scales_delta
+from dpstats.privacy.information import best_joint_scales_delta, joint_scales_delta
 from dpstats.privacy.information.joint_gaussian import joint_profile
 from dpstats.privacy.noise import Noise
 
@@ -140,3 +142,57 @@ def test_planted_matrix_not_charged() -> None:
     family, kappa = Gaussian(0.5), 0.1
     alone = joint_scale(family, eps=EPS, delta=DELTA, curvature_ratio=kappa, row_norm=1.0)
     assert hockey_stick(family, "add_remove", kappa, alone, alone) > DELTA
+
+
+class TestChoice:
+    COMMON: ClassVar = {"curvature_ratio": 0.1, "row_norm": 1.0}
+
+    @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+    def test_exact_integral_keeps_delta(self, adjacency: str) -> None:
+        """Of the pair chosen, with normal matrix noise; and not of one whose matrix noise is a quarter of it."""
+        choice = best_joint_scales_delta(
+            "binomial", eps=EPS, delta=DELTA, size=6, surcharge=0.05, adjacency=adjacency, **self.COMMON
+        )
+        assert choice.law == "normal"
+        assert hockey_stick(Binomial(), adjacency, 0.1, *choice.scales) <= DELTA
+        if adjacency == "add_remove":
+            assert hockey_stick(Binomial(), adjacency, 0.1, choice.scales.fit, choice.scales.matrix / 4) > DELTA
+
+    def test_law_by_size(self) -> None:
+        """Normal noise from a handful of columns on: its entries do not grow with the matrix."""
+        found = [
+            best_joint_scales_delta("binomial", eps=1.0, delta=1e-6, size=size, surcharge=0.01, **self.COMMON)
+            for size in (1, 30, 100)
+        ]
+        assert [choice.law for choice in found] == ["wishart", "normal", "normal"]
+        assert found[0].entry_variance < found[1].entry_variance == found[2].entry_variance
+
+    @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+    def test_surcharge_is_kept_and_pays(self, adjacency: str) -> None:
+        common = self.COMMON | {"eps": 0.5, "delta": 1e-6, "adjacency": adjacency}
+        alone = joint_scale("binomial", **common)  # type: ignore[arg-type]
+        found = [
+            best_joint_scales_delta("binomial", size=8, surcharge=extra, **common)  # type: ignore[arg-type]
+            for extra in (0.003, 0.03, 0.3)
+        ]
+        for choice, extra in zip(found, (0.003, 0.03, 0.3), strict=True):
+            assert choice.scales.fit == pytest.approx((1 + extra) * alone, rel=1e-4)
+        assert found[0].entry_variance > found[1].entry_variance > found[2].entry_variance
+        again = joint_scales_delta(
+            "binomial", ratio=found[1].scales.fit / found[1].scales.matrix, law=found[1].law, **common
+        )
+        assert again.fit == pytest.approx(found[1].scales.fit, rel=5e-3)
+
+    def test_few_shares_are_as_good(self) -> None:
+        profile = joint_profile("binomial", eps=1.0, delta=1e-5, curvature_ratio=0.1, adjacency="replace_one")
+        mu, inverse = 0.13, 0.25
+        few = profile.near(0.9 * mu, 0.9 * inverse)
+        assert len(few.shares) <= 5
+        assert profile.bound(mu, inverse) <= few.bound(mu, inverse) <= 1.02 * profile.bound(mu, inverse)
+
+    def test_no_curvature_and_errors(self) -> None:
+        none = best_joint_scales_delta("binomial", eps=0.1, delta=1e-6, size=3, curvature_ratio=10, row_norm=1)
+        assert math.isinf(none.scales.fit)
+        for wrong in ({"size": 0}, {"size": 3, "surcharge": 0.0}, {"size": 3, "delta": 0.0}):
+            with pytest.raises(ArgumentError):
+                best_joint_scales_delta("binomial", **({"eps": 1.0, "delta": 1e-6} | self.COMMON | wrong))  # type: ignore[arg-type]
