@@ -11,12 +11,15 @@ from scipy import special
 from dpstats.errors import ArgumentError
 from dpstats.inference.contrasts import LEVEL
 from dpstats.inference.estimates import Estimates
-from dpstats.inference.laws import DRAWS, SEED
+from dpstats.inference.laws import SEED, TAIL
 
 Float = NDArray[np.float64]
 
 RANK = 1e-10
 """Eigenvalues of the correlation below this share of the largest count as zero: redundant combinations."""
+
+LAPLACE_EXCESS = 0.5**0.5
+"""By how much a Laplace variable of variance one exceeds any bound on average, once it does."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
     JointTest
         Of the combinations with a bounded interval: the joint hypothesis implies theirs. Each error is inflated as
         that of an interval as far out as the statistic's 95 % point, which makes the test conservative in most cases.
-        Where b is not normal the p-value is (1 + simulated statistics above) / (1 + draws), never below 1e-4.
+        Where b is not normal the p-value is (1 + simulated statistics above) / (1 + draws) down to a hundredth of the
+        draws, and beyond them an exponential tail in the statistic's root.
     """
     rows = estimates.check_rows(rows)
     values = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(rows),))
@@ -73,9 +77,22 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
             continue
         distance = (found.estimates - values[kept]) / np.sqrt(inflated) @ metric
         statistic = float(distance @ distance)
-        above = special.chdtrc(rank, statistic) if draws is None else (1 + np.sum(draws >= statistic)) / (1 + DRAWS)
+        above = special.chdtrc(rank, statistic) if draws is None else simulated_tail(np.sqrt(draws), statistic**0.5)
         return JointTest(statistic, rank, float(above), len(rows) - len(kept))
     return JointTest(0.0, 0, 1.0, len(rows))
+
+
+def simulated_tail(draws: Float, length: float) -> float:
+    """P(|Z| >= length) from draws of |Z|, shape (m,), Z of unit variance in every direction.
+
+    Beyond the `TAIL` largest draws exponential, of their mean excess or, if that is more, of Laplace's: the slowest
+    direction's tail, which may begin farther out.
+    """
+    largest = np.sort(draws)[-TAIL - 1 :]
+    if length <= largest[0]:
+        return float(1 + np.sum(draws >= length)) / (1 + len(draws))
+    excess = max(float(np.mean(largest[1:])) - float(largest[0]), LAPLACE_EXCESS)
+    return float((1 + TAIL) / (1 + len(draws)) * np.exp((largest[0] - length) / excess))
 
 
 @dataclass(frozen=True, eq=False)

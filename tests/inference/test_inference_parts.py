@@ -23,7 +23,7 @@ from dpstats.inference import (
     wald_test,
     wishart_difference,
 )
-from dpstats.inference.joint import standardised
+from dpstats.inference.joint import simulated_tail, standardised
 from dpstats.inference.laws import public_draws, standard_laws
 from dpstats.privacy.bodies import ball, body_noise, box, cross, intercept, simplex, unit_images
 from dpstats.privacy.noise import Noise
@@ -251,3 +251,23 @@ def test_noise_at_most() -> None:
     assert noise_at_most(law.covariance, curvature, rows)[0] <= bound[0] + bound[1]
     with pytest.raises(ArgumentError):
         noise_at_most(np.eye(2), -np.eye(2))
+
+
+def test_joint_p_values_have_no_floor() -> None:
+    """The tail of |Z| against exact ones: Laplace, normal, and one of each, whose tail is Laplace's in the end."""
+    random = np.random.default_rng(0)
+    laplace, normal = random.laplace(scale=0.5**0.5, size=(2, 10_000)), random.normal(size=(2, 10_000))
+    for length in (2.0, 5.0, 9.0):
+        exact = np.exp(-(2**0.5) * length)
+        assert exact / 2 <= simulated_tail(np.abs(laplace[0]), length) <= 3 * exact
+    assert simulated_tail(np.abs(normal[0]), 1.96) == pytest.approx(0.05, abs=0.01)
+    for length in (4.0, 6.0):
+        assert simulated_tail(np.hypot(*normal), length) >= np.exp(-(length**2) / 2)
+        # P(L^2 + N^2 >= r^2) by an integral over the normal part.
+        nodes = np.linspace(-length, length, 4001)
+        inner = np.exp(-((2 * (length**2 - nodes**2)) ** 0.5) - nodes**2 / 2) / (2 * np.pi) ** 0.5
+        exact = float(np.sum(inner) * (nodes[1] - nodes[0])) + 2 * special.ndtr(-length)
+        assert exact <= simulated_tail(np.hypot(laplace[0], normal[0]), length) <= 20 * exact
+    tails = [simulated_tail(np.hypot(*laplace), length) for length in np.linspace(0, 30, 200)]
+    assert np.all(np.diff(tails) <= 0)
+    assert tails[-1] < 1e-12

@@ -49,36 +49,67 @@ def noisy_sum(values: Iterable[Float], bound: float, *, eps: float, random: Rand
     return float(noisy_integers(total, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
 
 
+ALLOWANCE = 0.75
+"""Power of what one row can do to a direction's variance that its share of the noise goes with."""
+
+
 class Directions(NamedTuple):
     """Public directions of the scores, on integers.
 
     Attributes
     ----------
     cells : ndarray (p, k)
-        Integers: D^1/2 L'g_j / sqrt(G_jj) over `unit`.
+        Integers: D^1/2 L'g_j / sqrt(a_j G_jj) over `unit`.
     unit : float
     bound : float
-        Lambda, of these integers: sup over rows of sum_j (x'g_j)^2 / G_jj.
+        Lambda, of these integers: sup over rows of sum_j (x'g_j)^2 / (a_j G_jj).
+    sizes : ndarray (k,)
+        a_j G_jj.
     """
 
     cells: Float
     unit: float
     bound: float
+    sizes: Float
 
 
-def directions(inverse: Float, diagonal: Float, kept: NDArray[np.intp], mixing: Mixing = ()) -> Directions:
-    """Directions g_j = G e_j for the columns `kept` of the public G = `inverse`, over sqrt(G_jj)."""
+def directions(
+    inverse: Float,
+    diagonal: Float,
+    kept: NDArray[np.intp],
+    mixing: Mixing = (),
+    allowances: Float | None = None,
+) -> Directions:
+    """Directions g_j = G e_j for the columns `kept` of the public G = `inverse`, over sqrt(a_j G_jj)."""
     columns = inverse[:, kept] if not mixing else np.array(mixing).T @ inverse[:, kept]
-    scaled = np.sqrt(diagonal)[:, None] * columns / np.sqrt(np.diag(inverse)[kept])
+    sizes = np.diag(inverse)[kept] * (1.0 if allowances is None else allowances)
+    scaled = np.sqrt(diagonal)[:, None] * columns / np.sqrt(sizes)
     unit = float(np.linalg.norm(scaled, axis=0).max()) / (2.0**DIRECTION_PLACES * KEPT)
     cells = np.rint(scaled / unit)
     used = cells * unit
-    return Directions(cells, unit, float(np.linalg.eigvalsh(used.T @ used)[-1]) * (1 + 1e-9))
+    return Directions(cells, unit, float(np.linalg.eigvalsh(used.T @ used)[-1]) * (1 + 1e-9), sizes)
 
 
-def spread_bound(inverse: Float, diagonal: Float, kept: NDArray[np.intp], mixing: Mixing = ()) -> float:
-    """Lambda = lambda_max(D^1/2 L'G diag(1 / G_jj) G L D^1/2), j among the columns `kept`."""
-    return directions(inverse, diagonal, kept, mixing).bound
+def spread_bound(
+    inverse: Float,
+    diagonal: Float,
+    kept: NDArray[np.intp],
+    mixing: Mixing = (),
+    allowances: Float | None = None,
+) -> float:
+    """Lambda = lambda_max(D^1/2 L'G diag(1 / (a_j G_jj)) G L D^1/2), j among the columns `kept`."""
+    return directions(inverse, diagonal, kept, mixing, allowances).bound
+
+
+def spread_allowances(inverse: Float, diagonal: Float, kept: NDArray[np.intp], mixing: Mixing = ()) -> Float:
+    """Public a_j, shape (k,), for `noisy_spread`: u_j^(3/4), u_j = g_j'L D L'g_j / G_jj.
+
+    u_j bounds what one row can add to v_j / G_jj; it is large for rare levels, whose variances have much noise whatever
+    is done. With a_j = 1 all would have as much, with a_j = u_j rare levels would bear all of it.
+    """
+    columns = inverse[:, kept] if not mixing else np.array(mixing).T @ inverse[:, kept]
+    reach = (diagonal[:, None] * columns**2).sum(axis=0) / np.diag(inverse)[kept]
+    return np.asarray(reach**ALLOWANCE, dtype=np.float64)
 
 
 def noisy_spread(
@@ -92,6 +123,7 @@ def noisy_spread(
     adjacency: Adjacency = "add_remove",
     random: RandomSource,
     mixing: Mixing = (),
+    allowances: Float | None = None,
 ) -> Float:
     """Robust variances v_j = sum l'^2 (x'g_j)^2, all together eps-private. Reads rows: charge first.
 
@@ -112,14 +144,17 @@ def noisy_spread(
     random : RandomSource
     mixing : tuple of tuple of float
         L; the metric of rows is that of z = L^-1 x, as for `MatrixNoise`.
+    allowances : ndarray (k,), optional
+        a_j, positive and public, such as `spread_allowances`; 1 by default.
 
     Returns
     -------
     ndarray (k,)
-        With independent Laplace noise of scale G_jj L^2 Lambda / eps, twice that to replace one.
+        With independent Laplace noise of scale a_j G_jj L^2 Lambda / eps, Lambda the `spread_bound` for the same mixing
+        and allowances; twice that to replace one.
     """
     check_positive("lipschitz", lipschitz)
-    public = directions(inverse, diagonal, kept, mixing)
+    public = directions(inverse, diagonal, kept, mixing, allowances)
     total = np.zeros(len(kept), dtype=np.int64)
     for exog, slopes in blocks:
         for start in range(0, len(exog), BLOCK_ROWS):
@@ -128,13 +163,13 @@ def noisy_spread(
             total += spread_parts(inner, slopes[part], public, diagonal, lipschitz).sum(axis=0)
     sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
     noisy = noisy_integers(total, sensitivity, check_positive("eps", eps), random)
-    return noisy * (lipschitz**2 * public.bound / PARTS) * np.diag(inverse)[kept]
+    return noisy * (lipschitz**2 * public.bound / PARTS) * public.sizes
 
 
 def spread_parts(
     exog: Float, slopes: Float, public: Directions, diagonal: Float, lipschitz: float
 ) -> NDArray[np.int64]:
-    """Each row's l'^2 (x'g_j)^2 / (G_jj L^2 Lambda) in `PARTS`, truncated: (rows, k), a row's sum up to `PARTS`.
+    """Each row's l'^2 (x'g_j)^2 / (a_j G_jj L^2 Lambda) in `PARTS`, truncated: (rows, k), a row's sum up to `PARTS`.
 
     The product with the directions is one of integers below 2^53, exact in any order; the rest is elementwise.
     """

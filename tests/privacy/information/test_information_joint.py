@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from joint_density import Released, worst_log_ratio
+from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
@@ -277,3 +278,37 @@ class TestPlanted:
         family, kappa = HuberSVM(0.5), 0.1
         fit, matrix = joint_scales(family, eps=EPS, curvature_ratio=kappa, row_norm=1.0, ratio=0.5)
         assert worst(family, "replace_one", kappa, fit, matrix) > EPS * 1.05
+
+    def test_coefficients_released_after_the_matrix(self) -> None:
+        """The information at the optimum without noise, which the record itself moves, and all others' weights with it.
+
+        400 rows where the curvature changes fastest. In the right order the same pair keeps eps: the information is
+        taken where the coefficients were released, the same place for both data sets.
+        """
+        family, kappa, count = Binomial(), 0.4, 400
+        fit, matrix = joint_scales(family, eps=EPS, curvature_ratio=kappa, row_norm=1.0, ratio=2.0)
+        endog = np.r_[np.ones(316), np.zeros(84)]
+        small = Released(
+            family,
+            np.ones((count, 1)),
+            endog,
+            np.array([1 / kappa]),
+            Noise("laplace", "l2", fit),
+            matrix,
+            1.0,
+            np.zeros(1),
+        )
+        large = replace(small, exog=np.ones((401, 1)), endog=np.r_[endog, 0.0])
+        params = np.linspace(-8, 8, 4001)[:, None]
+        assert worst_log_ratio(small, large, params) <= EPS * (1 + 1e-6)
+        weights = []
+        for data in (small, large):
+            # The optimum is where the noise that explains it is zero: a bisection on the gradient.
+            low, high = -5.0, 5.0
+            for _ in range(80):
+                middle = (low + high) / 2
+                gradient = np.sum(special.expit(middle * data.exog[:, 0]) - data.endog) + middle / kappa
+                low, high = (middle, high) if gradient < 0 else (low, middle)
+            weights.append(float(data.information(np.array([[middle]]))[0, 0, 0]))
+        coefficients = np.abs(small.fit.log_density(params) - large.fit.log_density(params)).max()
+        assert coefficients + abs(weights[0] - weights[1]) / matrix > EPS * 1.1

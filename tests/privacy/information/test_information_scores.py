@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.information import noisy_spread, noisy_sum, spread_bound
+from dpstats.privacy.bodies import box, intercept, simplex, unit_images
+from dpstats.privacy.information import design_metric, noisy_spread, noisy_sum, spread_allowances, spread_bound
+from dpstats.privacy.information.matrix import MatrixNoise
 from dpstats.privacy.information.scores import PARTS, directions, spread_parts
 from dpstats.privacy.randomness import SystemRandom
 
@@ -106,3 +108,66 @@ def test_values_outside_the_bound_are_clipped() -> None:
     assert found == pytest.approx(1, abs=1e-6)
     with pytest.raises(ArgumentError):
         noisy_sum([], 0.0, eps=1.0, random=SystemRandom())
+
+
+class TestAllowances:
+    """A design with a rare level: its variance takes the noise that it needs, the others are spared."""
+
+    images = unit_images([intercept(), box(2), simplex(4)])
+
+    def setting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(7)
+        level = rng.choice(5, 4000, p=[0.4, 0.3, 0.2, 0.09, 0.01])
+        exog = np.column_stack((np.ones(4000), rng.uniform(-1, 1, (4000, 2)), np.eye(5)[level][:, 1:]))
+        inverse, kept = np.linalg.inv(exog.T @ exog), np.arange(7)
+        allowances = spread_allowances(inverse, np.array(self.metric[0]), kept, self.metric[1])
+        return exog, inverse, kept, allowances
+
+    @property
+    def metric(self) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
+        return design_metric(self.images)
+
+    def test_one_row_moves_the_integers_by_at_most_one_bound(self) -> None:
+        exog, inverse, kept, allowances = self.setting()
+        diagonal, mixing = np.array(self.metric[0]), self.metric[1]
+        public = directions(inverse, diagonal, kept, mixing, allowances)
+        cells = MatrixNoise("wishart", 1.0, *self.metric).coordinates(exog[:500])
+        hard = hard_rows(inverse, diagonal, kept)
+        worst = np.linalg.svd(public.cells)[0][:, 0] * np.sqrt(diagonal)
+        for rows in (cells, hard, worst[None]):
+            assert spread_parts(rows, np.ones(len(rows)), public, diagonal, 1.0).sum(axis=1).max() <= PARTS
+        assert spread_parts(worst[None], np.ones(1), public, diagonal, 1.0).sum() > 0.999 * PARTS
+
+    def test_planted_bound_without_the_allowances(self) -> None:
+        """Lambda of equal allowances with the directions of others: a row moves the integers by more."""
+        _, inverse, kept, allowances = self.setting()
+        diagonal, mixing = np.array(self.metric[0]), self.metric[1]
+        right = directions(inverse, diagonal, kept, mixing, allowances)
+        wrong = right._replace(bound=spread_bound(inverse, diagonal, kept, mixing))
+        worst = np.linalg.svd(right.cells)[0][:, 0] * np.sqrt(diagonal)
+        assert spread_parts(worst[None], np.ones(1), wrong, diagonal, 1.0).sum() > 2 * PARTS
+
+    def test_values_noise_and_gain(self) -> None:
+        exog, inverse, kept, allowances = self.setting()
+        diagonal, mixing = np.array(self.metric[0]), self.metric[1]
+        slopes = np.random.default_rng(8).uniform(-1, 1, len(exog))
+        exact = (slopes**2) @ (exog @ inverse) ** 2
+        options = {"inverse": inverse, "diagonal": diagonal, "kept": kept, "lipschitz": 1.0, "eps": 2.0}
+        draws = np.array(
+            [
+                noisy_spread(
+                    [(exog, slopes)],
+                    random=np.random.default_rng(seed),
+                    mixing=mixing,
+                    allowances=allowances,
+                    **options,
+                )
+                for seed in range(200)
+            ]
+        )
+        scale = allowances * np.diag(inverse) * spread_bound(inverse, diagonal, kept, mixing, allowances) / 2.0
+        equal = np.diag(inverse) * spread_bound(inverse, diagonal, kept, mixing) / 2.0
+        assert np.all(np.abs(draws - exact).mean(axis=0) / scale < 1 + 5 / np.sqrt(200))
+        assert np.all(np.abs(draws - exact).mean(axis=0) / scale > 1 - 5 / np.sqrt(200))
+        assert np.median(scale / equal) < 0.35
+        assert np.max(scale / equal) < 1.5
