@@ -191,7 +191,28 @@ def line(name: str, eps: float, draws: int = SPLITS) -> list[str]:
     return [name, f"{eps:g}", *(f"{mean:.3f}" for mean in values.mean(axis=1)), f"{error:.3f}"]
 
 
+def slopes(name: str, column: str, most: float, repeats: int = 10) -> list[str]:
+    """One coefficient at eps 3 with the cap at half and at all of `most`, beside maximum likelihood."""
+    import statsmodels.formula.api as smf
+
+    found = TASKS[name]()
+    cells = [name, column]
+    for cap in (most / 2, most):
+        family = {"mean_cap": cap, "y_max": most, "domain": found.domain, "allow_uncertified": True}
+        fits = [dp.poisson(found.formula, found.frame, 3.0, seed=seed, **family).params for seed in range(repeats)]
+        cells.append(f"{np.mean([params[column] for params in fits]):.2f}")
+    return [*cells, f"{smf.poisson(found.formula, found.frame).fit(disp=False).params[column]:.2f}"]
+
+
+SLOPES = (("Chem97", "gcsescore", 10.0), ("azpro", "procedure", 60.0), ("RAND", "physlm", 30.0))
+"""Data, a coefficient, and the greatest count."""
+
+
 def main() -> None:
+    if sys.argv[1:] == ["slopes"]:
+        for setting in SLOPES:
+            print(*slopes(*setting), sep=" | ", flush=True)
+        return
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else SPLITS
     print("data | eps |", " | ".join(RULES), "| s.e. of 1/2 less 1")
     for name in sys.argv[2:] or TASKS:

@@ -186,7 +186,8 @@ def plan_notes(plan: Plan) -> list[str]:
     if isinstance(plan.family, Poisson) and plan.family.curvature_bound < plan.family.lipschitz:
         said.append(
             f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
-            f"slowly, to {plan.family.lipschitz:.4g} at most, the greatest count that is not clipped."
+            f"slowly, to {plan.family.lipschitz:.4g} at most, the greatest count that is not clipped; coefficients are "
+            "logarithms of ratios below that mean only."
         )
     retrieved = objective.planned_eps - objective.joint_need
     if retrieved > 0:
