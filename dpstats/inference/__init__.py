@@ -10,7 +10,7 @@ from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
 from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
 from dpstats.inference.response import MeanResponse, mean_response
 from dpstats.inference.result import CombinationTests, Inference
-from dpstats.inference.span import SpanNoise, project_forms
+from dpstats.inference.span import LevelSpanNoise, SpanNoise, project_forms
 from dpstats.inference.spread import ModelSpread, RobustSpread, Spread
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Identified",
     "Inference",
     "JointTest",
+    "LevelSpanNoise",
     "LinearLaw",
     "MatrixLaw",
     "MeanResponse",
