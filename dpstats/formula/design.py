@@ -175,17 +175,10 @@ class DesignSpec:
         with quiet():
             return [self._block(explaining, explained, rows) for rows in slices(table.rows, block_rows)]
 
-    def responses(self, data: object, block_rows: int = 65536) -> list[Array]:
+    def responses(self, data: object) -> list[Array]:
         """Finite responses in the user's units, clipped to their range, in blocks of shape (r,)."""
-        table = as_table(data)
-        columns = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
-        found = []
-        with quiet():
-            for rows in slices(table.rows, block_rows):
-                encoded, known = cells.encode(columns, self._response.domain, rows)
-                values = self._response.encode(cells.take(encoded, known))
-                found.append(values[np.isfinite(values)] * self.response.scale + self.response.center)
-        return found
+        values = self.endog(data)
+        return [values[np.isfinite(values)] * self.response.scale + self.response.center]
 
     def _block(
         self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice
@@ -206,8 +199,7 @@ class DesignSpec:
 
         Parameters
         ----------
-        data : DataFrame or another table, n rows
-            The response is not needed.
+        data : DataFrame or another table, n rows; the response is not needed
 
         Returns
         -------
@@ -232,6 +224,17 @@ class DesignSpec:
                 exog[~np.isfinite(exog).all(axis=1)] = np.nan
                 result[rows.start + np.flatnonzero(complete)] = exog
         return result, ~np.isnan(result).any(axis=1)
+
+    def endog(self, data: object) -> Array:
+        """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
+        table = as_table(data)
+        self.check_schema(table)
+        columns = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
+        result = np.full(table.rows, np.nan)
+        with quiet():
+            encoded, known = cells.encode(columns, self._response.domain, slice(0, table.rows))
+            result[known] = self._response.encode(cells.take(encoded, known))
+        return result
 
     def _model_rows(self, encoded: Mapping[str, cells.Encoded], rows: int) -> Array:
         """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.domain import as_number, canonical
 from dpstats.tables.columns import (
+    MISSING,
     Array,
     ChosenColumn,
     CodeOf,
@@ -18,9 +19,12 @@ from dpstats.tables.columns import (
     Column,
     Kind,
     Rows,
+    Tokens,
     UnusableColumn,
     look_up,
     numeric_codes,
+    numeric_tokens,
+    token_of,
 )
 
 
@@ -55,6 +59,9 @@ class ArrowColumn(Column):
 
     def codes(self, code_of: CodeOf) -> Codes:
         return _joined([_codes(chunk, code_of) for chunk in self.chunks], np.intp)
+
+    def tokens(self) -> Tokens:
+        return _joined([_tokens(chunk) for chunk in self.chunks], np.uint64)
 
     def select(self, rows: Rows) -> Column:
         if not isinstance(rows, slice):
@@ -115,6 +122,15 @@ def _codes(cells: pa.Array, code_of: CodeOf) -> Codes:
     if _is_text(cells.type):
         return _by_text(cells, lambda text: code_of.get(canonical(text), -1), np.intp, -1)  # type: ignore[arg-type]
     return numeric_codes(_numbers(cells), code_of)
+
+
+def _tokens(cells: pa.Array) -> Tokens:
+    """One chunk as tokens of canonical values, shape (rows,)."""
+    if pa.types.is_dictionary(cells.type):
+        return look_up(_tokens(cells.dictionary), _positions(cells.indices), MISSING)
+    if _is_text(cells.type):
+        return _by_text(cells, lambda text: token_of(canonical(text)), np.uint64, MISSING)
+    return numeric_tokens(_numbers(cells))
 
 
 def _by_text(cells: pa.Array, read: Callable[[str | None], Any], dtype: type[Any], missing: float) -> NDArray[Any]:

@@ -6,6 +6,7 @@ their own methods: a cell that cannot be read is missing.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -19,8 +20,12 @@ from dpstats.errors import DomainError
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
+Tokens = NDArray[np.uint64]
 CodeOf = Mapping[float | str, int]
 """Canonical value of each declared level, to its code."""
+
+MISSING = 0x7FF8000000000000
+"""The token of a missing cell: the bits of NaN."""
 
 Rows = slice | NDArray[np.bool_]
 Kind = Literal["boolean", "numeric", "text"]
@@ -51,6 +56,10 @@ class Column(ABC):
     @abstractmethod
     def codes(self, code_of: CodeOf) -> Codes:
         """The code of each cell's canonical value, -1 where there is none; shape (rows,)."""
+
+    def tokens(self) -> Tokens:
+        """A number for each cell's canonical value, the same in every container and process; shape (rows,)."""
+        return numeric_tokens(self.numbers())
 
     @abstractmethod
     def select(self, rows: Rows) -> Column:
@@ -136,6 +145,18 @@ class ObjectColumn(Column):
 
         return np.fromiter(map(code, self.cells), np.intp, len(self.cells))
 
+    def tokens(self) -> Tokens:
+        seen: dict[str, int] = {}
+
+        def token(cell: object) -> int:
+            if type(cell) is not str:
+                return token_of(canonical(cell))
+            if cell not in seen:
+                seen[cell] = token_of(canonical(cell))
+            return seen[cell]
+
+        return np.fromiter(map(token, self.cells), np.uint64, len(self.cells))
+
     def select(self, rows: Rows) -> ObjectColumn:
         return ObjectColumn(self.cells[rows], self._type_name)
 
@@ -163,6 +184,9 @@ class CategoricalColumn(Column):
 
     def codes(self, code_of: CodeOf) -> Codes:
         return look_up(self.categories.codes(code_of), self.positions, -1)
+
+    def tokens(self) -> Tokens:
+        return look_up(self.categories.tokens(), self.positions, MISSING)
 
     def select(self, rows: Rows) -> CategoricalColumn:
         return CategoricalColumn(self.positions[rows], self.categories)
@@ -197,6 +221,10 @@ class ChosenColumn(Column):
     def codes(self, code_of: CodeOf) -> Codes:
         around, positions = self._around()
         return around.codes(code_of)[positions]
+
+    def tokens(self) -> Tokens:
+        around, positions = self._around()
+        return around.tokens()[positions]
 
     def select(self, rows: Rows) -> ChosenColumn:
         return ChosenColumn(self.column, self.positions[rows])
@@ -256,6 +284,21 @@ def numeric_codes(numbers: Array, code_of: CodeOf) -> Codes:
     codes = np.array([code_of[float(value)] for value in known], dtype=np.intp)
     nearest = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
     return np.where(known[nearest] == numbers, codes[nearest], -1)
+
+
+def numeric_tokens(numbers: Array) -> Tokens:
+    """The bits of each finite number, `MISSING` for the others; shape (rows,)."""
+    # Adding zero makes minus zero zero.
+    return np.where(np.isfinite(numbers), (numbers + 0.0).view(np.uint64), np.uint64(MISSING))
+
+
+def token_of(value: float | str | None) -> int:
+    """The token of one canonical value."""
+    if value is None:
+        return MISSING
+    if isinstance(value, str):
+        return int.from_bytes(hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int(numeric_tokens(np.array([value]))[0])
 
 
 def usable_kind(name: str, column: Column) -> Kind:

@@ -152,6 +152,9 @@ class PolarsColumn(Column):
     def codes(self, code_of: Any) -> Any:
         return self._column(self.series).codes(code_of)
 
+    def tokens(self) -> Any:
+        return self._column(self.series).tokens()
+
     def select(self, rows: Rows) -> PolarsColumn:
         return PolarsColumn(self.series[rows] if isinstance(rows, slice) else self.series.filter(rows))
 

@@ -17,6 +17,9 @@ from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, zcdp_budg
 from dpstats.privacy.exact import exact, float_down
 from dpstats.privacy.guarantee import Guarantee
 
+HOLDOUT = "\x1fholdout "
+"""How the rule of a holdout starts; no column's name may start so."""
+
 LedgerAccountant = Literal["basic", "zcdp"]
 
 
@@ -98,7 +101,12 @@ class Books:
         if row.parent is None or row.part is None:
             return ""
         above = self.path(row.parent)
-        return f"{above}, {row.rule}={json.loads(row.part)!r}" if above else f"{row.rule}={json.loads(row.part)!r}"
+        rule = HOLDOUT.strip() if (row.rule or "").startswith(HOLDOUT) else row.rule
+        return f"{above}, {rule}={json.loads(row.part)!r}" if above else f"{rule}={json.loads(row.part)!r}"
+
+    def holdout(self, account: int) -> str | None:
+        """The rule by which `account` is divided into training and test rows, if it is."""
+        return next((rule for rule in self._partitions.get(account, {}) if rule.startswith(HOLDOUT)), None)
 
     def _worst(self, parts: list[int]) -> Amount:
         return Amount(*(max(column) for column in zip(*map(self.total, parts), strict=True)))

@@ -20,7 +20,7 @@ from dpstats.privacy.exact import float_down
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.privacy.ledger import report
 from dpstats.privacy.ledger.charge import Charge
-from dpstats.privacy.ledger.filters import Account, Amount, Books, LedgerAccountant, cost, largest
+from dpstats.privacy.ledger.filters import HOLDOUT, Account, Amount, Books, LedgerAccountant, cost, largest
 from dpstats.privacy.ledger.schema import ROOT
 from dpstats.privacy.ledger.store import Store, insert
 from dpstats.quiet import quiet
@@ -330,7 +330,7 @@ def _check_texts(texts: Mapping[str, str | None]) -> None:
 
 def _check_parts(by: str, parts: Sequence[Level]) -> list[str]:
     """The parts as JSON, each distinct both as a value and as text."""
-    if not isinstance(by, str) or not by:
+    if not isinstance(by, str) or not by or by.startswith(HOLDOUT):
         raise ArgumentError("by must be the name of a column")
     if isinstance(parts, str) or not parts or not all(isinstance(part, (str, int, bool)) for part in parts):
         raise ArgumentError("parts must be a non-empty sequence of strings, integers or booleans")

@@ -1,0 +1,259 @@
+"""Models of a 0/1 response: one histogram of (predicted log odds, response) serves every metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dpstats.evaluation.blocks import (
+    UNKNOWN,
+    Block,
+    Estimate,
+    Form,
+    Measured,
+    Pull,
+    display_bins,
+    estimate,
+    mean,
+    monotone,
+    scaled,
+)
+from dpstats.evaluation.grids import MARGIN, Array, Indices, decision_grid, probability_grid
+from dpstats.evaluation.tables import Tables, bin_table, joined
+from dpstats.families import Family
+from dpstats.families.binomial import Binomial
+
+PROBABILITY_METRICS = ("accuracy", "brier", "log_score", "deviance", "calibration", "roc", "residuals")
+DECISION_METRICS = ("accuracy", "roc")
+
+CURVES = {"calibration", "roc", "residuals"}
+SMOOTH = {"brier", "log_score", "deviance", "calibration", "residuals"}
+
+
+@dataclass(frozen=True)
+class BinaryModel:
+    """What to release of a model of a 0/1 response, and what to make of it.
+
+    Attributes
+    ----------
+    family : Family
+    low, high : float
+        Between which linear predictors lie.
+    metrics : collection of str
+    bins : int
+    """
+
+    family: Family
+    low: float
+    high: float
+    metrics: Collection[str]
+    bins: int
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether the model predicts probabilities; a support vector machine decides only."""
+        return isinstance(self.family, Binomial)
+
+    def blocks(self) -> tuple[Block, ...]:
+        """One histogram, as fine as the metrics need: every further cell adds noise to what is summed over cells."""
+        wanted = set(self.metrics)
+        if not self.probabilities:
+            return (Block(decision_grid(40 if "roc" in wanted else 2, self.low, self.high), groups=2),)
+        cells = 40 if wanted & CURVES else 16 if wanted & SMOOTH else 2
+        place = {40: 0.125, 16: 0.1875, 2: 0.0}[cells] if wanted & SMOOTH else 0.0
+        return (Block(probability_grid(cells, self.low, self.high), groups=2, place=place),)
+
+    def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
+        """Group and value of each row for each block."""
+        return [((endog >= 0.5).astype(np.intp), linear)]
+
+    def tables(self, measured: Sequence[Measured]) -> Tables:
+        """Every figure and table asked for."""
+        (block,) = measured
+        found = Tables(_rows(block))
+        enough = block.enough(block.counts)
+        for name, (figure, high) in _FIGURES.items():
+            if name in self.metrics:
+                low = -math.inf if name == "deviance" else 0.0
+                found.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
+        if not enough:
+            found.notes.append("The number of rows does not stand out from the noise: nothing can be said of them.")
+            return found
+        if "accuracy" in self.metrics:
+            found.confusion = _confusion(block)
+        if "roc" in self.metrics:
+            found.roc = _roc(block, self.probabilities)
+        if {"calibration", "residuals"} & set(self.metrics):
+            table = _calibration(block, self.bins)
+            found.calibration = table if "calibration" in self.metrics else None
+            found.residuals = _residuals(block, self.bins) if "residuals" in self.metrics else None
+        return found
+
+
+def _rows(block: Measured) -> Estimate:
+    return Estimate(block.rows, math.sqrt(block.count_variance * block.counts.size), 0.0)
+
+
+def _form(block: Measured, function: Callable[[Array, int], Array]) -> Form:
+    """A function of (log odds, response) by lines in cells."""
+    lines = [block.grid.line(lambda linear, y=y: function(linear, y)) for y in (0, 1)]  # type: ignore[misc]
+    return Form(*(np.stack([line[part] for line in lines]) for part in range(3)))
+
+
+def _flat(block: Measured, values: Array) -> Form:
+    """A function that is constant in each cell, shape (2, cells)."""
+    return Form(values, np.zeros(values.shape), np.zeros(values.shape))
+
+
+def _log_loss(linear: Array, y: int) -> Array:
+    return np.logaddexp(0.0, linear) - y * linear
+
+
+def _chance(linear: Array) -> Array:
+    return 1 / (1 + np.exp(-linear))
+
+
+def _figure(block: Measured, form: Form) -> Estimate:
+    value, pull, off = mean(block, form)
+    return estimate(value, [pull], off)
+
+
+def _accuracy(block: Measured) -> Estimate:
+    decided = (block.grid.middle > 0).astype(np.float64)
+    return _figure(block, _flat(block, np.stack([1 - decided, decided])))
+
+
+def _brier(block: Measured) -> Estimate:
+    return _figure(block, _form(block, lambda linear, y: (_chance(linear) - y) ** 2))
+
+
+def _log_score(block: Measured) -> Estimate:
+    return _figure(block, _form(block, _log_loss))
+
+
+def _deviance(block: Measured) -> Estimate:
+    """1 - log score / log score of the rows' own frequency."""
+    loss, by_loss, off = mean(block, _form(block, _log_loss))
+    ones = np.zeros(block.counts.shape)
+    ones[1] = 1.0
+    if not all(block.enough(block.counts[y]) for y in (0, 1)):
+        return UNKNOWN
+    share, by_share, _ = mean(block, _flat(block, ones))
+    entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
+    slope = math.log1p(-share) - math.log(share)
+    pulls = [scaled(by_loss, -1 / entropy), scaled(by_share, loss * slope / entropy**2)]
+    return estimate(1 - loss / entropy, joined(pulls), off / entropy)
+
+
+def _area(block: Measured) -> Estimate:
+    """The chance that a row with response 1 has the greater prediction, rows of one cell counting half."""
+    if not all(block.enough(block.counts[y]) for y in (0, 1)):
+        return UNKNOWN
+    zeros, ones = block.counts
+    below = (np.cumsum(zeros) - zeros / 2) / zeros.sum()
+    above = (ones.sum() - np.cumsum(ones) + ones / 2) / ones.sum()
+    area = float(ones @ below / ones.sum())
+    by_count = np.stack([(above - area) / zeros.sum(), (below - area) / ones.sum()])
+    return estimate(area, [Pull(block, by_count, np.zeros(by_count.shape))])
+
+
+_FIGURES: dict[str, tuple[Callable[[Measured], Estimate], float]] = {
+    "accuracy": (_accuracy, 1.0),
+    "brier": (_brier, 1.0),
+    "log_score": (_log_score, math.log1p(math.exp(MARGIN))),
+    "deviance": (_deviance, 1.0),
+    "roc": (_area, 1.0),
+}
+
+_NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score": "log score"}
+
+
+def _confusion(block: Measured) -> pd.DataFrame:
+    """Numbers of rows by response and decision, with the standard deviation of their noise."""
+    decided = block.grid.middle > 0
+    entries = [
+        {
+            "response": y,
+            "decision": decision,
+            "rows": max(float(block.counts[y, chosen].sum()), 0.0),
+            "noise_se": math.sqrt(block.count_variance * int(chosen.sum())),
+        }
+        for y in (0, 1)
+        for decision, chosen in ((0, ~decided), (1, decided))
+    ]
+    return pd.DataFrame(entries)
+
+
+def _roc(block: Measured, probabilities: bool) -> pd.DataFrame:
+    """The curve at the cells' ends, from no row decided as 1 to all; its rates never fall."""
+    ends = block.grid.ends[1:-1][::-1]
+    thresholds = np.concatenate([[np.inf], 1 / (1 + np.exp(-ends)) if probabilities else ends, [-np.inf]])
+    table: dict[str, Array] = {"threshold": thresholds}
+    for y, name in ((0, "false_positive"), (1, "true_positive")):
+        counts = block.counts[y][::-1]
+        if not block.enough(counts):
+            table |= dict.fromkeys((name, f"{name}_noise_se", f"{name}_sampling_se"), np.full(len(thresholds), np.nan))
+            continue
+        total = float(counts.sum())
+        rate = np.concatenate([[0.0], np.cumsum(counts) / total])
+        inside = np.tri(len(counts) + 1, len(counts), k=-1)
+        pulls = (inside - rate[:, None]) / total
+        table[name] = monotone(rate)
+        table[f"{name}_noise_se"] = np.sqrt(block.count_variance * (pulls**2).sum(axis=1))
+        table[f"{name}_sampling_se"] = np.sqrt(np.clip(rate * (1 - rate), 0.0, None) / total)
+    return pd.DataFrame(table)
+
+
+def _bins(block: Measured, bins: int) -> list[Array]:
+    """Masks, shape (2, cells), of the bins of predictions."""
+    counts = block.counts.sum(axis=0)
+    labels = display_bins(counts, bins, math.sqrt(2 * block.count_variance))
+    return [np.tile((labels == label).astype(np.float64), (2, 1)) for label in range(labels[-1] + 1)]
+
+
+def _calibration(block: Measured, bins: int) -> pd.DataFrame:
+    """Predicted and observed frequency by bins of the prediction."""
+    entries = []
+    chance = _form(block, lambda linear, _: _chance(linear))
+    ones = _flat(block, np.repeat([[0.0], [1.0]], block.grid.size, axis=1))
+    for chosen in _bins(block, bins):
+        predicted, _, _ = mean(block, chance, chosen)
+        value, pull, _ = mean(block, ones, chosen)
+        observed = estimate(value, [pull])
+        low, high = observed.interval(0.0, 1.0)
+        entries.append(
+            {
+                "rows": float((chosen * block.counts).sum()),
+                "predicted": min(max(predicted, 0.0), 1.0),
+                "observed": min(max(value, 0.0), 1.0),
+                **{"std_err": observed.std_err, "noise_se": observed.noise_se, "sampling_se": observed.sampling_se},
+                **{"low": low, "high": high},
+            }
+        )
+    return bin_table(entries)
+
+
+def _residuals(block: Measured, bins: int) -> pd.DataFrame:
+    """Mean residual, response less prediction, by bins of the prediction."""
+    entries = []
+    chance = _form(block, lambda linear, _: _chance(linear))
+    residual = _form(block, lambda linear, y: y - _chance(linear))
+    for chosen in _bins(block, bins):
+        fitted, _, _ = mean(block, chance, chosen)
+        value, pull, _ = mean(block, residual, chosen)
+        figure = estimate(value, [pull])
+        low, high = figure.interval(-1.0, 1.0)
+        entries.append(
+            {
+                "rows": float((chosen * block.counts).sum()),
+                "fitted": min(max(fitted, 0.0), 1.0),
+                "residual": min(max(value, -1.0), 1.0),
+                **{"std_err": figure.std_err, "noise_se": figure.noise_se, "sampling_se": figure.sampling_se},
+                **{"low": low, "high": high},
+            }
+        )
+    return bin_table(entries)

@@ -1,0 +1,197 @@
+"""What `dpstats.check` found: released counts, their noise, and what to do about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.evaluation import stored
+from dpstats.plan.tables import Summary, full_width, wrap_notes
+from dpstats.privacy.guarantee import Guarantee
+
+SURE = 4.0
+"""Standard deviations of the noise from which on rows are taken to be there: noise alone passes once in 600 figures."""
+
+FEW = 0.01
+"""Clipping so small a share of the rows is what ranges are for."""
+
+
+class Fault(NamedTuple):
+    """What may be wrong with a row: the column, how, and what was declared of it."""
+
+    column: str
+    kind: Literal["lost", "below", "above"]
+    declared: str
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Noisy counts of rows that a fit would use, lose or clip.
+
+    Attributes
+    ----------
+    formula : str
+    faults : tuple of Fault
+    counts : ndarray, shape (1 + number of faults,)
+        As released, in rows: those without a fault, then the part of each fault. They may be negative.
+    std_err : float
+        Standard deviation of the noise in each of them.
+    nobs : int or None
+        The number of rows where it is public (``adjacency="replace_one"``), else None.
+    guarantee : Guarantee
+    noise : str
+        "laplace" or "gaussian".
+    """
+
+    formula: str
+    faults: tuple[Fault, ...]
+    counts: NDArray[np.float64]
+    std_err: float
+    nobs: int | None
+    guarantee: Guarantee
+    noise: str
+
+    @property
+    def rows(self) -> float:
+        """About how many rows there are."""
+        return float(max(self.counts.sum(), 0.0)) if self.nobs is None else float(self.nobs)
+
+    @property
+    def totals(self) -> pd.DataFrame:
+        """All rows, those that a fit uses, and those that it loses; columns rows and std_err."""
+        losing = np.array([False, *(fault.kind == "lost" for fault in self.faults)])
+        every = np.ones(len(losing), dtype=bool)
+        found = {}
+        for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
+            most = math.inf if self.nobs is None else float(self.nobs)
+            value = min(max(float(self.counts[chosen].sum()), 0.0), most)
+            found[name] = (value, self.std_err * math.sqrt(int(chosen.sum())))
+        if self.nobs is not None:
+            found["rows"] = (float(self.nobs), 0.0)
+        return pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"])
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a possible fault: column, fault, declared, rows, std_err, share of all rows, and advice if any."""
+        counts = np.maximum(self.counts[1:], 0.0)
+        shares = counts / max(self.rows, 1.0)
+        return pd.DataFrame(
+            {
+                "column": [fault.column for fault in self.faults],
+                "fault": [fault.kind for fault in self.faults],
+                "declared": [fault.declared for fault in self.faults],
+                "rows": counts,
+                "std_err": self.std_err,
+                "share": np.minimum(shares, 1.0),
+                "advice": [self._advice(fault, count) for fault, count in zip(self.faults, counts, strict=True)],
+            }
+        )
+
+    def _advice(self, fault: Fault, count: float) -> str:
+        """What to do, where the noise cannot have made the figure and it matters."""
+        if count < SURE * self.std_err or (fault.kind != "lost" and count < FEW * self.rows):
+            return ""
+        if fault.column == "(formula)":
+            return "a term or the response is not finite there: transform what can be zero or negative"
+        if fault.kind != "lost":
+            return f"{fault.kind} the declared range {fault.declared}: is it right?"
+        if fault.declared.endswith("levels"):
+            return "missing, or a level that is not declared: compare spelling with the codebook"
+        return "missing, or not a number"
+
+    @property
+    def findings(self) -> list[str]:
+        """The faults that are there for sure, in sentences, the greatest first."""
+        table = self.table
+        found = table[table["advice"] != ""].sort_values("rows", ascending=False)
+        what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
+        return [
+            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self.rows:,.0f} rows {what[row['fault']]} "
+            f"`{row['column']}`: {row['advice']}"
+            for _, row in found.iterrows()
+        ]
+
+    def summary(self) -> Summary:
+        """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
+        title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
+        if not self.guarantee.certified:
+            title = f"*** NOT CERTIFIED ***\n{title}"
+        totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
+        summary = Summary()
+        summary.tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
+        summary.add_extra_txt(wrap_notes([*self._said(), *self.findings]))
+        return summary
+
+    def _by_column(self) -> SimpleTable:
+        """Rows lost and clipped, one column of the data a line."""
+        table = self.table
+        figures = {(row["column"], row["fault"]): f"{row['rows']:,.0f}" for _, row in table.iterrows()}
+        declared = dict(zip(table["column"], table["declared"], strict=True))
+        rows = [
+            (name, [*(figures.get((name, kind), "") for kind in ("lost", "below", "above")), fact])
+            for name, fact in declared.items()
+        ]
+        title = f"Rows lost and clipped by column (std err of each figure: {self.std_err:,.0f})"
+        return full_width(["lost", "below", "above", "declared"], rows, [9, 9, 9, 22], title=title)
+
+    def _said(self) -> list[str]:
+        private = (
+            f"The counts are {self.guarantee.eps:.4g}-differentially private"
+            if not self.guarantee.delta
+            else f"The counts are ({self.guarantee.eps:.4g}, {self.guarantee.delta:.4g})-differentially private"
+        )
+        if not self.guarantee.certified:
+            private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
+        return [
+            f"{private} under {self.guarantee.adjacency}. std err is that of their noise.",
+            "A row lost to several columns is shared equally among them, and so is one clipped in several: the parts "
+            "add up. Only rows that are not lost count as clipped.",
+            *([] if self.findings else ["No fault stands out from the noise."]),
+        ]
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Released values and public facts, for JSON."""
+        return {
+            "formula": self.formula,
+            "faults": [list(fault) for fault in self.faults],
+            "counts": self.counts.tolist(),
+            "std_err": self.std_err,
+            "nobs": self.nobs,
+            "guarantee": self.guarantee.to_dict(),
+            "noise": self.noise,
+        }
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Check:
+        """What `to_dict` described."""
+        return cls(
+            **{
+                **facts,
+                "faults": tuple(Fault(*fault) for fault in facts["faults"]),
+                "counts": np.asarray(facts["counts"], dtype=np.float64),
+                "guarantee": Guarantee(**facts["guarantee"]),
+            }
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the released values as JSON."""
+        stored.write(path, "Check", self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Check:
+        """Read what `save` wrote; DataError if it is no such file."""
+        return stored.read(path, "Check", cls.from_dict)

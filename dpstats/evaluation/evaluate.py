@@ -1,0 +1,229 @@
+"""How good a released model is on private rows: one release of histograms (docs/proofs/evaluation)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError, DataError
+from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
+from dpstats.evaluation.blocks import Block, Measured
+from dpstats.evaluation.grids import Array, Indices, linear_range
+from dpstats.evaluation.noise import IntegerNoise, choose_noise
+from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, NumericModel
+from dpstats.evaluation.result import Evaluation
+from dpstats.evaluation.tables import Tables
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import ArrayDesign
+from dpstats.models.arrays import array_blocks
+from dpstats.models.charging import charged
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
+from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import sealed
+from dpstats.request import SEEDED
+from dpstats.results.glm_results import GLMResults
+from dpstats.tables import Table, as_endog, as_exog, as_table
+
+Blocks = Sequence[tuple[Array, Array]]
+
+
+class Model(Protocol):
+    """What to release of a model, and what to make of it."""
+
+    def blocks(self) -> tuple[Block, ...]:
+        """The histograms."""
+
+    def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
+        """Group and value of each row for each histogram."""
+
+    def tables(self, measured: Sequence[Measured]) -> Tables:
+        """Figures and tables of the released histograms."""
+
+
+@sealed
+def evaluate(
+    fit: GLMResults,
+    data: object,
+    eps: float,
+    *,
+    metrics: Sequence[str] | None = None,
+    delta: float = 0.0,
+    adjacency: str = "add_remove",
+    ledger: Ledger | Part | None = None,
+    seed: int | None = None,
+    bins: int = 10,
+) -> Evaluation:
+    """How good a released model is: accuracy, calibration, ROC curve, R2, residuals; in one release, with errors.
+
+    Parameters
+    ----------
+    fit : GLMResults
+        Public: its coefficients are released already.
+    data : DataFrame or another table
+        The private rows, best those that the model was not fitted to (`dpstats.holdout`). Incomplete rows are left
+        out. For a model of plain arrays the pair (endog, exog).
+    eps, delta : float
+        The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
+    metrics : sequence of str, optional
+        All that the family has, by default; fewer have less noise. Binomial: accuracy, brier, log_score, deviance (the
+        share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae, residuals.
+        Poisson: deviance, mae, residuals.
+    adjacency : {"add_remove", "replace_one"}
+    ledger : Ledger or Part, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+    bins : int
+        Bins of the tables of calibration and residuals, at most; from 1 to 100. They are formed from the release, and
+        fewer where the noise asks for it.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    ArgumentError, DataError, DomainError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    A row falls into one cell of each histogram, so that the noise does not grow with the number of metrics that share
+    one, nor with the number of bins (docs/proofs/evaluation).
+    """
+    eps, delta = check_budget(eps, delta)
+    notion = check_adjacency(adjacency)
+    random = random_source(seed)
+    if not isinstance(fit, GLMResults):
+        raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
+    model = plan_evaluation(fit, metrics, bins)
+    blocks = model.blocks()
+    largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
+    noise = choose_noise(largest, square, eps, delta, notion)
+    guarantee = noise.guarantee(notion)
+    if seed is not None:
+        guarantee = guarantee.uncertified(SEEDED)
+    source = _table(fit.plan, data)
+
+    def release(rows: Table | None) -> Evaluation:
+        values = count_rows(model, blocks, _row_blocks(fit.plan, rows, data), fit.scaled_params)
+        return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
+
+    return charged(
+        ledger,
+        guarantee,
+        source,
+        release,
+        label=f"evaluation of {fit.plan.title}",
+        method="evaluate",
+        formula=fit.plan.formula,
+        plan_hash=fit.plan.digest(),
+    )
+
+
+def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
+    """What to release for these metrics; reads no row.
+
+    Raises
+    ------
+    ArgumentError
+        If a metric does not suit the family, or `bins` is no number of bins.
+    """
+    plan, family = fit.plan, fit.plan.family
+    known = {"binomial": PROBABILITY_METRICS, "gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
+    chosen = _check_metrics(metrics, known.get(family.name, DECISION_METRICS), family.name)
+    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
+        raise ArgumentError(f"bins must be a whole number from 1 to 100, got {bins!r}")
+    ends = linear_range(plan.design, fit.scaled_params)
+    if family.response == "binary":
+        return BinaryModel(family, *ends, chosen, int(bins))
+    count = family.response == "count"
+    middle, scale = plan.design.response_scaling()
+    if isinstance(plan.design, DesignSpec):
+        low, high = plan.design.response.low, plan.design.response.high
+    else:
+        low, high = (0.0, float(family.y_max)) if count else (-1.0, 1.0)  # type: ignore[attr-defined]
+    return NumericModel(0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
+
+
+def count_rows(
+    model: Model, blocks: Sequence[Block], rows: Blocks, params: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Sums over rows of their parts of the release, in steps. Reads rows: charge first."""
+    total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
+    for exog, endog in rows:
+        linear = np.zeros(len(exog))
+        # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
+        for column, coefficient in zip(exog.T, params, strict=True):
+            linear += column * coefficient
+        for place, (group, values) in enumerate(model.locate(linear, endog)):
+            total[place] += blocks[place].count(group, values)
+    return np.concatenate(total)
+
+
+def describe(
+    plan: Plan,
+    model: Model,
+    blocks: Sequence[Block],
+    released: NDArray[np.int64],
+    noise: IntegerNoise,
+    guarantee: Guarantee,
+) -> Evaluation:
+    """What follows from the released integers: post-processing."""
+    ends = np.cumsum([block.size for block in blocks])[:-1]
+    measured = [block.measured(part, noise) for block, part in zip(blocks, np.split(released, ends), strict=True)]
+    found = model.tables(measured)
+    return Evaluation(
+        model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
+        rows=max(found.rows.value, 0.0),
+        rows_se=found.rows.noise_se,
+        metrics=found.frame(),
+        calibration=found.calibration,
+        roc=found.roc,
+        residuals=found.residuals,
+        confusion=found.confusion,
+        guarantee=guarantee,
+        noise=noise,
+        notes=tuple(found.notes),
+    )
+
+
+def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: str) -> tuple[str, ...]:
+    if metrics is None:
+        return tuple(known)
+    if isinstance(metrics, str):
+        raise ArgumentError(f"metrics must be a list of names: metrics=[{metrics!r}]")
+    chosen = tuple(metrics)
+    if not chosen or any(name not in known for name in chosen):
+        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {list(chosen)}")
+    return chosen
+
+
+def _table(plan: Plan, data: Any) -> Table | None:
+    """The rows of a model by formula, whose schema suits it; None for arrays, which are checked too."""
+    if isinstance(plan.design, DesignSpec):
+        table = as_table(data)
+        plan.design.check_schema(table)
+        return table
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise DataError("data must be the pair (endog, exog) for a model of plain arrays")
+    endog, exog = as_endog(data[0]), as_exog(data[1])
+    if len(endog) != exog.rows or exog.size != len(plan.names):
+        raise DataError(f"data must be (endog, exog) with as many rows in both, and {len(plan.names)} columns in exog")
+    return None
+
+
+def _row_blocks(plan: Plan, rows: Table | None, data: Any) -> Blocks:
+    """Complete rows in model units. Reads rows: charge first."""
+    if rows is not None:
+        assert isinstance(plan.design, DesignSpec)
+        return plan.design.blocks(rows)
+    assert isinstance(plan.design, ArrayDesign)
+    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms)

@@ -1,0 +1,158 @@
+"""Rows set aside for testing, by a draw for each row that the ledger remembers (docs/proofs/evaluation, section 4)."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError, DataError
+from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger.holdout import HoldoutRule, open_holdout
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import guarded, sealed
+from dpstats.tables import Table, as_table
+from dpstats.tables.columns import usable_kind
+
+
+@dataclass(frozen=True, eq=False)
+class Holdout:
+    """Training and test rows, and the parts of the ledger that pay for them.
+
+    Attributes
+    ----------
+    train, test : Table
+        Pass them wherever a data frame is expected. How many rows they have is private.
+    train_ledger, test_ledger : Part or None
+        Charges to them compose in parallel: the whole ledger pays for the greater. None without a ledger.
+    share : float
+        The chance of each row to be a test row.
+    by : tuple of str
+        The columns that decide; rows that agree in them go to the same side.
+    """
+
+    train: Table
+    test: Table
+    train_ledger: Part | None
+    test_ledger: Part | None
+    share: float
+    by: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Holdout: about {self.share:g} of the rows for testing, by {len(self.by)} columns>"
+
+    def __getstate__(self) -> Any:
+        """Refuse to be pickled: the rows would go along."""
+        raise DataError("a holdout holds private rows and cannot be pickled; call dp.holdout again with the ledger")
+
+
+@sealed
+def holdout(
+    data: object,
+    share: float,
+    *,
+    by: str | Sequence[str] | None = None,
+    seed: int | None = None,
+    ledger: Ledger | Part | None = None,
+) -> Holdout:
+    """Set rows aside for testing: each with the same chance, by a draw of its own.
+
+    Parameters
+    ----------
+    data : DataFrame or another table
+    share : float
+        The chance of a row to be set aside, strictly between 0 and 1.
+    by : str or sequence of str, optional
+        Columns that are never altered later, such as a person's identifier; rows that agree in all of them stay
+        together. By default every column of numbers or text; the ledger remembers which.
+    seed : int, optional
+        Fixes the draws; with different seeds, splits are independent. The guarantees of later releases do not depend
+        on it. Left out, the draws are new, or those that the ledger remembers.
+    ledger : Ledger or Part, optional
+        Remembers the split, and knows it as a partition: what is charged to the two sides composes in parallel. Nothing
+        is charged here.
+
+    Returns
+    -------
+    Holdout
+
+    Raises
+    ------
+    ArgumentError, DataError, DomainError
+        If an argument is invalid, or a column of `by` is missing, repeated, or neither numbers nor text.
+    LedgerError
+        If the ledger remembers another holdout, with another share, other columns or another seed.
+
+    Notes
+    -----
+    A row's side is a keyed hash of its cells, hence a function of that row alone, whatever the other rows are and in
+    whatever order they come (docs/proofs/evaluation, section 4). It follows that a row whose cells are altered between
+    calls may change sides: keep the data as they are, or name columns with `by` that stay.
+
+    Releases from one side are private for that side's rows under add_remove, where the number of its rows is private
+    too. Do not use ``adjacency="replace_one"`` on one side: a replaced row may change sides.
+    """
+    chance = _check_share(share)
+    random_source(seed)  # refuses what is no seed
+    if ledger is not None and not isinstance(ledger, (Ledger, Part)):
+        raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
+    table = as_table(data)
+    columns = usable_columns(table)
+    names = None if by is None else _check_by(by, table)
+    if names is None and not columns:
+        raise DataError("data must have a column of numbers or text for the holdout to go by")
+    key = None if seed is None else seeded_key(seed, chance)
+    fresh = secrets.token_hex(16)
+    if ledger is None:
+        rule = HoldoutRule(chance, tuple(names or columns), key or fresh)
+        chosen = guarded(lambda: rule.tests(table))
+        return Holdout(_rows(table, ~chosen), _rows(table, chosen), None, None, chance, rule.by)
+    train, test = open_holdout(ledger, chance, names, columns, key, fresh)
+    _check_by(test.rule.by, table)
+    sides = guarded(lambda: (train.rows_of(table), test.rows_of(table)))
+    return Holdout(*sides, train, test, chance, test.rule.by)
+
+
+def seeded_key(seed: int, share: float) -> str:
+    """The key that a seed stands for; another one for another share, so that splits of splits differ."""
+    return hashlib.blake2b(f"{int(seed)} {share!r}".encode(), digest_size=16).hexdigest()
+
+
+def usable_columns(table: Table) -> list[str]:
+    """Names of the columns that can be hashed, by their names and declared types alone, in order of the alphabet."""
+    names = sorted({label for label in table.labels if isinstance(label, str)})
+    once = [name for name in names if table.count(name) == 1]
+    return [name for name in once if _kind_of(table, name) is not None]
+
+
+def _kind_of(table: Table, name: str) -> str | None:
+    try:
+        return table.column(name).kind
+    except DataError:  # a mapping may hold values that are no columns
+        return None
+
+
+def _rows(table: Table, chosen: NDArray[np.bool_]) -> Table:
+    return table.select(chosen, int(np.count_nonzero(chosen)))
+
+
+def _check_share(share: object) -> float:
+    number = isinstance(share, (int, float, np.integer, np.floating)) and not isinstance(share, bool)
+    if not number or not 0 < share < 1:  # type: ignore[operator]
+        raise ArgumentError(f"share must lie strictly between 0 and 1, got {share!r}")
+    return float(share)  # type: ignore[arg-type]
+
+
+def _check_by(by: str | Sequence[str], table: Table) -> list[str]:
+    """The columns to go by, each of them one column of numbers or text."""
+    names = [by] if isinstance(by, str) else list(by)
+    if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"by must name different columns, at least one; got {by!r}")
+    for name in names:
+        usable_kind(name, table.column(name))
+    return names

@@ -1,0 +1,276 @@
+"""Models of a number: histograms of unit deviances, of responses, and of residuals by fitted value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dpstats.evaluation.blocks import (
+    UNKNOWN,
+    Block,
+    Estimate,
+    Form,
+    Measured,
+    Pull,
+    display_bins,
+    estimate,
+    mean,
+    reach,
+    scaled,
+)
+from dpstats.evaluation.grids import (
+    LEAST_MEAN,
+    Array,
+    Grid,
+    Indices,
+    deviance_grid,
+    fitted_grid,
+    residual_grid,
+    response_grid,
+)
+from dpstats.evaluation.tables import Tables, bin_table, joined
+
+GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
+COUNT_METRICS = ("deviance", "mae", "residuals")
+
+DEVIANCE_PLACE = 0.5
+RESPONSE_PLACE = 0.25
+"""Weights of places, near the best (docs/proofs/evaluation)."""
+
+
+@dataclass(frozen=True)
+class NumericModel:
+    """What to release of a model of a continuous response or of counts, and what to make of it.
+
+    Attributes
+    ----------
+    low, high : float
+        The response's public range in the user's units; predictions and responses are held within it.
+    count : bool
+    middle, scale : float
+        A response, and for continuous ones a linear predictor, in the user's units is middle + scale * model units.
+    linear : tuple of float
+        Ends between which linear predictors lie, in model units.
+    metrics : collection of str
+    bins : int
+    """
+
+    low: float
+    high: float
+    count: bool
+    middle: float
+    scale: float
+    linear: tuple[float, float]
+    metrics: Collection[str]
+    bins: int
+
+    @property
+    def width(self) -> float:
+        """The greatest residual."""
+        return self.high - self.low
+
+    @property
+    def _from_deviances(self) -> set[str]:
+        """Metrics that the histogram of deviances serves: a squared residual tells its size too."""
+        return {"deviance"} if self.count else {"r2", "rmse", "mae"}
+
+    @property
+    def _from_residuals(self) -> set[str]:
+        """Metrics that the histogram of residuals serves."""
+        return {"mae", "residuals"} if self.count else {"residuals"}
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Only those that the metrics need: each divides the budget once more."""
+        wanted, found = set(self.metrics), []
+        if wanted & self._from_deviances:
+            found.append(Block(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
+        if wanted & {"r2", "deviance"}:
+            found.append(Block(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
+        if wanted & self._from_residuals:
+            groups = self._fitted().size if "residuals" in wanted else 1
+            found.append(Block(residual_grid(self.width), groups=groups))
+        return tuple(found)
+
+    def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
+        """Group and value of each row for each block; no row's depend on another."""
+        wanted, found = set(self.metrics), []
+        response = np.clip(self.middle + self.scale * endog, self.low, self.high)
+        fitted = self._predicted(linear)
+        alone = np.zeros(len(response), dtype=np.intp)
+        if wanted & self._from_deviances:
+            found.append((alone, self._deviances(response, fitted)))
+        if wanted & {"r2", "deviance"}:
+            found.append((alone, np.rint(response) if self.count else response))
+        if wanted & self._from_residuals:
+            group = self._fitted().locate(fitted)[0] if "residuals" in wanted else alone
+            found.append((group, response - fitted))
+        return found
+
+    def tables(self, measured: Sequence[Measured]) -> Tables:
+        """Every figure and table asked for."""
+        left = list(measured)
+        first = left[0]
+        found = Tables(Estimate(first.rows, math.sqrt(first.count_variance * first.counts.size), 0.0))
+        if not all(block.enough(block.counts) for block in left):
+            found.notes.append("The number of rows does not stand out from the noise: nothing can be said of them.")
+            found.metrics = {_NAMES.get(n, n): (UNKNOWN, -math.inf, math.inf) for n in self.metrics if n != "residuals"}
+            return found
+        wanted = set(self.metrics)
+        if wanted & self._from_deviances:
+            self._deviance_figures(left, found)
+        if wanted & self._from_residuals:
+            self._residual_figures(left.pop(0), found)
+        return found
+
+    def _deviance_figures(self, left: list[Measured], found: Tables) -> None:
+        block = left.pop(0)
+        value, pull, most, beyond = _held_mean(block)
+        if most < block.grid.ends[-1]:
+            what = f"Unit deviances beyond {most:.4g}" if self.count else f"Residuals beyond {math.sqrt(most):.4g}"
+            found.notes.append(f"{what} in size count as that much in the metrics: {beyond} such rows.")
+        if "rmse" in self.metrics:
+            root = math.sqrt(max(value, 0.0))
+            figure = estimate(root, [scaled(pull, 0.5 / root)]) if root else UNKNOWN
+            found.metrics["rmse"] = (figure, 0.0, self.width)
+        if "mae" in self.metrics and not self.count:
+            size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
+            found.metrics["mae"] = (estimate(size, [by_size], off), 0.0, self.width)
+        if {"r2", "deviance"} & set(self.metrics):
+            spread, by_spread = self._spread(left.pop(0))
+            noise = estimate(spread, [by_spread]).noise_se
+            figure = UNKNOWN
+            if spread > 2 * noise and spread > 0:
+                ratio = value / spread
+                figure = estimate(1 - ratio, [scaled(pull, -1 / spread), scaled(by_spread, ratio / spread)])
+            found.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
+
+    def _spread(self, block: Measured) -> tuple[float, Pull]:
+        """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean)."""
+        low, high = _support(block)
+        center = 0.0 if self.count else (low + high) / 2
+
+        def held(y: Array) -> Array:
+            return np.clip(y, low, high) - center
+
+        first, by_first, _ = mean(block, _form(block, held))
+        if not self.count:
+            second, by_second, _ = mean(block, _form(block, lambda y: held(y) ** 2))
+            pulls = [by_second, scaled(by_first, -2 * first)]
+            return second - first**2, joined(pulls)[0]
+        first = max(first, LEAST_MEAN)
+        second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(held(y))))
+        pulls = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
+        return 2 * (second - first * math.log(first)), joined(pulls)[0]
+
+    def _residual_figures(self, block: Measured, found: Tables) -> None:
+        most, beyond = _residual_reach(block)
+        if most < self.width:
+            where = "in the bins" if "mae" not in self._from_residuals & set(self.metrics) else "in mae and the bins"
+            found.notes.append(f"Residuals beyond {most:.4g} in size count as that much {where}: {beyond} such rows.")
+        if "mae" in self._from_residuals & set(self.metrics):
+            value, pull, off = mean(block, _form(block, lambda e: np.minimum(np.abs(e), most)))
+            found.metrics["mae"] = (estimate(value, [pull], off), 0.0, self.width)
+        if "residuals" in self.metrics:
+            found.residuals = self._residual_table(block, most)
+
+    def _residual_table(self, block: Measured, most: float) -> pd.DataFrame:
+        """Mean residual by bins of the fitted value."""
+        counts = block.counts.sum(axis=1)
+        labels = display_bins(counts, self.bins, math.sqrt(block.count_variance * block.grid.size))
+        form, middles = _form(block, lambda e: np.clip(e, -most, most)), self._fitted().middle
+        entries = []
+        for label in range(labels[-1] + 1):
+            inside = labels == label
+            chosen = np.repeat(inside[:, None].astype(np.float64), block.grid.size, axis=1)
+            value, pull, off = mean(block, form, chosen)
+            figure = estimate(value, [pull], off)
+            low, high = figure.interval(-self.width, self.width)
+            weights = np.maximum(counts[inside], 0.0)
+            entries.append(
+                {
+                    "rows": float(counts[inside].sum()),
+                    "fitted": float(weights @ middles[inside] / max(float(weights.sum()), 1e-9)),
+                    "residual": value,
+                    **{"std_err": figure.std_err, "noise_se": figure.noise_se, "sampling_se": figure.sampling_se},
+                    **{"low": low, "high": high},
+                }
+            )
+        return bin_table(entries)
+
+    def _fitted(self) -> Grid:
+        low, high = self._predicted(np.array(self.linear)).tolist()
+        if not low < high:  # every prediction is held at one end of the range
+            low, high = (LEAST_MEAN if self.count else self.low), self.high
+        return fitted_grid(low, high, count=self.count)
+
+    def _predicted(self, linear: Array) -> Array:
+        if not self.count:
+            return np.clip(self.middle + self.scale * linear, self.low, self.high)
+        log_high = math.log(self.high)
+        # One by one: a vectorised exponential may round by its place in the array, which other rows decide.
+        means = np.fromiter((math.exp(value) for value in np.minimum(linear, log_high + 1).tolist()), np.float64)
+        return np.clip(means, LEAST_MEAN, self.high)
+
+    def _deviances(self, response: Array, fitted: Array) -> Array:
+        if not self.count:
+            return (response - fitted) ** 2
+        ratios = zip(response.tolist(), fitted.tolist(), strict=True)
+        logs = np.fromiter((y * math.log(y / m) if y > 0 else 0.0 for y, m in ratios), np.float64)
+        return 2 * (logs - (response - fitted))
+
+    def _most_deviance(self) -> float:
+        if not self.count:
+            return self.width**2
+        return 2 * max(self.high * math.log(self.high / LEAST_MEAN) - self.high + LEAST_MEAN, self.high)
+
+
+_NAMES = {"deviance": "deviance explained"}
+
+
+def _y_log_y(y: Array) -> Array:
+    return y * np.log(np.maximum(y, 1e-300))
+
+
+def _form(block: Measured, function: Callable[[Array], Array]) -> Form:
+    """A function of the block's number by lines in cells, alike in all groups."""
+    line = block.grid.line(function)
+    shape = block.counts.shape
+    return Form(*(np.broadcast_to(part, shape) for part in line))
+
+
+def _beyond(counts: Array, block: Measured) -> str:
+    """About how many rows, in words."""
+    deviation = math.sqrt(block.count_variance * max(counts.size, 1))
+    return f"about {max(float(counts.sum()), 0.0):,.0f} +- {deviation:,.0f}"
+
+
+def _held_mean(block: Measured) -> tuple[float, Pull, float, str]:
+    """The mean of the block's number, held below its empty tail: that end too, and the rows beyond it in words."""
+    last = reach(block.counts[0], math.sqrt(block.count_variance))
+    most = float(block.grid.ends[last + 1])
+    value, pull, _ = mean(block, _form(block, lambda d: np.minimum(d, most)))
+    return value, pull, most, _beyond(block.counts[:, last + 1 :], block)
+
+
+def _residual_reach(block: Measured) -> tuple[float, str]:
+    """The size beyond which no residuals stand out, and the rows beyond it in words."""
+    counts, middle = block.counts.sum(axis=0), block.grid.size // 2
+    levels = np.append(counts[middle], counts[middle + 1 :] + counts[:middle][::-1])
+    groups = block.counts.shape[0]
+    numbers = np.append(groups, np.full(middle, 2 * groups))
+    last = reach(levels, np.sqrt(block.count_variance * numbers))
+    outer = np.concatenate([block.counts[:, : middle - last], block.counts[:, middle + last + 1 :]], axis=1)
+    return float(block.grid.ends[middle + last + 1]), _beyond(outer, block)
+
+
+def _support(block: Measured) -> tuple[float, float]:
+    """The ends between which responses stand out from the noise."""
+    counts, deviation = block.counts[0], math.sqrt(block.count_variance)
+    mode = int(np.argmax(counts))
+    up = mode + reach(counts[mode:], deviation)
+    down = mode - reach(counts[: mode + 1][::-1], deviation)
+    return float(block.grid.ends[down]), float(block.grid.ends[up + 1])

@@ -1,0 +1,199 @@
+"""What `dpstats.evaluate` found: tidy tables of released values, with their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.evaluation import stored
+from dpstats.evaluation.noise import IntegerNoise
+from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.guarantee import Guarantee
+
+FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How good a model is on some rows.
+
+    Attributes
+    ----------
+    model : str
+        Family and formula of the model.
+    rows, rows_se : float
+        About how many complete rows were evaluated, and the standard deviation of the noise in that number.
+    metrics : DataFrame
+        One row a metric: estimate; std_err, of noise and sampling together; noise_se, known from the law of the noise;
+        sampling_se, of the rows as a sample, by the delta method; low and high, a 95 % interval within the possible
+        range; cells, a bound on what the estimate is off by because functions are lines within cells.
+    calibration : DataFrame or None
+        Predicted and observed frequency by bins of about equal numbers of rows.
+    roc : DataFrame or None
+        False and true positive rate by threshold, with their errors.
+    residuals : DataFrame or None
+        Mean residual (response less prediction) by bins of the fitted value.
+    confusion : DataFrame or None
+        Rows by response and decision.
+    guarantee : Guarantee
+        For everything this object shows, apart from the model's own.
+    noise : IntegerNoise
+        The law of the noise, in lattice steps.
+    notes : tuple of str
+    """
+
+    model: str
+    rows: float
+    rows_se: float
+    metrics: pd.DataFrame
+    calibration: pd.DataFrame | None
+    roc: pd.DataFrame | None
+    residuals: pd.DataFrame | None
+    confusion: pd.DataFrame | None
+    guarantee: Guarantee
+    noise: IntegerNoise
+    notes: tuple[str, ...]
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget was spent on: one release."""
+        entry = (self.guarantee.eps, self.guarantee.delta, f"{self.noise.kind} noise")
+        return pd.DataFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
+
+    def summary(self) -> Summary:
+        """Metrics and tables at 80 columns; as_text, as_html and as_latex."""
+        summary = Summary()
+        summary.tables = [self._metrics_table()]
+        if self.confusion is not None:
+            summary.tables.append(_confusion_table(self.confusion))
+        if self.calibration is not None:
+            summary.tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
+        if self.residuals is not None and self.calibration is None:
+            summary.tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
+        summary.add_extra_txt(wrap_notes(self._said()))
+        return summary
+
+    def _metrics_table(self) -> SimpleTable:
+        title = shorten(f"Evaluation: {self.model}", 76)
+        if not self.guarantee.certified:
+            title = f"*** NOT CERTIFIED ***\n{title}"
+        rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", "", ""])]
+        for name, row in self.metrics.iterrows():
+            ends = ("low", "high")
+            figures = [row[part] for part in ("estimate", "noise_se", "sampling_se", "std_err", *ends)]
+            rows.append((str(name), [_number(value) for value in figures]))
+        headers = ["estimate", "noise", "sampling", "std err", "[0.025", "0.975]"]
+        return full_width(headers, rows, [9, 9, 9, 9, 9, 9], title=title)
+
+    def _said(self) -> list[str]:
+        spent = f"{self.guarantee.eps:.4g}" + (f", {self.guarantee.delta:.4g}" if self.guarantee.delta else "")
+        privacy = f"({spent})" if self.guarantee.delta else spent
+        first = (
+            f"This evaluation is {privacy}-differentially private under {self.guarantee.adjacency}, by "
+            f"{self.guarantee.basis}; what the model itself cost comes on top."
+            if self.guarantee.certified
+            else f"No guarantee is claimed for this output: {self.guarantee.reason}."
+        )
+        said = [
+            first,
+            "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; std err has "
+            "both. Rows that the model was fitted to flatter it.",
+        ]
+        if self.roc is not None:
+            said.append("The ROC curve is in .roc.")
+        return [*said, *self.notes]
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Released values and public facts, for JSON."""
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        facts |= {name: _plain(facts[name]) for name in FRAMES}
+        return {
+            **facts,
+            "guarantee": self.guarantee.to_dict(),
+            "noise": self.noise.to_dict(),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Evaluation:
+        """What `to_dict` described."""
+        frames = {name: _frame(facts[name]) for name in FRAMES}
+        rest = {
+            "guarantee": Guarantee(**facts["guarantee"]),
+            "noise": IntegerNoise.from_dict(facts["noise"]),
+            "notes": tuple(facts["notes"]),
+        }
+        return cls(**{**facts, **frames, **rest})
+
+    def save(self, path: str | Path) -> None:
+        """Write the released values as JSON."""
+        stored.write(path, "Evaluation", self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Evaluation:
+        """Read what `save` wrote; DataError if it is no such file."""
+        return stored.read(path, "Evaluation", cls.from_dict)
+
+
+def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:
+    rows = [
+        (
+            str(label),
+            [
+                f"{row['rows']:,.0f}",
+                *(_number(row[name]) for name in (*names, "noise_se", "sampling_se", "low", "high")),
+            ],
+        )
+        for label, row in table.iterrows()
+    ]
+    headers = ["rows", *names, "noise", "sampling", "[0.025", "0.975]"]
+    return full_width(headers, rows, [9, 10, 10, 9, 9, 9, 9], title=title)
+
+
+def _confusion_table(table: pd.DataFrame) -> SimpleTable:
+    cells = {(row["response"], row["decision"]): row for _, row in table.iterrows()}
+    rows = [
+        (f"response {y}", [f"{cells[y, 0]['rows']:,.0f}", f"{cells[y, 1]['rows']:,.0f}", _number(cells[y, y]["noise_se"])])
+        for y in (0, 1)
+    ]
+    return full_width(["decision 0", "decision 1", "noise se"], rows, [12, 12, 12], title="Decisions, in rows")
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "unknown"
+    return "-inf" if value == -math.inf else format_number(value)
+
+
+def _plain(table: pd.DataFrame | None) -> dict[str, Any] | None:
+    """A table as plain values; infinite and missing ones as text."""
+    if table is None:
+        return None
+    columns = {name: [_written(value) for value in table[name].tolist()] for name in table.columns}
+    return {"columns": columns, "index": table.index.tolist(), "name": table.index.name}
+
+
+def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
+    if stored_table is None:
+        return None
+    columns = {
+        name: [float(value) if isinstance(value, str) else value for value in values]
+        for name, values in stored_table["columns"].items()
+    }
+    return pd.DataFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
+
+
+def _written(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,36 @@
+"""Released values on disk, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpstats.errors import DataError
+
+Loaded = TypeVar("Loaded")
+
+
+def write(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
+    """Write released values and public facts."""
+    Path(path).write_text(json.dumps({"format": 1, "kind": kind, **facts}, indent=1, allow_nan=False))
+
+
+def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
+    """What `build` makes of what `write` wrote.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or it is not one of this kind.
+    """
+    if not Path(path).is_file():
+        raise DataError(f"path: there is no file {str(path)!r}")
+    try:
+        facts = json.loads(Path(path).read_text())
+        if (facts.pop("format"), facts.pop("kind")) != (1, kind):
+            raise ValueError("unknown format")
+        return build(facts)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"path: {str(path)!r} is not a file written by {kind}.save") from error
