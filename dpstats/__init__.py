@@ -10,6 +10,7 @@ from dpstats._version import __version__ as __version__
 from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
 from dpstats.audit import audit
 from dpstats.domain import Domain
+from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
 from dpstats.models.glm import GLM
 from dpstats.models.many import ManyPlans, plan_many
 from dpstats.models.ranges import BoughtRanges, buy_ranges
@@ -21,20 +22,26 @@ from dpstats.risk import sample_size
 __all__ = [
     "GLM",
     "BoughtRanges",
+    "Check",
     "Domain",
+    "Evaluation",
     "GLMResults",
     "Guarantee",
+    "Holdout",
     "Ledger",
     "ManyPlans",
     "Noise",
     "Plan",
     "audit",
     "buy_ranges",
+    "check",
     "compose",
     "datasets",
     "errors",
+    "evaluate",
     "families",
     "glm",
+    "holdout",
     "lasso",
     "logit",
     "ols",

@@ -30,6 +30,7 @@ LAYERS = (
     "results",
     "models",
     "streaming",
+    "evaluation",
     "audit",
     "datasets",
     "api",

@@ -89,9 +89,7 @@ class Block:
         if not self.place:
             return Measured(self.grid, counts, np.zeros(shape), variance / STEPS**2, 0.0, noise.excess)
         places = released[cells:].reshape(shape) / self.place_steps
-        return Measured(
-            self.grid, counts, places, variance / STEPS**2, variance / self.place_steps**2, noise.excess
-        )
+        return Measured(self.grid, counts, places, variance / STEPS**2, variance / self.place_steps**2, noise.excess)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +162,7 @@ class Estimate(NamedTuple):
         return math.hypot(self.noise_se, self.sampling_se)
 
     def interval(self, low: float, high: float) -> tuple[float, float]:
-        """A 95 % interval within the possible range: normal, corrected for the noise's kurtosis (Cornish and Fisher)."""
+        """A 95 % interval within the possible range: normal, corrected for the noise's kurtosis (Cornish, Fisher)."""
         reach = (NORMAL + (NORMAL**3 - 3 * NORMAL) * self.excess / 24) * self.std_err
         return max(self.value - reach, low), min(self.value + reach, high)
 

@@ -56,8 +56,8 @@ class IntegerNoise:
         """Of each coordinate, in squared steps; for Gaussian noise a bound that is exact up to 1e-8 from scale 1 on."""
         if self.kind == "gaussian":
             return self.scale**2
-        half = math.sinh(0.5 / self.scale) if self.scale > 1e-3 else math.inf
-        return 0.5 / half**2
+        # Below so small a scale no draw differs from zero.
+        return 0.5 / math.sinh(0.5 / self.scale) ** 2 if self.scale > 2e-3 else 0.0
 
     @property
     def excess(self) -> float:

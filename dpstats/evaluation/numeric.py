@@ -79,9 +79,9 @@ class NumericModel:
         return {"deviance"} if self.count else {"r2", "rmse", "mae"}
 
     @property
-    def _from_residuals(self) -> set[str]:
-        """Metrics that the histogram of residuals serves."""
-        return {"mae", "residuals"} if self.count else {"residuals"}
+    def _sizes(self) -> bool:
+        """Whether residuals' sizes need a histogram of their own: a count's deviance does not tell them."""
+        return self.count and "mae" in self.metrics
 
     def blocks(self) -> tuple[Block, ...]:
         """Only those that the metrics need: each divides the budget once more."""
@@ -90,9 +90,10 @@ class NumericModel:
             found.append(Block(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
         if wanted & {"r2", "deviance"}:
             found.append(Block(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
-        if wanted & self._from_residuals:
-            groups = self._fitted().size if "residuals" in wanted else 1
-            found.append(Block(residual_grid(self.width), groups=groups))
+        if self._sizes:
+            found.append(Block(deviance_grid(self.width), place=DEVIANCE_PLACE))
+        if "residuals" in wanted:
+            found.append(Block(residual_grid(self.width), groups=self._fitted().size))
         return tuple(found)
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
@@ -105,9 +106,10 @@ class NumericModel:
             found.append((alone, self._deviances(response, fitted)))
         if wanted & {"r2", "deviance"}:
             found.append((alone, np.rint(response) if self.count else response))
-        if wanted & self._from_residuals:
-            group = self._fitted().locate(fitted)[0] if "residuals" in wanted else alone
-            found.append((group, response - fitted))
+        if self._sizes:
+            found.append((alone, np.abs(response - fitted)))
+        if "residuals" in wanted:
+            found.append((self._fitted().locate(fitted)[0], response - fitted))
         return found
 
     def tables(self, measured: Sequence[Measured]) -> Tables:
@@ -122,8 +124,19 @@ class NumericModel:
         wanted = set(self.metrics)
         if wanted & self._from_deviances:
             self._deviance_figures(left, found)
-        if wanted & self._from_residuals:
-            self._residual_figures(left.pop(0), found)
+        if self._sizes:
+            value, pull, most, beyond = _held_mean(left[0])
+            if most < left.pop(0).grid.ends[-1]:
+                found.notes.append(
+                    f"Residuals beyond {most:.4g} in size count as that much in mae: {beyond} such rows."
+                )
+            found.metrics["mae"] = (estimate(value, [pull]), 0.0, self.width)
+        if "residuals" in wanted:
+            most, beyond = _residual_reach(left[0])
+            if most < self.width:
+                told = f"Residuals beyond {most:.4g} in size count as that much in the bins: {beyond} such rows."
+                found.notes.append(told)
+            found.residuals = self._residual_table(left.pop(0), most)
         return found
 
     def _deviance_figures(self, left: list[Measured], found: Tables) -> None:
@@ -140,7 +153,7 @@ class NumericModel:
             size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
             found.metrics["mae"] = (estimate(size, [by_size], off), 0.0, self.width)
         if {"r2", "deviance"} & set(self.metrics):
-            spread, by_spread = self._spread(left.pop(0))
+            spread, by_spread = self._spread(left.pop(0), most, found)
             noise = estimate(spread, [by_spread]).noise_se
             figure = UNKNOWN
             if spread > 2 * noise and spread > 0:
@@ -148,9 +161,16 @@ class NumericModel:
                 figure = estimate(1 - ratio, [scaled(pull, -1 / spread), scaled(by_spread, ratio / spread)])
             found.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
 
-    def _spread(self, block: Measured) -> tuple[float, Pull]:
-        """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean)."""
-        low, high = _support(block)
+    def _spread(self, block: Measured, most: float, found: Tables) -> tuple[float, Pull]:
+        """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
+
+        Responses are held where they no longer stand out, but none whose deviance from the mean is below `most`: the
+        model's own deviances are held there, and what it is compared with must not be held sooner.
+        """
+        low, high = self._held_range(block, most)
+        if (low, high) != (block.grid.ends[0], block.grid.ends[-1]):
+            low = max(low, 0.0) if self.count else low
+            found.notes.append(f"Responses count as within ({low:.4g}, {high:.4g}) in what the model is compared with.")
         center = 0.0 if self.count else (low + high) / 2
 
         def held(y: Array) -> Array:
@@ -166,16 +186,13 @@ class NumericModel:
         pulls = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
         return 2 * (second - first * math.log(first)), joined(pulls)[0]
 
-    def _residual_figures(self, block: Measured, found: Tables) -> None:
-        most, beyond = _residual_reach(block)
-        if most < self.width:
-            where = "in the bins" if "mae" not in self._from_residuals & set(self.metrics) else "in mae and the bins"
-            found.notes.append(f"Residuals beyond {most:.4g} in size count as that much {where}: {beyond} such rows.")
-        if "mae" in self._from_residuals & set(self.metrics):
-            value, pull, off = mean(block, _form(block, lambda e: np.minimum(np.abs(e), most)))
-            found.metrics["mae"] = (estimate(value, [pull], off), 0.0, self.width)
-        if "residuals" in self.metrics:
-            found.residuals = self._residual_table(block, most)
+    def _held_range(self, block: Measured, most: float) -> tuple[float, float]:
+        low, high = _support(block)
+        center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
+        center = max(center, LEAST_MEAN) if self.count else center
+        ends = block.grid.ends
+        near = ends[self._deviances(np.maximum(ends, 0.0) if self.count else ends, np.full(len(ends), center)) <= most]
+        return min([low, *near.tolist()]), max([high, *near.tolist()])
 
     def _residual_table(self, block: Measured, most: float) -> pd.DataFrame:
         """Mean residual by bins of the fitted value."""

@@ -13,7 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.evaluation import stored
 from dpstats.evaluation.noise import IntegerNoise
-from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.plan.tables import Summary, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 
 FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
@@ -83,13 +83,12 @@ class Evaluation:
         title = shorten(f"Evaluation: {self.model}", 76)
         if not self.guarantee.certified:
             title = f"*** NOT CERTIFIED ***\n{title}"
-        rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", "", ""])]
+        rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", ""])]
         for name, row in self.metrics.iterrows():
-            ends = ("low", "high")
-            figures = [row[part] for part in ("estimate", "noise_se", "sampling_se", "std_err", *ends)]
-            rows.append((str(name), [_number(value) for value in figures]))
-        headers = ["estimate", "noise", "sampling", "std err", "[0.025", "0.975]"]
-        return full_width(headers, rows, [9, 9, 9, 9, 9, 9], title=title)
+            errors = [_number(row[part], 3) for part in ("noise_se", "sampling_se")]
+            rows.append((str(name), [_number(row["estimate"]), *errors, _number(row["low"]), _number(row["high"])]))
+        headers = ["estimate", "noise", "sampling", "[0.025", "0.975]"]
+        return full_width(headers, rows, [11, 11, 11, 11, 11], title=title)
 
     def _said(self) -> list[str]:
         spent = f"{self.guarantee.eps:.4g}" + (f", {self.guarantee.delta:.4g}" if self.guarantee.delta else "")
@@ -148,33 +147,30 @@ class Evaluation:
 
 
 def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:
-    rows = [
-        (
-            str(label),
-            [
-                f"{row['rows']:,.0f}",
-                *(_number(row[name]) for name in (*names, "noise_se", "sampling_se", "low", "high")),
-            ],
-        )
-        for label, row in table.iterrows()
-    ]
+    rows = []
+    for label, row in table.iterrows():
+        errors = [_number(row[part], 3) for part in ("noise_se", "sampling_se")]
+        figures = [_number(row[name]) for name in names]
+        rows.append((label, [f"{row['rows']:,.0f}", *figures, *errors, _number(row["low"]), _number(row["high"])]))
     headers = ["rows", *names, "noise", "sampling", "[0.025", "0.975]"]
-    return full_width(headers, rows, [9, 10, 10, 9, 9, 9, 9], title=title)
+    # statsmodels makes the fifth and the sixth column at least 11 wide.
+    return full_width(headers, rows, [8, 10, 9, 8, 11, 11, 9], title=title)
 
 
 def _confusion_table(table: pd.DataFrame) -> SimpleTable:
     cells = {(row["response"], row["decision"]): row for _, row in table.iterrows()}
     rows = [
-        (f"response {y}", [f"{cells[y, 0]['rows']:,.0f}", f"{cells[y, 1]['rows']:,.0f}", _number(cells[y, y]["noise_se"])])
+        (
+            f"response {y}",
+            [f"{cells[y, 0]['rows']:,.0f}", f"{cells[y, 1]['rows']:,.0f}", _number(cells[y, y]["noise_se"])],
+        )
         for y in (0, 1)
     ]
     return full_width(["decision 0", "decision 1", "noise se"], rows, [12, 12, 12], title="Decisions, in rows")
 
 
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "unknown"
-    return "-inf" if value == -math.inf else format_number(value)
+def _number(value: float, digits: int = 4) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def _plain(table: pd.DataFrame | None) -> dict[str, Any] | None:

@@ -87,7 +87,7 @@ def check(
     random = random_source(seed)
     kind = get_family(family)
     table = as_table(data)
-    facts, design = _public(formula, domain, table, kind)
+    facts, design = _public(formula, Domain.coerce(domain), table, kind)
     faults = _faults(parse(formula).columns, facts, design)
     noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)
     guarantee = noise.guarantee(notion)
@@ -110,7 +110,7 @@ def check(
 
 
 def _public(
-    formula: str, domain: Domain | Mapping[str, Any] | None, table: Table, family: Family
+    formula: str, domain: Domain, table: Table, family: Family
 ) -> tuple[dict[str, Range | Levels | None], DesignSpec | None]:
     """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
     parsed = parse(formula)

@@ -29,7 +29,7 @@ from dpstats.request import SEEDED
 from dpstats.results.glm_results import GLMResults
 from dpstats.tables import Table, as_endog, as_exog, as_table
 
-Blocks = Sequence[tuple[Array, Array]]
+Blocks = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
 
 class Model(Protocol):
@@ -153,9 +153,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     return NumericModel(0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
 
 
-def count_rows(
-    model: Model, blocks: Sequence[Block], rows: Blocks, params: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def count_rows(model: Model, blocks: Sequence[Block], rows: Blocks, params: NDArray[np.float64]) -> NDArray[np.int64]:
     """Sums over rows of their parts of the release, in steps. Reads rows: charge first."""
     total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
     for exog, endog in rows:

@@ -1,0 +1,401 @@
+"""`dpstats.evaluate`: what it estimates, how far off it is, and that it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+import dpstats as dp
+from dpstats.evaluation.blocks import Block, display_bins, monotone
+from dpstats.evaluation.evaluating import count_rows, plan_evaluation
+from dpstats.evaluation.grids import Grid, deviance_grid, linear_range, probability_grid, residual_grid, response_grid
+from dpstats.privacy.randomness import SystemRandom
+
+DOMAIN = {"y": (-10, 10), "x": (-1, 1), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
+FORMULAS = {"gaussian": "y ~ x + g", "binomial": "b ~ x + g", "poisson": "n ~ x + g", "huber_svm": "b ~ x + g"}
+
+
+def frame(rows: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x, g = rng.uniform(-1, 1, rows), rng.choice(["a", "b"], rows)
+    linear = 1.5 * x + 0.5 * (g == "b")
+    return pd.DataFrame(
+        {
+            "x": x,
+            "g": g,
+            "y": 1 + 2 * linear + rng.normal(size=rows),
+            "b": (rng.random(rows) < special.expit(linear - 1)).astype(int),
+            "n": np.minimum(rng.poisson(np.exp(linear / 2 + 0.5)), 20),
+        }
+    )
+
+
+def fitted(family: str) -> dp.GLMResults:
+    return dp.glm(FORMULAS[family], frame(20_000, 1), 20.0, family=family, domain=DOMAIN, seed=1)
+
+
+@pytest.fixture(scope="module", params=list(FORMULAS))
+def fit(request: pytest.FixtureRequest) -> dp.GLMResults:
+    return fitted(request.param)
+
+
+def truth(fit: dp.GLMResults, data: pd.DataFrame) -> dict[str, float]:
+    """The metrics of these rows, exactly."""
+    name, response = fit.plan.family.name, data[FORMULAS[fit.plan.family.name][0]].to_numpy(dtype=float)
+    mean = fit.predict(data).to_numpy()
+    if name in ("binomial", "huber_svm"):
+        linear = fit.predict(data, "linear").to_numpy()
+        ranks, ones = pd.Series(linear).rank().to_numpy(), response.sum()
+        found = {
+            "accuracy": float(((linear > 0) == response).mean()),
+            "area under ROC": (ranks[response == 1].sum() - ones * (ones + 1) / 2) / (ones * (len(data) - ones)),
+        }
+        if name == "huber_svm":
+            return found
+        loss, share = float(np.mean(np.logaddexp(0, linear) - response * linear)), float(response.mean())
+        entropy = float(special.entr(share) + special.entr(1 - share))
+        brier = float(np.mean((response - mean) ** 2))
+        return {**found, "brier": brier, "log score": loss, "deviance explained": 1 - loss / entropy}
+    if name == "gaussian":
+        square, size = float(np.mean((response - mean) ** 2)), float(np.mean(np.abs(response - mean)))
+        return {"rmse": square**0.5, "mae": size, "r2": 1 - square / float(np.var(response))}
+
+    def deviance(fitted_mean: Any) -> float:
+        return float(np.mean(2 * (special.xlogy(response, response / fitted_mean) - response + fitted_mean)))
+
+    explained = 1 - deviance(mean) / deviance(response.mean())
+    return {"mae": float(np.mean(np.abs(response - mean))), "deviance explained": explained}
+
+
+def test_without_noise_metrics_are_exact_up_to_their_cells(fit: dp.GLMResults) -> None:
+    data = frame(20_000, 2)
+    found = dp.evaluate(fit, data, 1e4)
+    assert found.rows == pytest.approx(20_000, abs=1)
+    for name, value in truth(fit, data).items():
+        slack = max(found.metrics.loc[name, "cells"], 0.004 * abs(value), 1e-3)
+        assert found.metrics.loc[name, "estimate"] == pytest.approx(value, abs=slack), name
+        assert found.metrics.loc[name, "noise_se"] < 1e-3
+
+
+def test_stated_noise_holds(fit: dp.GLMResults) -> None:
+    """200 seeded runs on the same rows. Nominal 95 %: coverage below .89 or a bias beyond half an error is an alarm.
+
+    With coverage .95 the chance of less than .89 in 200 runs is 3e-4 a figure.
+    """
+    data = frame(8000, 3)
+    exact = truth(fit, data)
+    runs = [dp.evaluate(fit, data, 1.0, seed=seed).metrics for seed in range(200)]
+    for name, value in exact.items():
+        estimates = np.array([run.loc[name, "estimate"] for run in runs])
+        errors = np.array([run.loc[name, "noise_se"] for run in runs])
+        slack = float(np.mean([run.loc[name, "cells"] for run in runs]))
+        assert np.mean(np.abs(estimates - value) < 1.96 * errors + slack) > 0.89, name
+        assert abs(estimates.mean() - value) < 0.5 * errors.mean() + slack, name
+        # By quartiles: now and then noise passes for a tail of large residuals, and both figures are larger then. Where
+        # residuals and responses are held differs between runs, and moves the figures a little.
+        spread = float(np.subtract(*np.quantile(estimates, [0.75, 0.25]))) / 1.349
+        held = fit.plan.family.name in ("gaussian", "poisson")
+        assert 0.7 < spread / np.median(errors) < (2.0 if held else 1.3), name
+
+
+def test_intervals_cover_the_population() -> None:
+    """150 samples of a population, a fit fixed beforehand: noise and sampling error together, as above."""
+    fits = {name: fitted(name) for name in FORMULAS}
+    for name, fit in fits.items():
+        exact = truth(fit, frame(400_000, 4))
+        runs = [dp.evaluate(fit, frame(3000, 100 + seed), 2.0, seed=seed).metrics for seed in range(150)]
+        for metric, value in exact.items():
+            inside = [run.loc[metric, "low"] <= value <= run.loc[metric, "high"] for run in runs]
+            assert np.mean(inside) > 0.885, (name, metric)
+
+
+def test_tables_of_a_logistic_model() -> None:
+    fit, data = fitted("binomial"), frame(20_000, 5)
+    found = dp.evaluate(fit, data, 5.0, seed=1)
+    for table in (found.calibration, found.residuals):
+        assert table is not None
+        assert 5 <= len(table) <= 10
+        assert table["rows"].sum() == pytest.approx(20_000, abs=100)
+    assert found.calibration is not None
+    assert found.calibration["predicted"].is_monotonic_increasing
+    gap = (found.calibration["observed"] - found.calibration["predicted"]) / found.calibration["std_err"]
+    assert np.abs(gap).max() < 5  # the model is true, and fitted with little noise
+    assert found.roc is not None
+    for rate in ("true_positive", "false_positive"):
+        assert found.roc[rate].is_monotonic_increasing
+        assert found.roc[rate].iloc[[0, -1]].tolist() == pytest.approx([0.0, 1.0])
+    area = np.trapezoid(found.roc["true_positive"], found.roc["false_positive"])
+    assert area == pytest.approx(found.metrics.loc["area under ROC", "estimate"], abs=0.01)
+    assert found.confusion is not None
+    assert found.confusion["rows"].sum() == pytest.approx(20_000, abs=100)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_binned_residuals_show_a_bend(family: str) -> None:
+    """A response with a term that the model has not."""
+    data = frame(20_000, 6)
+    bent = data.assign(y=data["y"] + 3 * data["x"] ** 2, n=np.minimum(data["n"] + (data["x"] > 0.5) * 6, 20))
+    straight = dp.evaluate(fitted(family), data, 5.0, metrics=["residuals"], seed=1).residuals
+    curved = dp.evaluate(fitted(family), bent, 5.0, metrics=["residuals"], seed=1).residuals
+    assert straight is not None
+    assert curved is not None
+    assert np.abs(straight["residual"] / straight["std_err"]).max() < 6
+    assert np.abs(curved["residual"] / curved["std_err"]).max() > 10
+
+
+def test_fewer_metrics_have_less_noise() -> None:
+    fit, data = fitted("binomial"), frame(5000, 7)
+    errors = [
+        dp.evaluate(fit, data, 1.0, metrics=metrics, seed=1).metrics.loc["accuracy", "noise_se"]
+        for metrics in (["accuracy"], ["accuracy", "brier"], None)
+    ]
+    assert errors[0] < errors[1] < errors[2]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_too_few_rows_are_said_to_be_unknown(fit: dp.GLMResults, rows: int) -> None:
+    for seed in range(10):
+        found = dp.evaluate(fit, frame(rows, 1), 0.5, seed=seed)
+        assert found.metrics["estimate"].isna().all()
+        assert "unknown" in str(found)
+        assert "does not stand out" in str(found)
+
+
+def test_extreme_budgets(fit: dp.GLMResults) -> None:
+    for eps in (1e-6, 1e-3, 1e6):
+        assert len(str(dp.evaluate(fit, frame(50, 1), eps)).splitlines()) > 5
+    with pytest.raises(dp.errors.ArgumentError, match="eps"):
+        dp.evaluate(fit, frame(50, 1), 1e-7)
+
+
+def test_arrays() -> None:
+    rng = np.random.default_rng(1)
+    exog = rng.uniform(-0.5, 0.5, (5000, 2))
+    for family, endog in (
+        ("binomial", (rng.random(5000) < special.expit(4 * exog[:, 0])).astype(float)),
+        ("gaussian", np.clip(exog[:, 0] + rng.normal(0, 0.1, 5000), -1, 1)),
+        (dp.families.Poisson(y_max=10), rng.poisson(np.exp(exog[:, 0])).astype(float)),
+        ("huber_svm", (exog[:, 0] > 0).astype(float)),
+    ):
+        fit = dp.GLM(endog, exog, family=family).fit(20.0, seed=1)
+        found = dp.evaluate(fit, (endog, exog), 5.0)
+        assert found.rows == pytest.approx(5000, abs=60)
+        assert np.isfinite(found.metrics["estimate"]).all()
+    for wrong in (exog, (endog, exog[:, :1]), (endog[:-1], exog), (endog,)):
+        with pytest.raises(dp.errors.DataError, match="data"):
+            dp.evaluate(fit, wrong, 1.0)
+
+
+def test_saved_and_loaded(fit: dp.GLMResults, tmp_path: Path) -> None:
+    found = dp.evaluate(fit, frame(2000, 1), 0.5, delta=1e-6)
+    found.save(tmp_path / "evaluation.json")
+    again = dp.Evaluation.load(tmp_path / "evaluation.json")
+    assert str(again) == str(found)
+    for name in ("metrics", "calibration", "roc", "residuals", "confusion"):
+        first, second = getattr(found, name), getattr(again, name)
+        assert (first is None) == (second is None)
+        if first is not None:
+            pd.testing.assert_frame_equal(first, second, check_dtype=False, check_index_type=False)
+    assert again.budget.equals(found.budget)
+    assert max(map(len, str(found).splitlines())) <= 80
+
+
+def test_containers_agree() -> None:
+    fit = fitted("binomial")
+    one = dp.evaluate(fit, frame(500, 1), 1.0, seed=1).metrics
+    pd.testing.assert_frame_equal(one, dp.evaluate(fit, pl.from_pandas(frame(500, 1)), 1.0, seed=1).metrics)
+
+
+def test_a_loaded_fit_is_evaluated_alike(tmp_path: Path) -> None:
+    fit = fitted("poisson")
+    fit.save(tmp_path / "fit.json")
+    again = dp.GLMResults.load(tmp_path / "fit.json")
+    one, two = (dp.evaluate(model, frame(500, 1), 1.0, seed=1).metrics for model in (fit, again))
+    pd.testing.assert_frame_equal(one, two)
+
+
+def test_sums_do_not_depend_on_the_order_or_the_blocks(fit: dp.GLMResults) -> None:
+    """To the last bit: or one row more would move others."""
+    data = frame(997, 1)
+    model = plan_evaluation(fit, None, 10)
+    blocks, design = model.blocks(), fit.plan.design
+
+    def counted(rows: pd.DataFrame, size: int) -> list[int]:
+        return count_rows(model, blocks, design.blocks(rows, size), fit.scaled_params).tolist()  # type: ignore[attr-defined]
+
+    whole = counted(data, 65536)
+    assert counted(data.sample(frac=1, random_state=1), 65536) == whole
+    assert counted(data, 7) == whole
+    one_by_one = np.sum([counted(data.iloc[[row]], 1) for row in range(100)], axis=0)
+    assert one_by_one.tolist() == counted(data.iloc[:100], 65536)
+
+
+def test_every_linear_predictor_lies_within_its_public_ends(fit: dp.GLMResults) -> None:
+    wild = pd.DataFrame({"x": [-1e9, -1, 0, 1, 1e9] * 2, "g": ["a"] * 5 + ["b"] * 5}).assign(y=0.0, b=0, n=0)
+    low, high = linear_range(fit.plan.design, fit.scaled_params)
+    for exog, _ in fit.plan.design.blocks(wild):  # type: ignore[attr-defined]
+        assert ((exog @ fit.scaled_params >= low) & (exog @ fit.scaled_params <= high)).all()
+
+
+grids = st.sampled_from(
+    [
+        *(probability_grid(cells, -7.0, 3.0) for cells in (2, 16, 40)),
+        residual_grid(20.0),
+        deviance_grid(400.0),
+        response_grid(-3.0, 9.0, count=False),
+        response_grid(0.0, 500.0, count=True),
+    ]
+)
+
+
+@given(grids, st.floats(allow_nan=False, allow_infinity=True))
+def test_every_value_has_a_cell_and_a_place(grid: Grid, value: float) -> None:
+    cell, place = grid.locate(np.array([value]))
+    assert 0 <= cell[0] < grid.size
+    assert -1 <= place[0] <= 1
+    assert np.all(np.diff(grid.ends) > 0)
+    for weight in (0.0, 0.5, 1.0):
+        block = Block(grid, 3, weight)
+        part = block.count(np.array([2]), np.array([value]))
+        assert np.abs(part).sum() <= block.largest
+        assert np.square(part).sum() <= block.square
+
+
+@settings(max_examples=30)
+@given(grids)
+def test_lines_are_exact_for_lines(grid: Grid) -> None:
+    line = grid.line(lambda x: 3 - 2 * x)
+    assert line.error == pytest.approx(0, abs=1e-8 * max(1.0, float(np.abs(grid.ends).max())))
+    assert (line.constant - 3 + 2 * grid.middle)[~np.array(grid.whole)] == pytest.approx(0, abs=1e-8)
+
+
+@given(st.lists(st.floats(-1, 2), min_size=1, max_size=30))
+def test_monotone_is_a_projection(values: list[float]) -> None:
+    found = monotone(values)
+    assert (np.diff(found) >= 0).all()
+    assert ((found >= 0) & (found <= 1)).all()
+    assert monotone(found) == pytest.approx(found)
+
+
+@given(st.lists(st.floats(-50, 500), min_size=1, max_size=40), st.integers(1, 20))
+def test_display_bins_hold_rows(counts: list[float], bins: int) -> None:
+    labels = display_bins(np.array(counts), bins, 1.0)
+    assert labels[0] == 0
+    assert set(np.diff(labels)) <= {0, 1}
+    assert labels[-1] < bins
+    if labels[-1] > 0:
+        assert (np.bincount(labels, weights=counts) > 8).all()
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"eps": 0}, "eps"),
+    ({"eps": "1"}, "eps"),
+    ({"delta": 1.0}, "delta"),
+    ({"metrics": "accuracy"}, "metrics"),
+    ({"metrics": []}, "metrics"),
+    ({"metrics": ["r2"]}, "metrics"),
+    ({"bins": 0}, "bins"),
+    ({"bins": 2.5}, "bins"),
+    ({"bins": True}, "bins"),
+    ({"adjacency": "near"}, "adjacency"),
+    ({"seed": -1}, "seed"),
+    ({"fit": "fit"}, "fit"),
+    ({"ledger": "file"}, "ledger"),
+    ({"data": 17}, "data"),
+    ({"data": pd.DataFrame({"x": [1.0]})}, "b"),
+]
+
+
+@pytest.mark.parametrize(("given_", "fragment"), BAD, ids=[str(index) for index in range(len(BAD))])
+def test_bad_input(given_: dict[str, Any], fragment: str, tmp_path: Path) -> None:
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=10.0, delta=0.1) as ledger:
+        arguments = {"fit": fitted("binomial"), "data": frame(20, 1), "eps": 1.0, "ledger": ledger, **given_}
+        with pytest.raises(dp.errors.DPStatsError, match=fragment):
+            dp.evaluate(**arguments)
+        assert len(ledger.entries()) == 0
+
+
+def test_seeded_is_uncertified_and_no_ledger_takes_it(tmp_path: Path) -> None:
+    fit = fitted("binomial")
+    assert "NOT CERTIFIED" in str(dp.evaluate(fit, frame(200, 1), 1.0, seed=1))
+    with (
+        dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=10.0) as ledger,
+        pytest.raises(dp.errors.UncertifiedError),
+    ):
+        dp.evaluate(fit, frame(200, 1), 1.0, seed=1, ledger=ledger)
+
+
+def test_gaussian_noise_is_charged_by_rho(tmp_path: Path) -> None:
+    """Where it is less: a large delta."""
+    fit = fitted("gaussian")
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=4.0, delta=0.5, accountant="zcdp") as ledger:
+        found = dp.evaluate(fit, frame(2000, 1), 1.0, delta=0.2, ledger=ledger)
+        assert found.noise.kind == "gaussian"
+        assert ledger.entries()["rho"].iloc[0] == pytest.approx(found.noise.rho)
+    assert dp.evaluate(fit, frame(2000, 1), 1.0, delta=1e-6).guarantee.delta == 0.0
+
+
+CALLS: dict[str, Callable[[pd.DataFrame, Any], Any]] = {
+    "evaluate": lambda data, ledger: dp.evaluate(fitted("gaussian"), data, 1.0, ledger=ledger),
+    "check": lambda data, ledger: dp.check("y ~ x + g", data, DOMAIN, 1.0, ledger=ledger),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_rows_are_read_after_the_charge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpstats.tables.columns import NumericColumn
+
+    CALLS[name](frame(50, 1), None)  # whatever is planned on rows of its own is planned by now
+    plain, seen = NumericColumn.numbers, []
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=10.0) as ledger:
+
+        def spied(column: NumericColumn) -> Any:
+            if len(column) == 50:
+                seen.append(ledger.entries()["state"].tolist())
+            return plain(column)
+
+        monkeypatch.setattr(NumericColumn, "numbers", spied)
+        CALLS[name](frame(50, 1), ledger)
+    assert seen
+    assert all(states == ["read"] for states in seen)
+
+
+@pytest.mark.parametrize("name", [*CALLS, "holdout"])
+def test_a_failure_tells_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpstats.tables.columns import NumericColumn
+
+    calls = {**CALLS, "holdout": lambda data, ledger: dp.holdout(data, 0.5, ledger=ledger)}
+    fitted("gaussian")
+    plain = NumericColumn.numbers
+
+    def broken(column: NumericColumn) -> Any:
+        if len(column) == 50:
+            raise ValueError(f"bad cell {column.values[0]}")
+        return plain(column)
+
+    monkeypatch.setattr(NumericColumn, "numbers", broken)
+    with (
+        dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=10.0) as ledger,
+        pytest.raises(dp.errors.ReleaseError) as caught,
+    ):
+        calls[name](frame(50, 1), ledger)
+    assert "bad cell" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_the_operating_system_draws_the_noise() -> None:
+    """Not a seed's stream: two calls differ."""
+    fit = fitted("binomial")
+    first, second = (dp.evaluate(fit, frame(300, 1), 1.0, metrics=["accuracy"]).rows for _ in range(2))
+    third = dp.evaluate(fit, frame(300, 1), 1.0, metrics=["accuracy"]).rows
+    assert len({first, second, third}) > 1
+    assert isinstance(SystemRandom(), SystemRandom)
