@@ -98,6 +98,30 @@ def arrays(folder: Path) -> Any:
     return dp.GLM(data["b"], data[["x", "y"]], family="binomial").fit(1.0)
 
 
+def evaluated(formula: str, family: str) -> Callable[[Path], Any]:
+    def call(folder: Path) -> Any:
+        found = dp.evaluate(fit(formula, family=family)(folder), frame(), 1.0)
+        found.save(folder / "evaluation.json")
+        return [found, found.to_dict(), *(str(table) for table in (found.metrics, found.roc, found.residuals))]
+
+    return call
+
+
+def checked(folder: Path) -> Any:
+    found = dp.check("y ~ x + g + mixed", frame(), {**DOMAIN, "mixed": (0, 10)}, 0.1)
+    found.save(folder / "check.json")
+    return [found, found.to_dict(), str(found.table), str(found.totals), found.findings]
+
+
+def held_out(folder: Path) -> Any:
+    with dp.Ledger(folder / "ledger.db", dataset="d", eps=9.0) as ledger:
+        split = dp.holdout(frame(), 0.3, ledger=ledger)
+        dp.glm("y ~ x", frame(), 1.0, domain=DOMAIN, ledger=split.train_ledger)
+        with contextlib.suppress(dp.errors.LedgerError):
+            dp.holdout(frame(), 0.2, ledger=ledger)
+        return [ledger.report(), repr(split), repr(split.test), split.by]
+
+
 CALLS: dict[str, Callable[[Path], Any]] = {
     "gaussian": fit(),
     "gaussian noise": fit(delta=1e-6),
@@ -120,6 +144,11 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "ledger": with_ledger,
     "many": many,
     "arrays": arrays,
+    "evaluation": evaluated("y ~ x + g", "gaussian"),
+    "evaluation, binomial": evaluated("b ~ x + g", "binomial"),
+    "evaluation, poisson": evaluated("count ~ x + g", "poisson"),
+    "check": checked,
+    "holdout": held_out,
 }
 
 

@@ -201,6 +201,36 @@ def _wrapped() -> list[Entry]:
     ]
 
 
+def _checked(data: Any, books: Books) -> Shown:
+    """Whether a cell is clipped is part of what is paid for: public facts alone."""
+    found = dp.check("y ~ np.log(x) + g", data, DOMAIN, 1.0, seed=SEED)
+    return repr((found.faults, found.guarantee)), ""
+
+
+def _split(data: Any, books: Books) -> Shown:
+    split = dp.holdout(data, 0.5, by=["x", "g"], ledger=books.ledger)
+    return repr((split, split.by)), ""
+
+
+def _evaluated(formula: str, family: str) -> Callable[[Any, Books], Shown]:
+    def call(data: Any, books: Books) -> Shown:
+        found = dp.evaluate(_fitted(formula, family), data, 1.0, seed=SEED)
+        return repr((found.guarantee, found.model)), repr(found.to_dict())
+
+    return call
+
+
+def _evaluations() -> list[Entry]:
+    models = {"y ~ x + g": ("gaussian", "y x g"), "w ~ bs(x, df=4) + k": ("binomial", "w x k"),
+              "c ~ np.log(x) + g": ("poisson", "c x g"), "b ~ x": ("huber_svm", "b x")}  # fmt: skip
+    made = [
+        Entry(f"evaluate, {family}", _evaluated(formula, family), tuple(columns.split()))
+        for formula, (family, columns) in models.items()
+    ]
+    split = Entry("holdout", _split, ("x", "g"), by_row=True)
+    return [*made, Entry("check", _checked, ("y", "x", "g"), several=True), split]
+
+
 def _buy(data: Any, books: Books) -> Any:
     return dp.buy_ranges(data, ["x", "c"], 1.0, seed=SEED)
 
@@ -288,4 +318,4 @@ def _array_calls() -> list[Entry]:
     return made
 
 
-ENTRIES = [*GLMS, *_wrapped(), *_ledgers(), *_predictions(), *_array_calls()]
+ENTRIES = [*GLMS, *_wrapped(), *_ledgers(), *_predictions(), *_evaluations(), *_array_calls()]

@@ -170,12 +170,13 @@ class Estimate(NamedTuple):
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
-def estimate(value: float, pulls: Iterable[Pull], cells: float = 0.0) -> Estimate:
+def estimate(value: float, pulls: Iterable[Pull], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
     """A figure's errors by the delta method: of the noise, whose law is known, and of the rows as a sample.
 
-    Blocks are taken to be independent as samples.
+    Blocks are taken to be independent as samples. `hidden` is what rows that the noise may hide in a tail could add to
+    the figure; it counts as an error of the noise.
     """
-    noise = fourth = sampling = 0.0
+    noise, fourth, sampling = hidden**2, 0.0, 0.0
     for block, by_count, by_place in pulls:
         noise += block.count_variance * float((by_count**2).sum()) + block.place_variance * float((by_place**2).sum())
         fourth += block.count_variance**2 * float((by_count**4).sum())

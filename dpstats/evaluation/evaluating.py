@@ -150,7 +150,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
         low, high = plan.design.response.low, plan.design.response.high
     else:
         low, high = (0.0, float(family.y_max)) if count else (-1.0, 1.0)  # type: ignore[attr-defined]
-    return NumericModel(0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
+    return NumericModel(family, 0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
 
 
 def count_rows(model: Model, blocks: Sequence[Block], rows: Blocks, params: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -132,12 +132,12 @@ def deviance_grid(most: float) -> Grid:
 
 
 def response_grid(low: float, high: float, *, count: bool) -> Grid:
-    """Responses: 32 cells of equal width, or every count up to sixteen, then cells that grow by an eighth."""
+    """Responses: 32 cells of equal width, or every count up to six, then cells that grow by a third."""
     if not count:
         return Grid(np.linspace(low, high, 33))
     ends = [-0.5]
     while ends[-1] < high:
-        ends.append(ends[-1] + max(1.0, float(np.floor(ends[-1] / 8))))
+        ends.append(ends[-1] + max(1.0, float(np.floor(ends[-1] / 3))))
     return Grid(np.array(ends), whole=True)
 
 

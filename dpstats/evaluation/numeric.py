@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,7 @@ from dpstats.evaluation.grids import (
     response_grid,
 )
 from dpstats.evaluation.tables import Tables, bin_table, joined
+from dpstats.families import Family
 
 GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
 COUNT_METRICS = ("deviance", "mae", "residuals")
@@ -48,6 +50,7 @@ class NumericModel:
 
     Attributes
     ----------
+    family : Family
     low, high : float
         The response's public range in the user's units; predictions and responses are held within it.
     count : bool
@@ -59,6 +62,7 @@ class NumericModel:
     bins : int
     """
 
+    family: Family
     low: float
     high: float
     count: bool
@@ -125,12 +129,11 @@ class NumericModel:
         if wanted & self._from_deviances:
             self._deviance_figures(left, found)
         if self._sizes:
-            value, pull, most, beyond = _held_mean(left[0])
-            if most < left.pop(0).grid.ends[-1]:
-                found.notes.append(
-                    f"Residuals beyond {most:.4g} in size count as that much in mae: {beyond} such rows."
-                )
-            found.metrics["mae"] = (estimate(value, [pull]), 0.0, self.width)
+            value, pull, tail = _held_mean(left.pop(0))
+            if tail.rows:
+                told = f"Residuals beyond {tail.end:.4g} in size count as that much in mae: {tail.rows} such rows."
+                found.notes.append(told)
+            found.metrics["mae"] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
         if "residuals" in wanted:
             most, beyond = _residual_reach(left[0])
             if most < self.width:
@@ -141,31 +144,35 @@ class NumericModel:
 
     def _deviance_figures(self, left: list[Measured], found: Tables) -> None:
         block = left.pop(0)
-        value, pull, most, beyond = _held_mean(block)
-        if most < block.grid.ends[-1]:
+        value, pull, tail = _held_mean(block)
+        most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
+        if tail.rows:
             what = f"Unit deviances beyond {most:.4g}" if self.count else f"Residuals beyond {math.sqrt(most):.4g}"
-            found.notes.append(f"{what} in size count as that much in the metrics: {beyond} such rows.")
+            found.notes.append(f"{what} in size count as that much in the metrics: {tail.rows} such rows.")
         if "rmse" in self.metrics:
             root = math.sqrt(max(value, 0.0))
-            figure = estimate(root, [scaled(pull, 0.5 / root)]) if root else UNKNOWN
+            figure = estimate(root, [scaled(pull, 0.5 / root)], hidden=0.5 / root * hidden) if root else UNKNOWN
             found.metrics["rmse"] = (figure, 0.0, self.width)
         if "mae" in self.metrics and not self.count:
             size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
-            found.metrics["mae"] = (estimate(size, [by_size], off), 0.0, self.width)
+            further = tail.share * math.sqrt(most) * (math.sqrt(1.5) - 1)
+            found.metrics["mae"] = (estimate(size, [by_size], off, further), 0.0, self.width)
         if {"r2", "deviance"} & set(self.metrics):
-            spread, by_spread = self._spread(left.pop(0), most, found)
+            spread, by_spread, unseen = self._spread(left.pop(0), most, found)
             noise = estimate(spread, [by_spread]).noise_se
             figure = UNKNOWN
             if spread > 2 * noise and spread > 0:
                 ratio = value / spread
-                figure = estimate(1 - ratio, [scaled(pull, -1 / spread), scaled(by_spread, ratio / spread)])
+                pulls = [scaled(pull, -1 / spread), scaled(by_spread, ratio / spread)]
+                figure = estimate(1 - ratio, pulls, hidden=math.hypot(hidden, ratio * unseen) / spread)
             found.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
 
-    def _spread(self, block: Measured, most: float, found: Tables) -> tuple[float, Pull]:
+    def _spread(self, block: Measured, most: float, found: Tables) -> tuple[float, Pull, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
 
         Responses are held where they no longer stand out, but none whose deviance from the mean is below `most`: the
-        model's own deviances are held there, and what it is compared with must not be held sooner.
+        model's own deviances are held there, and what it is compared with must not be held sooner. The last value is
+        what rows beyond could add.
         """
         low, high = self._held_range(block, most)
         if (low, high) != (block.grid.ends[0], block.grid.ends[-1]):
@@ -180,11 +187,25 @@ class NumericModel:
         if not self.count:
             second, by_second, _ = mean(block, _form(block, lambda y: held(y) ** 2))
             pulls = [by_second, scaled(by_first, -2 * first)]
-            return second - first**2, joined(pulls)[0]
+            return second - first**2, joined(pulls)[0], self._unseen(block, low, high, first + center)
         first = max(first, LEAST_MEAN)
         second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(held(y))))
         pulls = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
-        return 2 * (second - first * math.log(first)), joined(pulls)[0]
+        unseen = self._unseen(block, low, high, first)
+        return 2 * (second - first * math.log(first)), joined(pulls)[0], unseen
+
+    def _unseen(self, block: Measured, low: float, high: float, center: float) -> float:
+        """What rows beyond (low, high), which the noise may hide, could add to the mean deviance from `center`."""
+        further = 0.0
+        for counts, end, beyond in (
+            (block.counts[0, block.grid.ends[1:] <= low], low, block.grid.middle[block.grid.ends[1:] <= low][-1:]),
+            (block.counts[0, block.grid.ends[:-1] >= high], high, block.grid.middle[block.grid.ends[:-1] >= high][:1]),
+        ):
+            if counts.size and (not self.count or end > 0):
+                at = np.maximum(np.array([end, beyond[0]]), 0.0 if self.count else -math.inf)
+                near, far = self._deviances(at, np.full(2, center)).tolist()
+                further += _hidden_share(counts, block) * max(far - near, 0.0)
+        return further
 
     def _held_range(self, block: Measured, most: float) -> tuple[float, float]:
         low, high = _support(block)
@@ -227,17 +248,14 @@ class NumericModel:
     def _predicted(self, linear: Array) -> Array:
         if not self.count:
             return np.clip(self.middle + self.scale * linear, self.low, self.high)
-        log_high = math.log(self.high)
-        # One by one: a vectorised exponential may round by its place in the array, which other rows decide.
-        means = np.fromiter((math.exp(value) for value in np.minimum(linear, log_high + 1).tolist()), np.float64)
-        return np.clip(means, LEAST_MEAN, self.high)
+        means = np.asarray(self.family.mean(padded(linear)), dtype=np.float64)
+        return np.clip(means[: len(linear)], LEAST_MEAN, self.high)
 
     def _deviances(self, response: Array, fitted: Array) -> Array:
         if not self.count:
             return (response - fitted) ** 2
-        ratios = zip(response.tolist(), fitted.tolist(), strict=True)
-        logs = np.fromiter((y * math.log(y / m) if y > 0 else 0.0 for y, m in ratios), np.float64)
-        return 2 * (logs - (response - fitted))
+        ratios = padded(np.maximum(response, 1e-300) / fitted)
+        return 2 * (response * np.log(ratios)[: len(response)] - (response - fitted))
 
     def _most_deviance(self) -> float:
         if not self.count:
@@ -246,6 +264,15 @@ class NumericModel:
 
 
 _NAMES = {"deviance": "deviance explained"}
+
+
+def padded(values: Array) -> Array:
+    """`values` with ones up to a multiple of 64, shape (rows,).
+
+    A vectorised exponential or logarithm may round what is left over at the end of an array in another way: then the
+    number of rows would move others.
+    """
+    return np.concatenate([values, np.ones(-len(values) % 64)])
 
 
 def _y_log_y(y: Array) -> Array:
@@ -265,12 +292,30 @@ def _beyond(counts: Array, block: Measured) -> str:
     return f"about {max(float(counts.sum()), 0.0):,.0f} +- {deviation:,.0f}"
 
 
-def _held_mean(block: Measured) -> tuple[float, Pull, float, str]:
-    """The mean of the block's number, held below its empty tail: that end too, and the rows beyond it in words."""
+class Tail(NamedTuple):
+    """Where numbers no longer stand out: the end, rows beyond it in words ("" if nothing is beyond), and their share.
+
+    The share is what may be there and remain unseen: their noisy number and one standard deviation more.
+    """
+
+    end: float
+    rows: str
+    share: float
+
+
+def _hidden_share(counts: Array, block: Measured) -> float:
+    deviation = math.sqrt(block.count_variance * counts.size)
+    return (max(float(counts.sum()), 0.0) + deviation) / block.rows
+
+
+def _held_mean(block: Measured) -> tuple[float, Pull, Tail]:
+    """The mean of the block's number, held where its tail no longer stands out."""
     last = reach(block.counts[0], math.sqrt(block.count_variance))
-    most = float(block.grid.ends[last + 1])
+    most, outer = float(block.grid.ends[last + 1]), block.counts[:, last + 1 :]
     value, pull, _ = mean(block, _form(block, lambda d: np.minimum(d, most)))
-    return value, pull, most, _beyond(block.counts[:, last + 1 :], block)
+    if not outer.size:
+        return value, pull, Tail(most, "", 0.0)
+    return value, pull, Tail(most, _beyond(outer, block), _hidden_share(outer, block))
 
 
 def _residual_reach(block: Measured) -> tuple[float, str]:
