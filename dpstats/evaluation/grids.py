@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 
@@ -45,10 +46,20 @@ class Grid:
         Increasing; a cell holds its upper end, not its lower one.
     whole : bool
         Whether the values are whole numbers and the ends half ones.
+
+    Raises
+    ------
+    ArgumentError
+        If the ends are not finite and increasing.
     """
 
     ends: Array
     whole: bool = False
+
+    def __post_init__(self) -> None:
+        with np.errstate(all="ignore"):
+            if not (np.isfinite(self.ends).all() and (np.diff(self.ends) > 0).all()):
+                raise ArgumentError("fit: the range of its response is too wide or too narrow to divide; rescale it")
 
     @property
     def size(self) -> int:
@@ -69,7 +80,8 @@ class Grid:
         """The cell of each value and its place there, from -1 to 1; shapes (rows,). No value depends on another."""
         held = np.clip(values, self.ends[0], self.ends[-1])
         cell = np.searchsorted(self.ends[1:-1], held, side="left").astype(np.intp)
-        return cell, np.clip((held - self.middle[cell]) / self.half[cell], -1.0, 1.0)
+        # Whatever the value is, a place is a number: what is none would become the greatest integer.
+        return cell, np.nan_to_num(np.clip((held - self.middle[cell]) / self.half[cell], -1.0, 1.0))
 
     def line(self, function: Callable[[Array], Array]) -> Line:
         """The best line for `function` in each cell, all its places alike: over whole numbers, or over the interval."""
@@ -174,6 +186,5 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
         sizes = min(float(np.abs(part).max()) * term.l1, float(np.linalg.norm(part)) * term.l2)
         low += max(float(least[term.columns].sum()), -sizes)
         high += min(float(most[term.columns].sum()), sizes)
-    # Numeric columns without an intercept lie on one side of zero: the ends above hold that too. Room for rounding.
-    room = 1e-9 * (1.0 + high - low)
+    room = 1e-3 + 1e-9 * (high - low)  # for rounding, and so that the ends differ
     return low - room, high + room

@@ -259,7 +259,7 @@ class NumericModel:
 
     def _most_deviance(self) -> float:
         if not self.count:
-            return self.width**2
+            return self.width * self.width  # infinite rather than an error if it overflows
         return 2 * max(self.high * math.log(self.high / LEAST_MEAN) - self.high + LEAST_MEAN, self.high)
 
 

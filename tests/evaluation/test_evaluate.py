@@ -245,6 +245,26 @@ def test_every_linear_predictor_lies_within_its_public_ends(fit: dp.GLMResults) 
         assert ((exog @ fit.scaled_params >= low) & (exog @ fit.scaled_params <= high)).all()
 
 
+@pytest.mark.parametrize(("low", "high"), [(-1e200, 1e200), (0.0, 1e-200), (1e15, 1e15 + 2)])
+def test_ranges_that_no_grid_divides_are_refused_before_the_charge(low: float, high: float, tmp_path: Path) -> None:
+    data = pd.DataFrame({"y": [low, high] * 20, "x": [0.0, 1.0] * 20})
+    fit = dp.ols("y ~ x", data, 1.0, domain={"y": (low, high), "x": (0, 1)}, seed=1)
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=10.0) as ledger:
+        with pytest.raises(dp.errors.ArgumentError, match="rescale"):
+            dp.evaluate(fit, data, 1.0, ledger=ledger)
+        assert len(ledger.entries()) == 0
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson", "gaussian", "huber_svm"])
+def test_models_that_predict_one_number(family: str) -> None:
+    data = frame(2000, 1)
+    response = FORMULAS[family][0]
+    for formula in (f"{response} ~ 1", f"{response} ~ 0 + x"):
+        fit = dp.glm(formula, data, 1e-3, family=family, domain=DOMAIN, seed=1)
+        found = dp.evaluate(fit, data, 1.0, seed=1)
+        assert found.rows == pytest.approx(2000, abs=100)
+
+
 grids = st.sampled_from(
     [
         *(probability_grid(cells, -7.0, 3.0) for cells in (2, 16, 40)),
@@ -256,7 +276,7 @@ grids = st.sampled_from(
 )
 
 
-@given(grids, st.floats(allow_nan=False, allow_infinity=True))
+@given(grids, st.floats(allow_nan=True, allow_infinity=True))
 def test_every_value_has_a_cell_and_a_place(grid: Grid, value: float) -> None:
     cell, place = grid.locate(np.array([value]))
     assert 0 <= cell[0] < grid.size
