@@ -195,7 +195,7 @@ class DesignSpec:
         return (exog, endog) if kept.all() else (exog[kept], endog[kept])
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
-        """Rows for prediction.
+        """Rows for prediction; errors as in `check_schema`, of the columns that explain.
 
         Parameters
         ----------
@@ -207,11 +207,6 @@ class DesignSpec:
             In model units; NaN in rows that cannot be encoded.
         complete : ndarray of bool, shape (n,)
             Rows that can.
-
-        Raises
-        ------
-        DataError, DomainError
-            If a column is absent, repeated, or of a type that cannot be encoded.
         """
         table = as_table(data)
         cells.check_columns(table, self.domain, self._parsed.exog_columns)
