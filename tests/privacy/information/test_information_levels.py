@@ -7,9 +7,11 @@ import pytest
 from wishart_law import log_ratio
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.bodies import intercept, simplex, unit_images
 from dpstats.privacy.information import (
     LevelNoise,
     MatrixNoise,
+    design_metric,
     level_maps,
     noisy_information,
     noisy_level_information,
@@ -132,3 +134,21 @@ def test_table_of_the_page(levels: int, others: int, found: tuple[float, ...]) -
     noise, whole = treatment(levels, others)
     ratio = noise.variances() / whole.variances()
     assert (ratio[1, 2], ratio[1 + others, 1], ratio[1 + others, 1 + others]) == pytest.approx(found, abs=5.1e-3)
+
+
+def test_metric_within_levels() -> None:
+    """Rows in the coordinates of the small matrices' metric: the release is the same sum."""
+    metric = design_metric(unit_images([intercept(), simplex(2)]))
+    noise = LevelNoise(MatrixNoise("wishart", 1e-8, *metric), treatment(4, 2)[0].maps)
+    rng = np.random.default_rng(3)
+    exog = np.column_stack((np.ones(300), np.eye(3)[rng.integers(0, 3, 300)][:, 1:]))
+    weights, levels = rng.uniform(0, 1, 300), rng.integers(0, 4, 300)
+    found = noisy_level_information(
+        [(exog, weights, levels)], noise, weight_bound=1.0, cover_eps=1.0, random=SystemRandom()
+    )
+    x = np.column_stack((exog, np.eye(4)[levels][:, 1:]))
+    assert np.abs(found - (x * weights[:, None]).T @ x).max() < 0.02
+    random = np.random.default_rng(4)
+    draws = np.array([noise.sample(random) for _ in range(10_000)])
+    nonzero = noise.variances() > 0
+    assert (draws**2).mean(axis=0)[nonzero] / noise.variances()[nonzero] == pytest.approx(1, abs=0.15)
