@@ -23,9 +23,12 @@ from dpstats.families.base import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
 from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm, unit_term
+from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response, scaling
 from dpstats.formula.schema import numeric_columns_undeclared, schema_domain, with_response
+from dpstats.formula.structure import design_forms
+from dpstats.inference import Dummies
 from dpstats.privacy.bodies import Image, shrink_block
 from dpstats.quiet import quiet
 from dpstats.tables import Column, as_table, slices
@@ -96,6 +99,15 @@ class DesignSpec:
     def coding(self) -> DesignInfo:
         """patsy's coding of the right-hand side, learned from the Domain."""
         return self._info
+
+    @property
+    def dummies(self) -> tuple[Dummies, ...]:
+        """The columns that are dummies of a factor beside the intercept."""
+        return coded_dummies(self._info, self.center, self.scale)
+
+    def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
+        """What is known of every sum of w x x' over rows; see `dpstats.formula.structure.design_forms`."""
+        return design_forms(self, columns)
 
     def norm_bound(self, which: str, weights: Array) -> float:
         """A bound on the norm of x * weights over all rows x.

@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.formula.design import DesignSpec
+if TYPE_CHECKING:
+    from dpstats.formula.design import DesignSpec
 
 Array = NDArray[np.float64]
 Values = Mapping[Any, NDArray[Any]]
@@ -36,17 +37,23 @@ VANISHING = 1e-12
 """Mean square of a form on rows, its coefficients' squares adding up to one and entries of unit mean square."""
 
 
-def design_forms(spec: DesignSpec) -> Array:
+def design_forms(spec: DesignSpec, columns: NDArray[np.intp] | None = None) -> Array:
     """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
+
+    Parameters
+    ----------
+    spec : DesignSpec
+    columns : ndarray of int (p,), optional
+        Some of its columns; all by default.
 
     Returns
     -------
     ndarray
         No forms for more than `MOST_COLUMNS` columns, or where too many combinations of levels exist.
     """
-    size = len(spec.names)
-    rows = _symbolic_rows(spec) if size <= MOST_COLUMNS else None
-    return np.zeros((0, size, size)) if rows is None else vanishing_forms(rows)
+    kept = np.arange(len(spec.names)) if columns is None else columns
+    rows = _symbolic_rows(spec) if len(kept) <= MOST_COLUMNS else None
+    return np.zeros((0, len(kept), len(kept))) if rows is None else vanishing_forms(rows[:, kept])
 
 
 def vanishing_forms(rows: Array) -> Array:

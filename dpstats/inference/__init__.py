@@ -1,5 +1,6 @@
 """Standard errors, intervals and tests from released quantities alone (docs/proofs/inference)."""
 
+from dpstats.inference.basis import Dummies, MappedLinear, MappedMatrix, rebased
 from dpstats.inference.bound import noise_at_most
 from dpstats.inference.contrasts import Contrasts
 from dpstats.inference.estimates import Estimates
@@ -16,6 +17,7 @@ from dpstats.inference.spread import ModelSpread, RobustSpread, Spread
 __all__ = [
     "CombinationTests",
     "Contrasts",
+    "Dummies",
     "EntryNoise",
     "Estimates",
     "Identified",
@@ -23,6 +25,8 @@ __all__ = [
     "JointTest",
     "LevelSpanNoise",
     "LinearLaw",
+    "MappedLinear",
+    "MappedMatrix",
     "MatrixLaw",
     "MeanResponse",
     "ModelSpread",
@@ -37,6 +41,7 @@ __all__ = [
     "noise_at_most",
     "project",
     "project_forms",
+    "rebased",
     "self_consistent_inverse",
     "symmetric_normal",
     "wald_test",

@@ -139,8 +139,12 @@ class Estimates:
         active = self.identified.active
         alone = self.linear.covariance[np.ix_(active, active)]
         sizes = REACH * np.broadcast_to(np.asarray(self.typical_size, dtype=np.float64), (self.size,))[~active]
-        beside = np.asarray(self.information)[np.ix_(active, ~active)] * sizes
-        return alone, alone + beside @ beside.T
+        across = np.asarray(self.information)[np.ix_(active, ~active)] * sizes
+        weights = np.zeros(self.size)
+        weights[~active] = sizes**2
+        # The products of released entries exceed those of the true ones by the noise's covariance, on average.
+        excess = self.matrix.square(np.diag(weights))[np.ix_(active, active)]
+        return alone, alone + _positive_part(across @ across.T - excess, self.identified.inverse)
 
     @cached_property
     def covariances(self) -> tuple[Float, Float]:
@@ -182,6 +186,16 @@ class Estimates:
         if rows.ndim != 2 or rows.shape[1] != self.size or not np.all(np.isfinite(rows)):
             raise ArgumentError(f"rows must be finite and have {self.size} columns")
         return rows
+
+
+def _positive_part(matrix: Float, inverse: Float) -> Float:
+    """The part of a symmetric matrix without its negative eigenvalues in the metric of the information G^-1."""
+    if not len(matrix):
+        return matrix
+    root = np.linalg.cholesky(inverse)
+    values, vectors = np.linalg.eigh(root.T @ matrix @ root)
+    back = np.linalg.solve(root.T, vectors * np.sqrt(np.maximum(values, 0.0)))
+    return back @ back.T
 
 
 @dataclass(frozen=True, eq=False)

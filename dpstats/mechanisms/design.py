@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.formula.bodies import restricted
 from dpstats.formula.bounds import Term, term_norm
+from dpstats.formula.dummies import restricted_dummies
+from dpstats.inference import Dummies
 from dpstats.privacy.bodies import Image
 
 Vector = NDArray[np.float64]
@@ -33,6 +35,13 @@ class Bounds(Protocol):
     @property
     def images(self) -> tuple[Image, ...]:
         """Bodies that hold every row, for noise cut to the design; none where only norms are bounded."""
+
+    @property
+    def dummies(self) -> tuple[Dummies, ...]:
+        """The columns that are dummies of a factor beside an intercept."""
+
+    def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
+        """Symmetric C, shape (q, p, p), with x'C x = 0 in every row x, of all columns or of some."""
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The supremum over rows of the norm of x * weights; infinite where no bound is known."""
@@ -97,6 +106,16 @@ class ArrayDesign:
         """None: an array's columns are bounded together."""
         return ()
 
+    @property
+    def dummies(self) -> tuple[Dummies, ...]:
+        """None is known."""
+        return ()
+
+    def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
+        """None are known."""
+        size = len(self.names) if columns is None else len(columns)
+        return np.zeros((0, size, size))
+
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """The identity: arrays are in model units already."""
         return np.eye(len(self.names)), np.zeros(len(self.names))
@@ -160,6 +179,15 @@ class SubDesign:
     def images(self) -> tuple[Image, ...]:
         """What is left of the bodies."""
         return restricted(self.whole.images, self.kept)
+
+    @property
+    def dummies(self) -> tuple[Dummies, ...]:
+        """Those that are whole."""
+        return restricted_dummies(self.whole.dummies, self.kept)
+
+    def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
+        """What is known of the columns kept, or of some of them."""
+        return self.whole.forms(self.kept if columns is None else self.kept[columns])
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The whole design's bound with no weight on the other columns."""

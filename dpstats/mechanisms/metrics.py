@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
+from dpstats.mechanisms.information import InformationPurchase
 from dpstats.mechanisms.release import ROWS_AT_MOST
 from dpstats.privacy.bodies import ROUNDED, BodyNoise, body_noise
 from dpstats.privacy.guarantee import Adjacency
@@ -43,6 +44,8 @@ class Purchase:
         The norm of the noise to insist on.
     rows_at_most : float
         The greatest number of rows to be certified.
+    information : InformationPurchase, optional
+        What is spent on inference besides `eps`, which then pays for fit and information matrix together.
     """
 
     eps: float
@@ -55,6 +58,13 @@ class Purchase:
     kind: Kind | None = None
     norm: NormName | Literal["design"] | None = None
     rows_at_most: float = ROWS_AT_MOST
+    information: InformationPurchase | None = None
+
+    @property
+    def whole(self) -> Purchase:
+        """The same without inference, what that would cost spent on the fit."""
+        beside = 0.0 if self.information is None else self.information.beside
+        return replace(self, eps=self.eps + beside, information=None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
+from dpstats.mechanisms.inferring import with_inference
+from dpstats.mechanisms.information import Information, follow, release_information
 from dpstats.mechanisms.metrics import Purchase, design_norms
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
 from dpstats.mechanisms.options import Options
@@ -44,10 +46,11 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Released coefficients in model units, shape (p,), and the stages as they were carried out."""
+    """Released coefficients in model units, shape (p,), the stages as they were carried out, and the information."""
 
     params: Vector
     stages: tuple[Stage, ...]
+    information: Information | None = None
 
 
 def plan_stages(
@@ -95,10 +98,13 @@ def plan_stages(
         "refit": options.refit_share,
     }
     stages = []
+    last: Role = "refit" if options.refit_share > 0 else "fit"
     for role, share in shares.items():
         if share == 0:
             continue
         purchase = _purchase(share * eps, share * delta, adjacency, options)
+        if role == last:
+            purchase = with_inference(purchase, design, family, penalty if role == "fit" else None, options)
         if role != "fit":
             stages.append(Stage(role, plan_objective(design, family, purchase)))
             continue
@@ -137,16 +143,29 @@ def release_stages(
     """
     params = np.zeros(len(design.names))
     done: list[Stage] = []
+    information = None
     for role, planned in stages:
-        plan = planned
-        if role == "fit" and done:
-            plan = _follow(planned, design, penalty, weights, params)
         if role == "refit":
-            params, plan = _refit(planned, design, params, blocks, random, options)
-        else:
-            params = release_objective(plan, blocks, random)
+            refitted = _refit(planned, design, params, blocks, random, options)
+            params, information = refitted.params, refitted.information
+            done += refitted.stages
+            continue
+        plan = _follow(planned, design, penalty, weights, params) if role == "fit" and done else planned
+        params = release_objective(plan, blocks, random)
+        information = inform(plan, design, params, blocks, random)
         done.append(Stage(role, plan))
-    return Fitted(params, tuple(done))
+    return Fitted(params, tuple(done), information)
+
+
+def inform(
+    plan: ObjectivePlan, design: Bounds, params: Vector, blocks: Sequence[Block], random: RandomSource
+) -> Information | None:
+    """The information at coefficients that this plan released, if it is to be released too."""
+    if plan.information is None:
+        return None
+    return release_information(
+        plan.information, plan.final, plan.family, design, params, blocks, plan.adjacency, random
+    )
 
 
 def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> Purchase:
@@ -241,7 +260,8 @@ def recentred(plan: ObjectivePlan, curvature: Vector, linear: Vector) -> Objecti
         linear=linear,
     )
     final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
-    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final)
+    information = None if plan.information is None else follow(plan.information, final, plan.row_length)
+    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
 
 
 def _refit(
@@ -251,23 +271,30 @@ def _refit(
     blocks: Sequence[Block],
     random: RandomSource,
     options: Options,
-) -> tuple[Vector, ObjectivePlan]:
+) -> Fitted:
     """Fit the selected columns again, unpenalised, with the share kept for it; nothing selected releases zeros."""
     kept = np.flatnonzero(selected)
     if not kept.size:
-        return selected, planned
+        return Fitted(selected, (Stage("refit", planned),))
     # The charge is fixed by now. On fewer columns noise of the classical scale may cost more than was charged, so what
     # "return" left is spent on whatever noise it buys here.
+    inference = planned.information
     purchase = replace(
         _purchase(planned.eps, planned.delta, planned.adjacency, options),
-        eps=planned.eps,
+        eps=planned.eps + (0.0 if inference is None else inference.eps),
         final_eps=planned.final.eps,
         retrieval=None if options.retrieval is None else "recycle",
+        information=None if inference is None else inference.purchase,
     )
-    plan = plan_objective(SubDesign(design, kept), planned.family, purchase)
-    plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
+    part = SubDesign(design, kept)
+    plan = plan_objective(part, planned.family, purchase)
+    if inference is None:
+        plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
         plan = recentred(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
-    params = np.zeros(len(selected))
-    params[kept] = release_objective(plan, [(exog[:, kept], endog) for exog, endog in blocks], random)
-    return params, plan
+    params, inside = np.zeros(len(selected)), [(exog[:, kept], endog) for exog, endog in blocks]
+    params[kept] = release_objective(plan, inside, random)
+    information = inform(plan, part, params[kept], inside, random)
+    if information is not None:
+        information = information.among(kept.tolist())
+    return Fitted(params, (Stage("refit", plan),), information)

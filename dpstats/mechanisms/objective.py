@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature, typical_sizes
 from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.information import InformationPlan, eta_error
 from dpstats.mechanisms.metrics import Metric, Purchase, metrics
+from dpstats.mechanisms.pricing import PAID_ROOM, Price, price_fit, price_information, room, scales
 from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.laws import law_from_dict
 from dpstats.privacy.noise import Noise
@@ -78,6 +78,8 @@ class ObjectivePlan:
         gamma, the certified bound on the gradient norm at the solver's point.
     final : LatticeRelease
         The discrete noise of the last step.
+    information : InformationPlan, optional
+        What is released beside the coefficients, for inference.
     """
 
     family: Family
@@ -101,6 +103,12 @@ class ObjectivePlan:
     radius: float
     tolerance: float
     final: LatticeRelease
+    information: InformationPlan | None = None
+
+    @property
+    def cost(self) -> float:
+        """eps of everything that this stage releases."""
+        return self.eps + self.final.eps + (0.0 if self.information is None else self.information.cost)
 
     @property
     def size(self) -> int:
@@ -134,6 +142,7 @@ class ObjectivePlan:
             "noise": self.noise.to_dict(),
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "final": asdict(self.final),
+            "information": None if self.information is None else self.information.to_dict(),
         }
 
     @classmethod
@@ -147,6 +156,7 @@ class ObjectivePlan:
             noise=law_from_dict(stored["noise"]),
             penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
             final=LatticeRelease(**stored["final"]),
+            information=None if stored.get("information") is None else InformationPlan.from_dict(stored["information"]),
         )
 
 
@@ -190,15 +200,9 @@ def plan_objective(
     metric, default, _ = min(candidates, key=lambda choice: choice.risk)
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
-    price = _price(design, family, purchase, metric, total)
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
-    tolerance = gradient_tolerance(
-        family,
-        rms=float(np.sqrt(np.sum(metric.variances))) * price.scale,
-        row_length=row_length,
-        curvature=total,
-        rows=purchase.rows_at_most,
-        penalty=remainder,
+    price, total, tolerance, final, information = _priced(
+        design, family, purchase, metric, total, row_length=row_length, penalty=remainder
     )
     return ObjectivePlan(
         family=family,
@@ -213,7 +217,7 @@ def plan_objective(
         noise=metric.noise(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
-        planned_eps=purchase.eps,
+        planned_eps=price.planned,
         joint_need=price.need,
         penalty=remainder,
         penalty_weights=weights,
@@ -221,40 +225,60 @@ def plan_objective(
         linear=np.zeros(size),
         radius=float(np.linalg.norm(sizes)),
         tolerance=tolerance,
-        final=LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(total)), size),
+        final=final,
+        information=information,
     )
 
 
-class _Price(NamedTuple):
-    """Noise scale and cost of one release, beside the classical split's scale and what that really costs."""
+class _Priced(NamedTuple):
+    """What a stage costs and releases, at the curvature that it settles for."""
 
-    scale: float
-    eps: float
-    classical: float
-    need: float
+    price: Price
+    curvature: Vector
+    tolerance: float
+    final: LatticeRelease
+    information: InformationPlan | None
 
 
-def _price(design: Bounds, family: Family, purchase: Purchase, metric: Metric, curvature: Vector) -> _Price:
-    """Calibrate the noise at a curvature, and settle where retrieved budget goes."""
-    kappa = design.curvature_ratio(curvature)
-    bought: dict[str, Any] = {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
-    if not kappa > 0:
-        raise ArgumentError(
-            f"eps = {purchase.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
-            f"{family.lipschitz / purchase.eps:.1g} would drown any data. Give an eps between 0.01 and 10, as is usual"
+def _priced(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    metric: Metric,
+    curvature: Vector,
+    *,
+    row_length: float,
+    penalty: Penalty | None,
+) -> _Priced:
+    """Settle noise, curvature, the last step and, if there is room for it, the information."""
+
+    def rounded(price: Price, at: Vector) -> tuple[float, LatticeRelease]:
+        tolerance = gradient_tolerance(
+            family,
+            rms=float(np.sqrt(np.sum(metric.variances))) * price.scale,
+            row_length=row_length,
+            curvature=at,
+            rows=purchase.rows_at_most,
+            penalty=penalty,
         )
-    joint = joint_scale(family, eps=purchase.eps, curvature_ratio=kappa, **bought)
-    if not np.isfinite(joint):
-        least = least_curvature(family, design.curvature_ratio(np.ones(len(curvature))), purchase.eps)
-        raise ArgumentError(
-            f"curvature is too small for eps = {purchase.eps:.3g}: give more than about {least:.4g}, or raise eps"
-        )
-    classical = classical_scale(family, eps=purchase.eps, **bought)
-    need = joint_loss(family, scale=classical, curvature_ratio=kappa, kind=metric.kind, **bought)
-    # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
-    if need >= purchase.eps or purchase.retrieval == "recycle":
-        return _Price(joint, purchase.eps, classical, need)
-    return _Price(classical, need if purchase.retrieval == "return" else purchase.eps, classical, need)
+        return tolerance, LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(at)), len(at))
+
+    asked = purchase.information
+    if asked is not None:
+        alone = None
+        inside = curvature
+        if asked.free:
+            alone = price_fit(design, family, replace(purchase, information=None), metric, curvature)
+            if purchase.curvature is None:
+                inside = curvature * room(family, purchase, design.curvature_ratio(curvature))
+        else:
+            alone = price_fit(design, family, purchase, metric, curvature)
+        tolerance, final = rounded(alone, inside)
+        found = price_information(design, family, purchase, metric, inside, alone, eta_error(final, row_length))
+        if found is not None:
+            return _Priced(found[0], inside, tolerance, final, found[1])
+    price = price_fit(design, family, purchase.whole, metric, curvature)
+    return _Priced(price, curvature, *rounded(price, curvature), None)
 
 
 def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: RandomSource) -> Vector:
@@ -296,18 +320,20 @@ def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, 
     direction = direction / np.sqrt(np.mean(direction**2))
     unit_ratio = design.curvature_ratio(direction)
 
+    # Free information leaves the noise as it is, and beside normal noise it costs too little to calibrate it here.
+    asked = purchase.information
+    alone = asked is None or asked.free or metric.kind == "gaussian"
+    searched = replace(purchase, information=None) if alone else purchase
+
     @cache
     def mean_square(curvature: float) -> float:
-        scale = joint_scale(
-            family,
-            eps=purchase.eps,
-            delta=metric.delta,
-            curvature_ratio=max(unit_ratio / curvature, NO_JACOBIAN),
-            row_norm=metric.row_norm,
-            adjacency=purchase.adjacency,
-        )
+        kappa = max(unit_ratio / curvature, NO_JACOBIAN)
+        scale = scales(family, searched, metric, kappa).fit
         return float(np.sum(metric.variances / direction)) * scale**2
 
     size = float(np.sqrt(np.sum(direction * sizes**2)))
     curvature, risk = risk_curvature(size, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps))
+    if asked is not None and not asked.free:
+        # What is paid for is the interval: less noise, for the shrinkage will be undone.
+        curvature *= PAID_ROOM
     return _Choice(metric, curvature * direction, risk)

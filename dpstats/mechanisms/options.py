@@ -22,6 +22,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
     "response": ("auto", "bought", "declared"),
+    "inference": ("auto", "model", "robust", True, None),
+    "split": (None, "rows"),
 }
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
@@ -101,6 +103,21 @@ class Options:
         (docs/guide/screening). The intercept, and terms of penalty weight 0, are kept without being chosen.
     screen_share : float
         The share of eps that pays for screening; settled by an experiment (docs/guide/screening).
+    inference : {"auto", "model", "robust", True, None}
+        Standard errors, intervals and tests (docs/guide/inference). "auto" releases the information matrix where it
+        costs the coefficients nothing: logistic regression, and Poisson regression with `mean_cap` below the largest
+        count, whose dispersion then takes `spread_share`. True, or a kind, also pays for it where it is not free, or
+        where that is too little. "model" trusts the family for the variance of the response, up to a dispersion
+        (Gaussian and Poisson); "robust" does not. None releases coefficients alone.
+    information_share : float, optional
+        What the information matrix would cost by itself, as a share of eps; beside the coefficients it costs less. By
+        default settled by family and number of columns (docs/defaults).
+    spread_share : float, optional
+        Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default.
+    split : {None, "rows"}
+        "rows" sends each row by a draw of its own to one of two parts, each with the whole budget: one chooses columns
+        (a sparse penalty with `refit_share`, or `screen`), the other fits them, and inference is valid for what was
+        chosen.
     """
 
     curvature: float | None = None
@@ -123,6 +140,10 @@ class Options:
     noise: Literal["laplace", "gaussian"] | None = None
     screen: int | None = None
     screen_share: float = 0.6
+    inference: Literal["auto", "model", "robust", True] | None = "auto"
+    information_share: float | None = None
+    spread_share: float | None = None
+    split: Literal["rows"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):
@@ -144,8 +165,13 @@ class Options:
             raise ArgumentError(f"screen must be a positive whole number of terms to keep, got {self.screen!r}")
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or value not in allowed:
+            # True equals 1, and is not one of the stages.
+            if not any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in allowed):
                 raise ArgumentError(f"{name} must be one of {list(allowed)}, got {value!r}")
+        for name in ("information_share", "spread_share"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value < 1):
+                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
         self._check_penalty_weights()
 
     def _check_penalty_weights(self) -> None:

@@ -98,7 +98,8 @@ def release_screened(
     fitted = release_stages(planned, part, penalty, weights[kept], inside, random, options)
     params = np.zeros(len(design.names))
     params[kept] = fitted.params
-    return replace(screening, kept=chosen), Fitted(params, fitted.stages)
+    information = None if fitted.information is None else fitted.information.among(chosen)
+    return replace(screening, kept=chosen), Fitted(params, fitted.stages, information)
 
 
 def _plan_part(

@@ -101,7 +101,7 @@ class ScreeningPlan:
     @property
     def null_eps(self) -> float:
         """What the null model costs: as much as one choice."""
-        return 0.0 if self.null is None else self.null.eps + self.null.final.eps
+        return 0.0 if self.null is None else self.null.cost
 
     @property
     def choice_eps(self) -> float:

@@ -194,14 +194,14 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
         fitted = (release_replication if is_replication(options) else release_stages)(*rest)
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
-    return GLMResults(plan, fitted.params, nobs)
+    return GLMResults(plan, fitted.params, nobs, fitted.information)
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
     """Raise unless what was carried out, stage by stage, costs no more than what was charged."""
     slack = 1 + 1e-9
     deltas = sum(stage.delta for _, stage in plan.stages)
-    fits = sum(stage.eps + stage.final.eps for _, stage in plan.stages)
+    fits = sum(stage.cost for _, stage in plan.stages)
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

@@ -16,6 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
+from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.napp import Stage
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
@@ -179,6 +180,8 @@ class Plan:
             rows.append((role, plan.eps, plan.delta, plan.planned_eps, plan.planned_eps - retrieved, retrieved, noise))
             final = plan.final.eps
             rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
+            if plan.information is not None:
+                rows += information_rows(plan.information)
         sums = [sum(row[column] for row in rows) for column in (4, 5)]
         rows.append(("total", self.guarantee.eps, self.guarantee.delta, self.request.eps, sums[0], sums[1], ""))
         columns = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
@@ -272,6 +275,17 @@ def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
         cost = screening.null_eps
         rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
     return rows
+
+
+def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
+    """The purchases of inference, as rows of the budget table."""
+    found = {"known": "", "dispersion": "dispersion", "robust": "robust variances"}[plan.purchase.spread]
+    costs = {
+        ("information", "standard errors"): plan.eps,
+        ("information: rounding", "discrete noise"): plan.purchase.cover_eps,
+        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
+    }
+    return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]
 
 
 def range_eps(request: Request, bought: tuple[str, ...]) -> float:

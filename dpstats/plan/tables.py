@@ -175,8 +175,7 @@ def plan_notes(plan: Plan) -> list[str]:
         else f"No guarantee is claimed for this output: {guarantee.reason}.",
         "Coefficients are shrunk towards zero by a public quadratic term ('curvature') on columns in model units: "
         "numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one. 'scaled coef' is on that scale.",
-        "Standard errors are functions of the rows and not part of the release. Few rows say little: coefficients of "
-        "rare levels and rare 0/1 columns carry the most noise and shrinkage.",
+        errors_note(plan),
     ]
     if guarantee.delta < plan.request.delta:
         said.append(
@@ -215,6 +214,22 @@ def plan_notes(plan: Plan) -> list[str]:
             "coefficients whose norm is counted from there."
         )
     return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
+
+
+def errors_note(plan: Plan) -> str:
+    """Whether standard errors are part of the release."""
+    few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
+    information = plan.stages[-1].plan.information
+    if information is None:
+        return (
+            "Standard errors are functions of the rows and no part of this release; inference=True buys them. 'noise "
+            f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+        )
+    kind = "robust" if information.purchase.spread == "robust" else "model-based"
+    return (
+        f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
+        f"information matrix, which is released beside them. {few}"
+    )
 
 
 def screening_note(plan: Plan) -> str:

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
+from dpstats.results.inferential import Inferential
 from dpstats.results.selection import selection_facts
 from dpstats.results.summary import Summary, summarize
 from dpstats.tables import as_exog, as_table
@@ -26,34 +28,28 @@ Vector = NDArray[np.float64]
 
 NOT_RELEASED = (
     "aic",
-    "anova",
     "bic",
-    "bse",
-    "conf_int",
-    "cov_params",
     "deviance",
     "fitted",
     "fittedvalues",
+    "get_margeff",
     "llf",
+    "normalized_cov_params",
     "null_deviance",
     "pearson_chi2",
-    "pvalues",
     "resid",
     "residuals",
     "resid_deviance",
     "resid_pearson",
     "resid_response",
     "rsquared",
-    "scale",
-    "t_test",
-    "tvalues",
     "vcov",
 )
 """What results of statsmodels or R have and these have not: functions of the rows, beyond the coefficients."""
 
 
 @dataclass(frozen=True, eq=False)
-class GLMResults:
+class GLMResults(Inferential):
     """A released generalised linear model.
 
     Attributes
@@ -64,11 +60,14 @@ class GLMResults:
         Released coefficients in model units, as the mechanism released them.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
+    released : Information or None
+        What was released for inference, if anything.
     """
 
     plan: Plan
     scaled_params: Vector
     nobs: int | None = None
+    released: Information | None = None
 
     @property
     def params(self) -> pd.Series[float]:
@@ -103,9 +102,13 @@ class GLMResults:
         return selection_facts(self.plan, self.scaled_params)
 
     def __getattr__(self, name: str) -> Any:
+        own = getattr(type(self), name, None)
+        if own is not None:
+            # Its own NotReleasedError has led here, being an AttributeError: raise it again.
+            return own.__get__(self)
         if name in NOT_RELEASED:
             raise NotReleasedError(
-                f"{name} is a statistic of the rows, and the budget has paid for the coefficients alone; "
+                f"{name} is a statistic of the rows, which the budget has not paid for; "
                 "docs/guide/summary says what to do without it"
             )
         hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
@@ -162,14 +165,23 @@ class GLMResults:
         return f"<GLMResults: {self.plan.description}>"
 
     def tidy(self) -> pd.DataFrame:
-        """One row a coefficient: term, estimate (user's units) and scaled_estimate (model units)."""
-        return pd.DataFrame(
+        """One row a coefficient, columns as broom names them.
+
+        term; estimate, as released, in the user's units; scaled_estimate, in model units; noise_at_most. With inference
+        also debiased, and its std_error, statistic, p_value, conf_low and conf_high.
+        """
+        table = pd.DataFrame(
             {
                 "term": list(self.plan.names),
                 "estimate": self.params.to_numpy(),
                 "scaled_estimate": self.scaled_params,
+                "noise_at_most": self.noise_at_most.to_numpy(),
             }
         )
+        if self.released is not None:
+            names = ["debiased", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
+            table[names] = self.uncertainty().to_numpy()
+        return table
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing where it is private."""
@@ -195,7 +207,8 @@ class GLMResults:
     def save(self, path: str | Path) -> None:
         """Write the released values and the public plan as JSON."""
         facts = {"format": 1, "plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist()}
-        Path(path).write_text(json.dumps({**facts, "nobs": self.nobs}, indent=1, allow_nan=False))
+        facts |= {"nobs": self.nobs, "information": None if self.released is None else self.released.to_dict()}
+        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
 
     @classmethod
     def load(cls, path: str | Path) -> GLMResults:
@@ -212,7 +225,9 @@ class GLMResults:
             facts = json.loads(Path(path).read_text())
             if facts["format"] != 1:
                 raise ValueError("unknown format")
-            return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"])
+            stored = facts.get("information")
+            information = None if stored is None else Information.from_dict(stored)
+            return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], information)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"path: {str(path)!r} is not a file written by GLMResults.save") from error
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.inference.contrasts import LEVEL
 from dpstats.plan.tables import Summary, format_number, full_width, header_table, plan_notes, plan_tables, wrap_notes
+from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 
 if TYPE_CHECKING:
     from dpstats.results.glm_results import GLMResults
@@ -23,20 +25,52 @@ def summarize(results: GLMResults) -> Summary:
         tables.append(selection_table(results))
     summary = Summary()
     summary.tables = [*tables, *plan_tables(results.plan)]
-    summary.add_extra_txt(wrap_notes(plan_notes(results.plan)))
+    summary.add_extra_txt(wrap_notes([*plan_notes(results.plan), *inference_notes(results)]))
     return summary
 
 
 def coefficient_table(results: GLMResults) -> SimpleTable:
-    """Coefficients in the user's units and in model units; of a screened fit those of the columns kept."""
+    """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept."""
+    return bounded_table(results) if results.released is None else inference_table(results)
+
+
+def inference_table(results: GLMResults) -> SimpleTable:
+    """The regression table: debiased coefficients with errors, tests and intervals."""
+    frame = results.uncertainty()
+    fitted = frame[frame["std_error"].notna()]
+    rows = [(name, coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in fitted.iterrows()]
+    return full_width(coefficient_headers(LEVEL), rows, columns=COEFFICIENT_WIDTHS)
+
+
+def bounded_table(results: GLMResults) -> SimpleTable:
+    """Coefficients in the user's and in model units, with a bound on the noise in them."""
+    facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
     rows = [
-        (name, [format_number(value), format_number(scaled)])
-        for (name, value), scaled, kept in zip(
-            results.params.items(), results.scaled_params, results.plan.kept, strict=True
-        )
+        (name, [*map(format_number, (value, scaled, bound)), "within noise" if abs(value) < 2 * bound else ""])
+        for (name, value), scaled, bound, kept in facts
         if kept
     ]
-    return full_width(["coef", "scaled coef"], rows, columns=[12, 13])
+    return full_width(["coef", "scaled coef", "noise at most", ""], rows, columns=[12, 13, 14, 13])
+
+
+def inference_notes(results: GLMResults) -> list[str]:
+    """What a reader of standard errors must know."""
+    if results.released is None:
+        return []
+    said = [
+        "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients as "
+        "released, which predict better."
+    ]
+    unknown = [name for name, error in results.bse.items() if np.isinf(error)]
+    if unknown:
+        said.append(
+            f"Not identified at this budget, coef as released: {', '.join(str(name) for name in unknown)}. "
+            "More eps, inference=True or fewer columns would help."
+        )
+    chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
+    if chosen and results.plan.request.options.split is None:
+        said.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
+    return said
 
 
 def selection_table(results: GLMResults) -> SimpleTable:

@@ -3,6 +3,7 @@
 from dpstats.privacy.information.joint import (
     JointScales,
     free_information,
+    free_ratio,
     headroom,
     joint_information_loss,
     joint_scales,
@@ -28,6 +29,7 @@ __all__ = [
     "best_joint_scales_delta",
     "design_metric",
     "free_information",
+    "free_ratio",
     "headroom",
     "joint_information_loss",
     "joint_scales",

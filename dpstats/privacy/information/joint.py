@@ -197,6 +197,67 @@ def joint_scales(
     return JointScales(scale, scale / (ratio * norm) if ratio > 0 else math.inf)
 
 
+def free_ratio(
+    family: Family | str,
+    *,
+    scale: float,
+    eps: float,
+    curvature_ratio: float,
+    row_norm: float,
+    adjacency: Adjacency = "add_remove",
+    eta_error: float = 0.0,
+) -> float:
+    """The largest ratio, as `joint_scales` takes it, at which eps pays for a fit with noise of `scale` and the matrix.
+
+    Parameters
+    ----------
+    family, eps, curvature_ratio, row_norm, adjacency, eta_error
+        As for `joint_scales`.
+    scale : float
+        s.
+
+    Returns
+    -------
+    float
+        0 if eps does not even pay for the fit.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+    """
+    family = get_family(family)
+    eps, _ = check_budget(eps)
+    kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
+    unit = check_positive("scale", scale) / norm
+    curve = family.curve(CELLS)
+    weight = curve.curvature + _moved(family, eta_error)
+    left = unit * (eps * (1 - 3 * ROUNDING) - np.log1p(kappa * curve.curvature) * (1 + ROUNDING)) - curve.gradient
+    if check_adjacency(adjacency) == "add_remove":
+        return max(0.0, float(np.min(left / weight)))
+    # With the second record: g_i + r h_i + g_j + r h_j at most what is left, for all i and j.
+    ratio = np.inf
+    for second in _upper_hull(curve.gradient, weight):
+        ratio = min(ratio, float(np.min((left - curve.gradient[second]) / (weight + weight[second]))))
+    return max(0.0, ratio)
+
+
+def _upper_hull(gradient: Float, weight: Float) -> NDArray[np.intp]:
+    """Positions at which gradient + r weight is greatest for some r >= 0."""
+    kept: list[int] = []
+    for at in range(len(gradient)):
+        while len(kept) > 1 and _below(gradient, weight, kept[-2], kept[-1], at):
+            kept.pop()
+        kept.append(at)
+    return np.array(kept)
+
+
+def _below(gradient: Float, weight: Float, left: int, middle: int, right: int) -> bool:
+    """Whether the middle of three points of increasing gradient lies on or below the chord of the others."""
+    rise = (weight[right] - weight[left]) * (gradient[middle] - gradient[left])
+    return bool((weight[middle] - weight[left]) * (gradient[right] - gradient[left]) <= rise)
+
+
 def check_ratio(ratio: float) -> float:
     """The ratio as a float; ArgumentError if it is negative or not finite."""
     if not math.isfinite(ratio) or ratio < 0:

@@ -1,0 +1,114 @@
+"""What a stage sets aside for inference, from the options and the family (docs/guide/inference)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Family
+from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
+from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.options import Options
+from dpstats.penalties import Penalty, split_curvature
+from dpstats.privacy.information import headroom
+
+FEW_COLUMNS = 5
+"""Up to so many columns the information needs a smaller share."""
+
+SHARES = {"few": 0.25, "many": 0.33}
+"""Shares of eps that the information matrix would take if it were bought alone (docs/defaults)."""
+
+SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15}
+
+WEIGHTS_PART = 0.4
+"""The part of the spread's share that buys the sum of weights where there is no intercept."""
+
+
+def with_inference(
+    purchase: Purchase, design: Bounds, family: Family, penalty: Penalty | None, options: Options
+) -> Purchase:
+    """The purchase with its share for inference set aside, where there is one.
+
+    Parameters
+    ----------
+    purchase : Purchase
+        Of the stage whose coefficients are released last.
+    design : Bounds
+    family : Family
+    penalty : Penalty or None
+        Of that stage.
+    options : Options
+
+    Raises
+    ------
+    ArgumentError
+        If inference is asked for where there is none.
+    """
+    obstacle = _obstacle(family, penalty, options)
+    wanted = options.inference
+    if obstacle is not None:
+        if wanted in (None, "auto"):
+            return purchase
+        raise ArgumentError(f"inference={wanted!r} {obstacle}")
+    if wanted is None or (wanted == "auto" and headroom(family) == 0):
+        return purchase
+    spread = _spread(family, options)
+    whole = purchase.eps + purchase.final_eps
+    bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
+    weighed = spread == "dispersion" and "Intercept" not in design.names
+    information = InformationPurchase(
+        ratio=_ratio(family, len(design.names), options),
+        free=wanted == "auto",
+        spread=spread,
+        cover_eps=COVER * whole,
+        spread_eps=(1 - WEIGHTS_PART * weighed) * bought * whole,
+        weights_eps=WEIGHTS_PART * weighed * bought * whole,
+    )
+    if information.beside >= purchase.eps:
+        raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
+    return replace(purchase, eps=purchase.eps - information.beside, information=information)
+
+
+def _obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
+    """Why there can be no inference, with the fix."""
+    if not type(family).__module__.startswith("dpstats."):
+        return "needs a family of dpstats: the price of the information is proved for those"
+    if options.replicates or options.realization == "augmented":
+        return "is not part of the replicated paper; leave it out"
+    if options.retrieval == "return":
+        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+    if options.retrieval is None:
+        return "is priced together with the coefficients; take retrieval='recycle'"
+    if options.refit_share > 0:
+        return None
+    if options.selection is not None or (penalty is not None and _biased(penalty)):
+        return (
+            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add refit_share=0.5, "
+            "best with split='rows', or take a ridge penalty or none"
+        )
+    if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
+        return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
+    return None
+
+
+def _biased(penalty: Penalty) -> bool:
+    """Whether the penalty pulls other than a quadratic term does."""
+    return not penalty.convex or split_curvature(penalty)[1] is not None
+
+
+def _spread(family: Family, options: Options) -> SpreadKind:
+    """How the score's covariance is known."""
+    if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
+        return "robust"
+    return "known" if isinstance(family, Binomial) else "dispersion"
+
+
+def _ratio(family: Family, columns: int, options: Options) -> float:
+    """The inverse scale of the matrix noise in units of the fit's."""
+    if options.inference == "auto":
+        return headroom(family)
+    share = options.information_share
+    if share is None:
+        share = SHARES["few" if columns <= FEW_COLUMNS else "many"]
+    return share / (1 - share) * family.lipschitz / family.curvature_bound

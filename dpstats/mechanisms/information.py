@@ -1,0 +1,343 @@
+"""The information at the released coefficients, and the spread of the score (docs/proofs/information).
+
+What it costs beside a fit is planned with the fit (`dpstats.mechanisms.objective`), for a record's losses in both are
+functions of the same linear predictor. What follows from it is post-processing (`dpstats.inference`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families import Family
+from dpstats.inference import ModelSpread, RobustSpread, SpanNoise, identify, project_forms
+from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information import (
+    MatrixNoise,
+    Metric,
+    design_metric,
+    linear_predictor,
+    noisy_information,
+    noisy_spread,
+    noisy_sum,
+    row_weights,
+    shaped_diagonal,
+    spread_bound,
+)
+from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers.objective import Block
+
+Vector = NDArray[np.float64]
+SpreadKind = Literal["known", "dispersion", "robust"]
+
+COVER = 0.0025
+"""Share of a stage's eps that covers the floating point of the matrix noise: about 1 % of what the matrix would cost
+alone."""
+
+FARTHEST = 1e6
+"""Coefficients of norm above this over the rows' length are released without their information."""
+
+TAIL = 60.0
+"""No coordinate of the final noise passes so many of its scales, but for a probability of exp(-59)."""
+
+NEVER_BELOW_ONE = ("poisson",)
+"""Families whose dispersion is taken to be at least 1."""
+
+
+@dataclass(frozen=True)
+class InformationPurchase:
+    """What a stage is to spend on inference.
+
+    Attributes
+    ----------
+    ratio : float
+        1 / s2, the inverse scale of the matrix noise, as a multiple of the row norm over the scale of the fit's noise.
+    free : bool
+        Whether the fit's noise is to be no larger for it: the curvature makes room.
+    spread : {"known", "dispersion", "robust"}
+        The score's covariance: that of the information; times a dispersion that is bought; or bought direction by
+        direction.
+    cover_eps, spread_eps, weights_eps : float
+        For floating point, for the sum of squared scores, and for the sum of weights where no intercept has it.
+    """
+
+    ratio: float
+    free: bool
+    spread: SpreadKind
+    cover_eps: float
+    spread_eps: float
+    weights_eps: float
+
+    @property
+    def beside(self) -> float:
+        """What is spent beside fit and matrix."""
+        return self.cover_eps + self.spread_eps + self.weights_eps
+
+
+@dataclass(frozen=True)
+class InformationPlan:
+    """The release of the information, fixed before rows are read.
+
+    Attributes
+    ----------
+    purchase : InformationPurchase
+    noise : MatrixNoise
+    weight_bound : float
+        h.
+    eps : float
+        What the matrix adds to the price of the fit.
+    eta_error : float
+        Bound on the difference of linear predictors at the released and at the exact optimum, as planned for.
+    """
+
+    purchase: InformationPurchase
+    noise: MatrixNoise
+    weight_bound: float
+    eps: float
+    eta_error: float
+
+    @property
+    def cost(self) -> float:
+        """eps of everything that inference adds to the fit."""
+        return self.eps + self.purchase.beside
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {**asdict(self), "noise": self.noise.to_dict()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> InformationPlan:
+        """The plan whose `to_dict` gave `stored`."""
+        purchase, noise = InformationPurchase(**stored["purchase"]), MatrixNoise.from_dict(stored["noise"])
+        return cls(**{**stored, "purchase": purchase, "noise": noise})
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """What was released for inference.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Positions in the design of the k columns that the last stage fitted.
+    matrix : ndarray, shape (k, k)
+        The information with its noise, in model units.
+    spread : ModelSpread or RobustSpread
+    """
+
+    columns: tuple[int, ...]
+    matrix: Vector
+    spread: ModelSpread | RobustSpread
+
+    def among(self, columns: Sequence[int]) -> Information:
+        """The same, for a stage that was given the columns `columns` of a larger design."""
+        return replace(self, columns=tuple(int(columns[column]) for column in self.columns))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain released values, for JSON."""
+        spread = self.spread
+        if isinstance(spread, ModelSpread):
+            facts: dict[str, Any] = {"phi": spread.phi, "deviation": spread.deviation}
+        else:
+            missing = np.isnan(spread.variances)
+            facts = {
+                "variances": [None if gone else value for gone, value in zip(missing, spread.variances, strict=True)],
+                "deviations": np.asarray(spread.deviations).tolist(),
+            }
+        return {"columns": list(self.columns), "matrix": self.matrix.tolist(), "spread": facts}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Information:
+        """What `to_dict` gave `stored` of."""
+        facts = stored["spread"]
+        spread: ModelSpread | RobustSpread
+        if "phi" in facts:
+            spread = ModelSpread(**facts)
+        else:
+            found = (np.array([np.nan if v is None else v for v in facts["variances"]]), np.array(facts["deviations"]))
+            spread = RobustSpread(*found)
+        return cls(tuple(stored["columns"]), np.array(stored["matrix"], dtype=np.float64), spread)
+
+
+def eta_error(final: LatticeRelease, row_length: float) -> float:
+    """Bound on the difference of a row's linear predictors at the released and at the exact optimum.
+
+    The root of l1 norm times largest entry bounds the length of the final noise; the l1 norm is that of a gamma
+    variable, within its quantile of exp(-59), and of a step a coordinate (docs/proofs/information, 3).
+    """
+    size = final.size
+    total = size + math.sqrt(2 * (TAIL - 1) * size) + TAIL - 1
+    noise = final.scale * math.sqrt(total * TAIL) + 1.5 * math.sqrt(size) * final.step
+    rounding = (size + 8) * 2.0**-52 * FARTHEST
+    return row_length * (final.distance + noise) + rounding
+
+
+def follow(plan: InformationPlan, final: LatticeRelease, row_length: float) -> InformationPlan:
+    """The plan for another last step of the fit: as much matrix noise as its larger error asks for.
+
+    (h + r D') / s2' <= (h + r D) / s2 for every h >= 0 if s2' / s2 is D' / D or 1, whichever is more.
+    """
+    error = eta_error(final, row_length)
+    if error <= plan.eta_error:
+        return plan
+    return replace(plan, noise=plan.noise.scaled(plan.noise.scale * error / plan.eta_error), eta_error=error)
+
+
+def matrix_metric(design: Bounds) -> Metric:
+    """The public metric of the matrix noise: x'D^-1 x is at most 1 in every row."""
+    if design.images:
+        return design_metric(design.images)
+    least = 1e-6 * max(term.l2 for term in design.terms)
+    bounds = [max(term.l2, least) for term in design.terms]
+    shape = np.array(shaped_diagonal(bounds, [term.columns.stop - term.columns.start for term in design.terms]))
+    return Metric(tuple((shape * max(1.0, design.curvature_ratio(shape))).tolist()), ())
+
+
+def projected(matrix: Vector, noise: MatrixNoise, forms: Vector) -> tuple[Vector, SpanNoise]:
+    """A released matrix and its noise, after what the design knows of every such matrix."""
+    return project_forms(matrix, SpanNoise(noise.metric, noise.entry_variance), forms)
+
+
+def release_information(
+    plan: InformationPlan,
+    final: LatticeRelease,
+    family: Family,
+    design: Bounds,
+    params: Vector,
+    blocks: Sequence[Block],
+    adjacency: Adjacency,
+    random: RandomSource,
+) -> Information | None:
+    """The information at released coefficients and the spread of the score. Reads rows that are paid for.
+
+    Parameters
+    ----------
+    plan : InformationPlan
+    final : LatticeRelease
+        The last step of the fit.
+    family : Family
+    design : Bounds
+    params : ndarray, shape (p,)
+        Released, in model units.
+    blocks : collection of (exog, endog)
+    adjacency : {"add_remove", "replace_one"}
+    random : RandomSource
+
+    Returns
+    -------
+    Information or None
+        None where the proof does not speak of such coefficients: decided by public and released values alone.
+    """
+    row_length = float(np.sqrt(design.curvature_ratio(np.ones(len(params)))))
+    clamped = np.any(np.abs(params) >= 0.99 * LATTICE_LIMIT * final.step)
+    far = np.linalg.norm(params) * row_length > FARTHEST
+    if clamped or far or eta_error(final, row_length) > plan.eta_error * (1 + 1e-9):
+        return None
+    matrix = noisy_information(
+        _weighted(family, params, blocks),
+        plan.noise,
+        weight_bound=plan.weight_bound,
+        cover_eps=plan.purchase.cover_eps,
+        random=random,
+    )
+    every = tuple(range(len(params)))
+    if plan.purchase.spread == "known":
+        return Information(every, matrix, ModelSpread())
+    if plan.purchase.spread == "robust":
+        spread = _robust(plan, family, design.forms(), params, matrix, blocks, adjacency, random)
+        return Information(every, matrix, spread)
+    return Information(every, matrix, _dispersion(plan, family, design, params, matrix, blocks, random))
+
+
+def _rows(blocks: Sequence[Block]) -> Iterator[tuple[Vector, Vector]]:
+    """The blocks in double precision."""
+    for exog, endog in blocks:
+        yield np.asarray(exog, dtype=np.float64), np.asarray(endog, dtype=np.float64)
+
+
+def _weighted(family: Family, params: Vector, blocks: Sequence[Block]) -> Iterator[tuple[Vector, Vector]]:
+    """Rows and l'' at the released coefficients."""
+    for exog, endog in _rows(blocks):
+        yield exog, row_weights(family, linear_predictor(exog, params), endog)
+
+
+def _slopes(family: Family, params: Vector, blocks: Sequence[Block]) -> Iterator[tuple[Vector, Vector]]:
+    """Rows and l' at the released coefficients."""
+    for exog, endog in _rows(blocks):
+        yield exog, np.asarray(family.derivatives(linear_predictor(exog, params), endog).gradient, dtype=np.float64)
+
+
+def _dispersion(
+    plan: InformationPlan,
+    family: Family,
+    design: Bounds,
+    params: Vector,
+    matrix: Vector,
+    blocks: Sequence[Block],
+    random: RandomSource,
+) -> ModelSpread:
+    """phi = Q / W: the sum of squared scores over that of the weights."""
+    bound, purchase = family.lipschitz**2, plan.purchase
+    squares = (slopes**2 for _, slopes in _slopes(family, params, blocks))
+    total = noisy_sum(squares, bound, eps=purchase.spread_eps, random=random)
+    total_sd = math.sqrt(2) * bound / purchase.spread_eps
+    if purchase.weights_eps:
+        weights = (weights for _, weights in _weighted(family, params, blocks))
+        mass = noisy_sum(weights, plan.weight_bound, eps=purchase.weights_eps, random=random)
+        mass_sd = math.sqrt(2) * plan.weight_bound / purchase.weights_eps
+    else:
+        at = design.names.index("Intercept")
+        length = float(np.concatenate([term.maxima for term in design.terms])[at]) ** 2
+        mass, mass_sd = float(matrix[at, at]) / length, math.sqrt(float(plan.noise.variances()[at, at])) / length
+    mass = max(mass, mass_sd)
+    least = 1.0 if family.name in NEVER_BELOW_ONE else 0.0
+    phi = max(total / mass, least)
+    deviation = math.hypot(total_sd / mass, phi * mass_sd / mass)
+    return ModelSpread(phi, deviation)
+
+
+def _robust(
+    plan: InformationPlan,
+    family: Family,
+    forms: Vector,
+    params: Vector,
+    matrix: Vector,
+    blocks: Sequence[Block],
+    adjacency: Adjacency,
+    random: RandomSource,
+) -> RobustSpread:
+    """Variances of the identified coefficients by their own scores (HC0); NaN for the others."""
+    found = identify(*projected(matrix, plan.noise, forms))
+    kept, size = np.flatnonzero(found.active), len(params)
+    variances, deviations = np.full(size, np.nan), np.zeros(size)
+    if len(kept):
+        inverse = np.zeros((size, size))
+        inverse[np.ix_(kept, kept)] = found.inverse
+        diagonal = np.array(plan.noise.diagonal)
+        variances[kept] = noisy_spread(
+            _slopes(family, params, blocks),
+            inverse=inverse,
+            diagonal=diagonal,
+            kept=kept,
+            lipschitz=family.lipschitz,
+            eps=plan.purchase.spread_eps,
+            adjacency=adjacency,
+            random=random,
+            mixing=plan.noise.mixing,
+        )
+        records = 2 if adjacency == "replace_one" else 1
+        unit = (
+            records
+            * family.lipschitz**2
+            * spread_bound(inverse, diagonal, kept, plan.noise.mixing)
+            / plan.purchase.spread_eps
+        )
+        deviations[kept] = math.sqrt(2) * unit * np.diag(inverse)[kept]
+    return RobustSpread(variances, deviations)

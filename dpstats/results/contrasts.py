@@ -1,0 +1,179 @@
+"""What t_test, wald_test and get_prediction return: statsmodels' names, laws that know of the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.plan.tables import Summary, format_number, full_width
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastTests:
+    """Tests of linear combinations of the coefficients, one by one.
+
+    Attributes
+    ----------
+    names : tuple of str
+    effect, sd : ndarray, shape (k,)
+        Estimates and standard errors; an infinite one where the budget does not identify the combination.
+    statistic, pvalue : ndarray, shape (k,)
+        ``tvalue`` is the same as ``statistic``. p-values follow from the law of noise and sampling error together, not
+        from the statistic alone.
+    intervals : ndarray, shape (k, 2)
+    alpha : float
+        1 less the coverage of the intervals.
+    """
+
+    names: tuple[str, ...]
+    effect: Float
+    sd: Float
+    statistic: Float
+    pvalue: Float
+    intervals: Float
+    alpha: float
+
+    @property
+    def tvalue(self) -> Float:
+        """The statistic, under statsmodels' name."""
+        return self.statistic
+
+    def conf_int(self) -> Float:
+        """Intervals of coverage 1 - alpha, shape (k, 2)."""
+        return self.intervals
+
+    def summary_frame(self) -> pd.DataFrame:
+        """One row a combination; columns as statsmodels names them."""
+        columns = ["coef", "std err", "z", "P>|z|", "Conf. Int. Low", "Conf. Int. Upp."]
+        values = np.column_stack((self.effect, self.sd, self.statistic, self.pvalue, self.intervals))
+        return pd.DataFrame(values, index=list(self.names), columns=columns)
+
+    def summary(self) -> Summary:
+        """The same as a table at 80 columns."""
+        summary = Summary()
+        title = "Test for Constraints"
+        frame = self.summary_frame()
+        rows = [(name, coefficient_cells(row.to_numpy())) for name, row in frame.iterrows()]
+        summary.tables = [full_width(coefficient_headers(self.alpha), rows, COEFFICIENT_WIDTHS, title=title)]
+        return summary
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+
+COEFFICIENT_WIDTHS = [10, 9, 8, 7, 10, 10]
+"""Widths of a regression table's columns beside the names."""
+
+
+def coefficient_headers(alpha: float) -> list[str]:
+    """The headers of a regression table."""
+    return ["coef", "std err", "z", "P>|z|", f"[{alpha / 2:.3g}", f"{1 - alpha / 2:.3g}]"]
+
+
+def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
+    """One row of a regression table: estimate, error, z, p, and both ends of the interval."""
+    estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
+    known = f"{statistic:.3f}" if np.isfinite(error) else ""
+    ends = map(format_number, (low, high))
+    return [*map(format_number, (estimate, error)), known, f"{pvalue:.3f}", *ends]
+
+
+@dataclass(frozen=True, eq=False)
+class WaldTest:
+    """A test of several linear combinations at once.
+
+    Attributes
+    ----------
+    statistic : float
+        Chi-squared in the limit of many rows.
+    pvalue : float
+        From the law of noise and sampling error together.
+    df_constraint : int
+        Independent combinations tested.
+    untested : int
+        Combinations that the budget does not identify, left out of the test: the hypothesis implies those left.
+    """
+
+    statistic: float
+    pvalue: float
+    df_constraint: int
+    untested: int
+
+    def __str__(self) -> str:
+        left_out = f", {self.untested} not identified" if self.untested else ""
+        return (
+            f"<Wald test: statistic={self.statistic:.4g}, p-value={self.pvalue:.4g}, "
+            f"df_constraint={self.df_constraint}{left_out}>"
+        )
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False)
+class WaldTestTerms:
+    """Joint tests of the coefficients of each term.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for each term; columns statistic, pvalue, df_constraint and untested, as in `WaldTest`.
+    """
+
+    table: pd.DataFrame
+
+    def summary_frame(self) -> pd.DataFrame:
+        """The table, its columns named as in statsmodels' summary."""
+        return self.table.rename(
+            columns={"statistic": "chi2", "pvalue": "P>chi2", "df_constraint": "df constraint", "untested": "untested"}
+        )
+
+    def __str__(self) -> str:
+        return self.summary_frame().to_string(float_format=lambda value: f"{value:.4g}")
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionResults:
+    """The mean response at given rows, each with its own interval.
+
+    Attributes
+    ----------
+    index : Index or None
+        Of the rows, if they have one.
+    predicted_mean, se_mean : ndarray, shape (rows,)
+        From the debiased coefficients, not the shrunken ones that `predict` goes by; the error by the delta method.
+        NaN for incomplete rows.
+    intervals : ndarray, shape (rows, 2)
+        Images of the linear predictor's intervals.
+    linear, linear_se, linear_intervals : ndarray
+        The same before the link is undone.
+    """
+
+    index: pd.Index | None
+    predicted_mean: Float
+    se_mean: Float
+    intervals: Float
+    linear: Float
+    linear_se: Float
+    linear_intervals: Float
+
+    def conf_int(self) -> Float:
+        """Intervals for the mean, shape (rows, 2)."""
+        return self.intervals
+
+    def summary_frame(self) -> pd.DataFrame:
+        """One row a prediction; columns as statsmodels names them."""
+        columns = {
+            "mean": self.predicted_mean,
+            "mean_se": self.se_mean,
+            "mean_ci_lower": self.intervals[:, 0],
+            "mean_ci_upper": self.intervals[:, 1],
+        }
+        return pd.DataFrame(columns, index=self.index)

@@ -1,0 +1,299 @@
+"""The inferential part of a result: errors, intervals, tests and predictions, all post-processing."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import patsy
+from numpy.typing import NDArray
+from patsy.design_info import DesignInfo
+
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.formula.design import DesignSpec
+from dpstats.inference import Inference, mean_response
+from dpstats.mechanisms.information import Information
+from dpstats.plan import Plan
+from dpstats.quiet import quiet
+from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
+from dpstats.results.inferring import inference_of, noise_bounds, shrunk_towards
+from dpstats.tables import as_exog, as_table
+
+Vector = NDArray[np.float64]
+
+
+class Inferential:
+    """Errors of released coefficients; for classes with a plan, coefficients and perhaps their information."""
+
+    plan: Plan
+    scaled_params: Vector
+    released: Information | None
+
+    @cached_property
+    def _inference(self) -> Inference:
+        if self.released is None:
+            raise NotReleasedError(missing_information(self.plan))
+        with quiet():
+            return inference_of(self.plan, self.scaled_params, self.released)
+
+    @property
+    def information(self) -> pd.DataFrame:
+        """The information matrix of the fitted columns as released, with its noise, in model units, shape (k, k).
+
+        Raises
+        ------
+        NotReleasedError
+            If the call did not release it, like all below.
+        """
+        if self.released is None:
+            raise NotReleasedError(missing_information(self.plan))
+        names = self._fitted_names
+        return pd.DataFrame(self.released.matrix, index=names, columns=names)
+
+    @property
+    def debiased(self) -> pd.Series[float]:
+        """Coefficients without the shrinkage, in the user's units; as released where they are not identified.
+
+        They are what standard errors, intervals and tests refer to. `params` is better for prediction.
+        """
+        return self._series(self._inference.coef, "debiased", other=0.0)
+
+    @property
+    def identified(self) -> pd.Series[bool]:
+        """Whether the budget identifies each coefficient; False where the interval is (-inf, inf)."""
+        bounded = np.isfinite(self._inference.se)
+        return self._series(bounded.astype(float), "identified", other=0.0).astype(bool)
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors of `debiased`: half-widths of 95 % intervals over 1.96. NaN for columns not in the fit."""
+        return self._series(self._inference.se, "bse")
+
+    @property
+    def tvalues(self) -> pd.Series[float]:
+        """`debiased` over `bse`."""
+        return self._series(self._inference.tvalues, "tvalues")
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """p-values of the tests that a coefficient is zero; 1 where it is not identified."""
+        return self._series(self._inference.pvalues, "pvalues")
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1."""
+        ends = self._inference.conf_int(alpha)
+        return pd.DataFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the errors of `debiased`, for the fitted columns.
+
+        NaN beside a coefficient that is not identified. For combinations `t_test` and `wald_test` are better than what
+        follows from this matrix: they know of the noise in the information.
+        """
+        names = self._fitted_names
+        return pd.DataFrame(self._inference.cov_params(), index=names, columns=names)
+
+    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient."""
+        ends = self.conf_int(alpha)
+        columns = [self.debiased, self.bse, self.tvalues, self.pvalues, ends[0], ends[1]]
+        names = ["coef", "std_error", "z", "p_value", "low", "high"]
+        return pd.DataFrame(dict(zip(names, columns, strict=True)))
+
+    @property
+    def variance_shares(self) -> pd.DataFrame:
+        """Of the squared standard error, the shares of sampling, of the noise in the fit and in the information."""
+        shares = self._inference.shares
+        names = ["sampling", "noise", "information"]
+        return pd.DataFrame({name: self._series(shares[:, at], name) for at, name in enumerate(names)})
+
+    @property
+    def scale(self) -> float:
+        """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
+        spread = self._inference.estimates.spread
+        if not hasattr(spread, "value"):
+            raise NotReleasedError("scale: robust errors do without a dispersion; inference='model' buys it")
+        return float(spread.value) * self.plan.design.response_scaling()[1] ** 2
+
+    @property
+    def noise_at_most(self) -> pd.Series[float]:
+        """A proved bound on the standard deviation that the noise gives each coefficient, in the user's units.
+
+        Of the part that is linear in the noise, from public values alone (docs/proofs/inference, 10); of two stages,
+        of the last. It needs no inference.
+        """
+        columns = np.flatnonzero(self.plan.kept) if self.released is None else np.array(self.released.columns)
+        last = self.plan.stages[-1].plan
+        if self.released is None and last.size != len(columns):
+            columns = np.flatnonzero(self.scaled_params)
+        bounds = np.full(len(self.plan.names), np.nan)
+        if len(columns) == last.size:
+            bounds[columns] = noise_bounds(self.plan, columns)
+        return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
+
+    def t_test(self, r_matrix: Any, alpha: float = 0.05) -> ContrastTests:
+        """Test linear combinations of the coefficients one by one.
+
+        Parameters
+        ----------
+        r_matrix : str, list of str, dict, tuple or array_like, shape (k, p)
+            Such as ``"x1 - x2 = 0"``, or the combinations' weights, tested against 0; ``(weights, values)`` tests
+            against other values.
+        alpha : float
+            1 less the coverage of the intervals.
+
+        Raises
+        ------
+        NotReleasedError
+            If inference was not released.
+        ArgumentError
+            If `r_matrix` is not usable, or names a column that is not in the fit.
+        """
+        found = self._inference
+        rows, values, names = self._constraints(r_matrix)
+        tests = found.t_test(rows, values, alpha)
+        return ContrastTests(
+            names, tests.effect, tests.se, tests.statistics, tests.pvalues, np.asarray(tests.conf_int), alpha
+        )
+
+    def wald_test(self, r_matrix: Any) -> WaldTest:
+        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`."""
+        found = self._inference
+        rows, values, _ = self._constraints(r_matrix)
+        test = found.wald_test(rows, values)
+        return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
+
+    def wald_test_terms(self) -> WaldTestTerms:
+        """Test for each term that all of its coefficients are zero: the analysis of variance of the model."""
+        found, columns = self._inference, self._fitted_columns
+        rows: dict[str, dict[str, float]] = {}
+        for term in self.plan.design.terms:
+            inside = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
+            if len(inside):
+                test = found.wald_test(np.eye(len(columns))[inside])
+                rows[term.name] = {
+                    "statistic": test.statistic,
+                    "pvalue": test.pvalue,
+                    "df_constraint": test.df,
+                    "untested": test.untested,
+                }
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        return WaldTestTerms(table.astype({"df_constraint": int, "untested": int}))
+
+    def anova(self) -> pd.DataFrame:
+        """The table of `wald_test_terms`."""
+        return self.wald_test_terms().table
+
+    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> PredictionResults:
+        """The mean response at public rows with intervals, each valid by itself.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
+            As for `predict`.
+        alpha : float
+            1 less the coverage of the intervals.
+
+        Raises
+        ------
+        NotReleasedError
+            If inference was not released, or the family has no mean (the SVMs).
+        DataError
+            If `newdata` lacks a column the formula needs, or has the wrong shape.
+        """
+        found, family = self._inference, self.plan.family
+        if family.link == "none" or family.name.endswith("svm"):
+            raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
+        rows, complete, index = self._model_rows(newdata)
+        inside = rows[complete][:, self._fitted_columns]
+        center = shrunk_towards(self.plan.stages[-1].plan)
+        with quiet():
+            answer = mean_response(found.estimates, inside, self._mean, inside @ center, alpha)
+            step = 1e-6
+            slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
+            error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
+        size, half = len(rows), self.plan.design.response_scaling()[1]
+
+        def spread(values: Vector) -> Vector:
+            whole = np.full((size, *values.shape[1:]), np.nan)
+            whole[complete] = values
+            return whole
+
+        linear_scale = half if family.response == "continuous" else 1.0
+        return PredictionResults(
+            index,
+            spread(answer.mean),
+            spread(error),
+            spread(answer.mean_interval),
+            spread(answer.linear * linear_scale),
+            spread(answer.linear_se * linear_scale),
+            spread(answer.linear_interval * linear_scale),
+        )
+
+    @property
+    def _fitted_columns(self) -> NDArray[np.intp]:
+        assert self.released is not None
+        return np.array(self.released.columns)
+
+    @property
+    def _fitted_names(self) -> list[str]:
+        return [self.plan.names[column] for column in self._fitted_columns]
+
+    def _series(self, values: Vector, name: str, other: float = np.nan) -> pd.Series[float]:
+        """Values of the fitted columns among all columns."""
+        whole = np.full(len(self.plan.names), other)
+        whole[self._fitted_columns] = values
+        return pd.Series(whole, index=list(self.plan.names), name=name)
+
+    def _mean(self, linear: Vector) -> Vector:
+        """Scaled linear predictors as mean responses in the user's units."""
+        values = np.asarray(self.plan.family.mean(linear), dtype=np.float64)
+        if self.plan.family.response != "continuous":
+            return values
+        middle, half_width = self.plan.design.response_scaling()
+        return np.asarray(middle + half_width * values)
+
+    def _model_rows(self, newdata: Any) -> tuple[Vector, NDArray[np.bool_], pd.Index | None]:
+        """Rows in model units, which of them are complete, and their index."""
+        design = self.plan.design
+        if isinstance(design, DesignSpec):
+            table = as_table(newdata)
+            return (*design.exog(table), table.index)
+        matrix = as_exog(newdata)
+        if matrix.size != len(design.names):
+            raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
+        rows = matrix.block(slice(0, matrix.rows))
+        return rows, np.isfinite(rows).all(axis=1), pd.RangeIndex(len(rows))
+
+    def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:
+        """Weights among the fitted columns, shape (k, fitted), values to test against, and names."""
+        names = list(self.plan.names)
+        try:
+            constraint = DesignInfo(names).linear_constraint(r_matrix)
+        except (patsy.PatsyError, ValueError, TypeError, KeyError) as error:
+            raise ArgumentError(
+                f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "
+                f"{', '.join(names)}"
+            ) from error
+        weights, values = np.asarray(constraint.coefs, dtype=np.float64), np.asarray(constraint.constants).ravel()
+        columns = self._fitted_columns
+        outside = np.any(np.delete(weights, columns, axis=1) != 0, axis=0)
+        if outside.any():
+            left_out = np.delete(np.array(names), columns)[outside]
+            raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit, so that nothing can be tested of it")
+        shown = tuple(f"c{number}" for number in range(len(weights)))
+        return weights[:, columns], values.astype(np.float64), shown
+
+
+def missing_information(plan: Plan) -> str:
+    """Why a result has no errors, and what to do."""
+    if plan.request.options.inference is None:
+        return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
+    if plan.stages[-1].plan.information is not None:
+        return "not released: the coefficients are too large for the information at them to be priced"
+    return (
+        "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
+        "pass inference=True to share the budget (dp.plan shows the price)"
+    )
