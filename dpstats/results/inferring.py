@@ -12,6 +12,7 @@ from dpstats.inference import (
     MappedLinear,
     MappedMatrix,
     ReleasedLaw,
+    RobustSpread,
     noise_at_most,
     rebased,
 )
@@ -36,7 +37,9 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     stage, columns = plan.stages[-1].plan, np.array(released.columns)
     assert stage.information is not None
     matrix, law = projected(released.matrix, stage.information.noise, plan.design.forms(columns))
-    basis = rebased(matrix, restricted_dummies(plan.design.dummies, columns))
+    robust = isinstance(released.spread, RobustSpread)
+    # Robust variances were released for the coefficients as they are.
+    basis = np.eye(len(columns)) if robust else rebased(matrix, restricted_dummies(plan.design.dummies, columns))
     transform, shift = plan.design.back_transform()
     transform = transform[np.ix_(columns, columns)]
     center = shrunk_towards(stage)
