@@ -7,6 +7,7 @@ from dpstats.inference.estimates import Estimates
 from dpstats.inference.identified import Identified, identify
 from dpstats.inference.inverse import self_consistent_inverse
 from dpstats.inference.joint import JointTest, wald_test
+from dpstats.inference.known import KnownInformation
 from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
 from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
 from dpstats.inference.response import MeanResponse, mean_response
@@ -23,6 +24,7 @@ __all__ = [
     "Identified",
     "Inference",
     "JointTest",
+    "KnownInformation",
     "LevelSpanNoise",
     "LinearLaw",
     "MappedLinear",

@@ -43,6 +43,9 @@ class Bounds(Protocol):
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """Symmetric C, shape (q, p, p), with x'C x = 0 in every row x, of all columns or of some."""
 
+    def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
+        """Matrix A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
+
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The supremum over rows of the norm of x * weights; infinite where no bound is known."""
 
@@ -51,7 +54,7 @@ class Bounds(Protocol):
 
 
 class PublicDesign(Bounds, Protocol):
-    """A whole design: its columns' bounds, its response, and the way back to the user's units."""
+    """A whole design: its columns' bounds and its response."""
 
     @property
     def has_intercept(self) -> bool:
@@ -64,9 +67,6 @@ class PublicDesign(Bounds, Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Public oddities worth telling the user."""
-
-    def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
-        """Matrix A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
 
     def response_scaling(self) -> tuple[float, float]:
         """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
@@ -188,6 +188,11 @@ class SubDesign:
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """What is known of the columns kept, or of some of them."""
         return self.whole.forms(self.kept if columns is None else self.kept[columns])
+
+    def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
+        """The whole design's, all other coefficients being zero."""
+        matrix, shift = self.whole.back_transform()
+        return matrix[np.ix_(self.kept, self.kept)], shift[self.kept]
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The whole design's bound with no weight on the other columns."""

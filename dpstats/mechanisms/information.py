@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families import Family
-from dpstats.inference import ModelSpread, RobustSpread, SpanNoise, identify, project_forms
+from dpstats.inference import KnownInformation, ModelSpread, RobustSpread, SpanNoise
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
 from dpstats.privacy.guarantee import Adjacency
@@ -29,6 +29,7 @@ from dpstats.privacy.information import (
     noisy_sum,
     row_weights,
     shaped_diagonal,
+    spread_allowances,
     spread_bound,
 )
 from dpstats.privacy.randomness import RandomSource
@@ -200,9 +201,10 @@ def matrix_metric(design: Bounds) -> Metric:
     return Metric(tuple((shape * max(1.0, design.curvature_ratio(shape))).tolist()), ())
 
 
-def projected(matrix: Vector, noise: MatrixNoise, forms: Vector) -> tuple[Vector, SpanNoise]:
-    """A released matrix and its noise, after what the design knows of every such matrix."""
-    return project_forms(matrix, SpanNoise(noise.metric, noise.entry_variance), forms)
+def known_information(matrix: Vector, noise: MatrixNoise, design: Bounds) -> KnownInformation:
+    """A released matrix with what the design knows of every such matrix."""
+    law = SpanNoise(noise.metric, noise.entry_variance)
+    return KnownInformation.of(matrix, law, design.forms(), design.dummies)
 
 
 def release_information(
@@ -251,7 +253,7 @@ def release_information(
     if plan.purchase.spread == "known":
         return Information(every, matrix, ModelSpread())
     if plan.purchase.spread == "robust":
-        spread = _robust(plan, family, design.forms(), params, matrix, blocks, adjacency, random)
+        spread = _robust(plan, family, design, params, matrix, blocks, adjacency, random)
         return Information(every, matrix, spread)
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, blocks, random))
 
@@ -306,38 +308,38 @@ def _dispersion(
 def _robust(
     plan: InformationPlan,
     family: Family,
-    forms: Vector,
+    design: Bounds,
     params: Vector,
     matrix: Vector,
     blocks: Sequence[Block],
     adjacency: Adjacency,
     random: RandomSource,
 ) -> RobustSpread:
-    """Variances of the identified coefficients by their own scores (HC0); NaN for the others."""
-    found = identify(*projected(matrix, plan.noise, forms))
-    kept, size = np.flatnonzero(found.active), len(params)
-    variances, deviations = np.full(size, np.nan), np.zeros(size)
-    if len(kept):
-        inverse = np.zeros((size, size))
-        inverse[np.ix_(kept, kept)] = found.inverse
-        diagonal = np.array(plan.noise.diagonal)
-        variances[kept] = noisy_spread(
+    """Variances of the identified coefficients, in the user's units, by their own scores (HC0); NaN for the others."""
+    known, contrasts = known_information(matrix, plan.noise, design), design.back_transform()[0]
+    inside = known.inside(contrasts)
+    variances, deviations = np.full(len(contrasts), np.nan), np.zeros(len(contrasts))
+    if inside.any():
+        inverse, rows, noise = known.inverse, contrasts[inside], plan.noise
+        diagonal = np.array(noise.diagonal)
+        choices = [np.ones(len(rows)), spread_allowances(inverse, diagonal, rows, noise.mixing)]
+        bounds = [spread_bound(inverse, diagonal, rows, noise.mixing, choice) for choice in choices]
+        # The smaller noise for most, by public values.
+        best = min(range(len(choices)), key=lambda at: float(np.median(choices[at])) * bounds[at])
+        variances[inside] = noisy_spread(
             _slopes(family, params, blocks),
             inverse=inverse,
             diagonal=diagonal,
-            kept=kept,
+            contrasts=rows,
             lipschitz=family.lipschitz,
             eps=plan.purchase.spread_eps,
             adjacency=adjacency,
             random=random,
-            mixing=plan.noise.mixing,
+            mixing=noise.mixing,
+            allowances=choices[best],
         )
         records = 2 if adjacency == "replace_one" else 1
-        unit = (
-            records
-            * family.lipschitz**2
-            * spread_bound(inverse, diagonal, kept, plan.noise.mixing)
-            / plan.purchase.spread_eps
-        )
-        deviations[kept] = math.sqrt(2) * unit * np.diag(inverse)[kept]
+        unit = records * family.lipschitz**2 * bounds[best] / plan.purchase.spread_eps
+        own = np.sum(rows @ inverse * rows, axis=1)
+        deviations[inside] = math.sqrt(2) * unit * choices[best] * own
     return RobustSpread(variances, deviations)

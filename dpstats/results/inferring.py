@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.formula.dummies import restricted_dummies
-from dpstats.inference import (
-    Estimates,
-    Inference,
-    MappedLinear,
-    MappedMatrix,
-    ReleasedLaw,
-    RobustSpread,
-    noise_at_most,
-    rebased,
-)
-from dpstats.mechanisms.information import Information, projected
+from dpstats.inference import Estimates, Inference, MappedLinear, ReleasedLaw, RobustSpread, noise_at_most
+from dpstats.inference.known import self_adjoint
+from dpstats.mechanisms.design import SubDesign
+from dpstats.mechanisms.information import Information, known_information
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.plan import Plan
 
@@ -36,27 +30,24 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     """
     stage, columns = plan.stages[-1].plan, np.array(released.columns)
     assert stage.information is not None
-    matrix, law = projected(released.matrix, stage.information.noise, plan.design.forms(columns))
-    robust = isinstance(released.spread, RobustSpread)
-    # Robust variances were released for the coefficients as they are.
-    basis = np.eye(len(columns)) if robust else rebased(matrix, restricted_dummies(plan.design.dummies, columns))
-    transform, shift = plan.design.back_transform()
-    transform = transform[np.ix_(columns, columns)]
+    part = SubDesign(plan.design, columns)
+    known = known_information(released.matrix, stage.information.noise, part)
+    basis, (transform, shift) = known.basis, part.back_transform()
+    rows, spread = transform @ basis, released.spread
+    if isinstance(spread, RobustSpread):
+        spread = replace(spread, directions=rows)
     center = shrunk_towards(stage)
     estimates = Estimates(
         coef=np.linalg.solve(basis, scaled_params[columns] - center),
-        information=_symmetric(basis.T @ matrix @ basis),
-        curvature=_symmetric(basis.T @ np.diag(stage.curvature) @ basis),
+        information=known.matrix,
+        curvature=self_adjoint(basis.T @ np.diag(stage.curvature) @ basis),
         linear=MappedLinear(ReleasedLaw(stage.noise, stage.noise_shape), basis),
-        matrix=MappedMatrix(law, basis),
-        spread=released.spread,
+        matrix=known.law,
+        spread=spread,
         typical_size=stage.radius / float(np.sqrt(stage.size)),
+        found=known.identified,
     )
-    return Inference(estimates, transform @ basis, transform @ center + shift[columns])
-
-
-def _symmetric(matrix: Vector) -> Vector:
-    return (matrix + matrix.T) / 2
+    return Inference(estimates, rows, transform @ center + shift)
 
 
 def shrunk_towards(stage: ObjectivePlan) -> Vector:

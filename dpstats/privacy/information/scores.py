@@ -59,12 +59,12 @@ class Directions(NamedTuple):
     Attributes
     ----------
     cells : ndarray (p, k)
-        Integers: D^1/2 L'g_j / sqrt(a_j G_jj) over `unit`.
+        Integers: D^1/2 L'g_i / sqrt(a_i c_i'g_i) over `unit`.
     unit : float
     bound : float
-        Lambda, of these integers: sup over rows of sum_j (x'g_j)^2 / (a_j G_jj).
+        Lambda, of these integers: sup over rows of sum_i (x'g_i)^2 / (a_i c_i'g_i).
     sizes : ndarray (k,)
-        a_j G_jj.
+        a_i c_i'g_i.
     """
 
     cells: Float
@@ -76,13 +76,13 @@ class Directions(NamedTuple):
 def directions(
     inverse: Float,
     diagonal: Float,
-    kept: NDArray[np.intp],
+    contrasts: Float,
     mixing: Mixing = (),
     allowances: Float | None = None,
 ) -> Directions:
-    """Directions g_j = G e_j for the columns `kept` of the public G = `inverse`, over sqrt(a_j G_jj)."""
-    columns = inverse[:, kept] if not mixing else np.array(mixing).T @ inverse[:, kept]
-    sizes = np.diag(inverse)[kept] * (1.0 if allowances is None else allowances)
+    """Directions g_i = G c_i for the rows c_i of `contrasts` and the public G = `inverse`, over sqrt(a_i c_i'g_i)."""
+    columns = _columns(inverse, contrasts, mixing)
+    sizes = _own(inverse, contrasts) * (1.0 if allowances is None else allowances)
     scaled = np.sqrt(diagonal)[:, None] * columns / np.sqrt(sizes)
     unit = float(np.linalg.norm(scaled, axis=0).max()) / (2.0**DIRECTION_PLACES * KEPT)
     cells = np.rint(scaled / unit)
@@ -93,23 +93,34 @@ def directions(
 def spread_bound(
     inverse: Float,
     diagonal: Float,
-    kept: NDArray[np.intp],
+    contrasts: Float,
     mixing: Mixing = (),
     allowances: Float | None = None,
 ) -> float:
-    """Lambda = lambda_max(D^1/2 L'G diag(1 / (a_j G_jj)) G L D^1/2), j among the columns `kept`."""
-    return directions(inverse, diagonal, kept, mixing, allowances).bound
+    """Lambda = lambda_max(sum_i D^1/2 L'g_i g_i'L D^1/2 / (a_i c_i'g_i)) for the rows c_i of `contrasts`."""
+    return directions(inverse, diagonal, contrasts, mixing, allowances).bound
 
 
-def spread_allowances(inverse: Float, diagonal: Float, kept: NDArray[np.intp], mixing: Mixing = ()) -> Float:
-    """Public a_j, shape (k,), for `noisy_spread`: u_j^(3/4), u_j = g_j'L D L'g_j / G_jj.
+def spread_allowances(inverse: Float, diagonal: Float, contrasts: Float, mixing: Mixing = ()) -> Float:
+    """Public a_i, shape (k,), for `noisy_spread`: u_i^(3/4), u_i = g_i'L D L'g_i / c_i'g_i.
 
-    u_j bounds what one row can add to v_j / G_jj; it is large for rare levels, whose variances have much noise whatever
-    is done. With a_j = 1 all would have as much, with a_j = u_j rare levels would bear all of it.
+    u_i bounds what one row can add to v_i / c_i'g_i; it is large for rare levels, whose variances have much noise
+    whatever is done. With a_i = 1 all would have as much, with a_i = u_i rare levels would bear all of it.
     """
-    columns = inverse[:, kept] if not mixing else np.array(mixing).T @ inverse[:, kept]
-    reach = (diagonal[:, None] * columns**2).sum(axis=0) / np.diag(inverse)[kept]
+    columns = _columns(inverse, contrasts, mixing)
+    reach = (diagonal[:, None] * columns**2).sum(axis=0) / _own(inverse, contrasts)
     return np.asarray(reach**ALLOWANCE, dtype=np.float64)
+
+
+def _columns(inverse: Float, contrasts: Float, mixing: Mixing) -> Float:
+    """L'g_i, shape (p, k)."""
+    columns = inverse @ contrasts.T
+    return columns if not mixing else np.array(mixing).T @ columns
+
+
+def _own(inverse: Float, contrasts: Float) -> Float:
+    """c_i'g_i, shape (k,)."""
+    return np.asarray(np.sum(contrasts @ inverse * contrasts, axis=1), dtype=np.float64)
 
 
 def noisy_spread(
@@ -117,7 +128,7 @@ def noisy_spread(
     *,
     inverse: Float,
     diagonal: Float,
-    kept: NDArray[np.intp],
+    contrasts: Float,
     lipschitz: float,
     eps: float,
     adjacency: Adjacency = "add_remove",
@@ -125,18 +136,18 @@ def noisy_spread(
     mixing: Mixing = (),
     allowances: Float | None = None,
 ) -> Float:
-    """Robust variances v_j = sum l'^2 (x'g_j)^2, all together eps-private. Reads rows: charge first.
+    """Robust variances v_i = sum l'^2 (x'g_i)^2, all together eps-private. Reads rows: charge first.
 
     Parameters
     ----------
     blocks : iterable of (exog (rows, p), slopes (rows,))
         Rows and l', each a row-wise function of the data and of released values.
     inverse : ndarray (p, p)
-        G, public, with positive diagonal.
+        G, public, not negative.
     diagonal : ndarray (p,)
         D; a row with z' D^-1 z > 1 is shortened to 1.
-    kept : ndarray of int (k,)
-        The columns j.
+    contrasts : ndarray (k, p)
+        The rows c_i, public, with c_i'G c_i positive; g_i = G c_i.
     lipschitz : float
         L; slopes are clipped to [-L, L].
     eps : float
@@ -145,17 +156,17 @@ def noisy_spread(
     mixing : tuple of tuple of float
         L; the metric of rows is that of z = L^-1 x, as for `MatrixNoise`.
     allowances : ndarray (k,), optional
-        a_j, positive and public, such as `spread_allowances`; 1 by default.
+        a_i, positive and public, such as `spread_allowances`; 1 by default.
 
     Returns
     -------
     ndarray (k,)
-        With independent Laplace noise of scale a_j G_jj L^2 Lambda / eps, Lambda the `spread_bound` for the same mixing
-        and allowances; twice that to replace one.
+        With independent Laplace noise of scale a_i c_i'g_i L^2 Lambda / eps, Lambda the `spread_bound` for the same
+        mixing and allowances; twice that to replace one.
     """
     check_positive("lipschitz", lipschitz)
-    public = directions(inverse, diagonal, kept, mixing, allowances)
-    total = np.zeros(len(kept), dtype=np.int64)
+    public = directions(inverse, diagonal, contrasts, mixing, allowances)
+    total = np.zeros(len(contrasts), dtype=np.int64)
     for exog, slopes in blocks:
         for start in range(0, len(exog), BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
@@ -169,7 +180,7 @@ def noisy_spread(
 def spread_parts(
     exog: Float, slopes: Float, public: Directions, diagonal: Float, lipschitz: float
 ) -> NDArray[np.int64]:
-    """Each row's l'^2 (x'g_j)^2 / (a_j G_jj L^2 Lambda) in `PARTS`, truncated: (rows, k), a row's sum up to `PARTS`.
+    """Each row's l'^2 (x'g_i)^2 / (a_i c_i'g_i L^2 Lambda) in `PARTS`, truncated: (rows, k), a row's sum up to `PARTS`.
 
     The product with the directions is one of integers below 2^53, exact in any order; the rest is elementwise.
     """

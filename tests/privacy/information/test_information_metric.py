@@ -158,16 +158,16 @@ def test_spread_in_the_metric() -> None:
     images = unit_images([intercept(), simplex(4)])
     metric, rows = design_metric(images), extreme_rows(images)
     inverse, kept = np.linalg.inv(rows.T @ rows), np.arange(1, 5)
-    bound = spread_bound(inverse, np.array(metric.diagonal), kept, metric.mixing)
+    bound = spread_bound(inverse, np.array(metric.diagonal), np.eye(len(inverse))[kept], metric.mixing)
     scores = (rows @ inverse[:, kept]) ** 2 / np.diag(inverse)[kept]
     assert scores.sum(axis=1).max() <= bound * (1 + 1e-9)
     diagonal = np.array([2.0, 2, 2, 2, 2])
-    assert bound < 0.6 * spread_bound(inverse, diagonal, kept)
+    assert bound < 0.6 * spread_bound(inverse, diagonal, np.eye(len(inverse))[kept])
     found = noisy_spread(
         [(np.repeat(rows, 500, axis=0), np.ones(2500))],
         inverse=inverse,
         diagonal=np.array(metric.diagonal),
-        kept=kept,
+        contrasts=np.eye(len(inverse))[kept],
         lipschitz=1.0,
         eps=1e4,
         random=SystemRandom(),
