@@ -23,6 +23,11 @@ def setting(size: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.nd
     return np.linalg.inv(root @ root.T), rng.uniform(0.5, 3, size), np.array([0, 2, 5])
 
 
+def rows_of(inverse: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The contrasts that are single coefficients."""
+    return np.eye(len(inverse))[kept]
+
+
 def hard_rows(inverse: np.ndarray, diagonal: np.ndarray, kept: np.ndarray, count: int = 400) -> np.ndarray:
     """Random rows at their bound, the worst one first."""
     scaled = np.sqrt(diagonal)[:, None] * inverse[:, kept] / np.sqrt(np.diag(inverse)[kept])
@@ -37,14 +42,14 @@ def test_bound_is_the_formula() -> None:
     inverse, diagonal, kept = setting()
     root = np.diag(np.sqrt(diagonal))
     middle = inverse[:, kept] / np.diag(inverse)[kept] @ inverse[kept]
-    assert spread_bound(inverse, diagonal, np.eye(len(inverse))[kept]) == pytest.approx(
+    assert spread_bound(inverse, diagonal, rows_of(inverse, kept)) == pytest.approx(
         np.linalg.eigvalsh(root @ middle @ root)[-1], rel=1e-6
     )
 
 
 def test_one_row_moves_the_integers_by_at_most_one_bound() -> None:
     inverse, diagonal, kept = setting()
-    public = directions(inverse, diagonal, np.eye(len(inverse))[kept])
+    public = directions(inverse, diagonal, rows_of(inverse, kept))
     exog = np.vstack((hard_rows(inverse, diagonal, kept), 1e3 * hard_rows(inverse, diagonal, kept)))
     slopes = np.where(np.arange(len(exog)) % 2, 2.0, -7.0)
     parts = spread_parts(exog, slopes, public, diagonal, 2.0)
@@ -56,14 +61,14 @@ def test_one_row_moves_the_integers_by_at_most_one_bound() -> None:
 def test_replacing_may_move_twice_as_much() -> None:
     """Two records that load different coefficients."""
     inverse, diagonal = np.eye(2), np.ones(2)
-    public = directions(inverse, diagonal, np.eye(len(inverse))[np.array([0, 1])])
+    public = directions(inverse, diagonal, np.eye(2))
     first, second = spread_parts(np.eye(2), np.ones(2), public, diagonal, 1.0)
     assert np.abs(first - second).sum() > 1.999 * PARTS
 
 
 def test_a_row_does_not_move_the_others() -> None:
     inverse, diagonal, kept = setting()
-    public = directions(inverse, diagonal, np.eye(len(inverse))[kept])
+    public = directions(inverse, diagonal, rows_of(inverse, kept))
     exog, slopes = hard_rows(inverse, diagonal, kept), np.linspace(-1, 1, 400)
     whole = spread_parts(exog, slopes, public, diagonal, 1.0)
     for part in (slice(0, 1), slice(3, 4), slice(7, 399)):
@@ -79,7 +84,7 @@ def test_values() -> None:
         [(exog[:9], slopes[:9]), (exog[9:], slopes[9:])],
         inverse=inverse,
         diagonal=diagonal,
-        contrasts=np.eye(len(inverse))[kept],
+        contrasts=rows_of(inverse, kept),
         lipschitz=1.0,
         eps=1e6,
         random=SystemRandom(),
@@ -99,13 +104,13 @@ def test_noise() -> None:
     spread = {
         "inverse": inverse,
         "diagonal": diagonal,
-        "contrasts": np.eye(len(inverse))[kept],
+        "contrasts": rows_of(inverse, kept),
         "lipschitz": 2.0,
         "eps": 0.5,
     }
     for adjacency, times in (("add_remove", 1), ("replace_one", 2)):
         found = np.array([noisy_spread([], adjacency=adjacency, random=random, **spread) for _ in range(2000)])  # type: ignore[arg-type]
-        scale = times * np.diag(inverse)[kept] * 4 * spread_bound(inverse, diagonal, np.eye(len(inverse))[kept]) / 0.5
+        scale = times * np.diag(inverse)[kept] * 4 * spread_bound(inverse, diagonal, rows_of(inverse, kept)) / 0.5
         assert np.abs(found).mean(axis=0) / scale == pytest.approx(np.ones(3), abs=0.15)
 
 
@@ -126,7 +131,7 @@ class TestAllowances:
         level = rng.choice(5, 4000, p=[0.4, 0.3, 0.2, 0.09, 0.01])
         exog = np.column_stack((np.ones(4000), rng.uniform(-1, 1, (4000, 2)), np.eye(5)[level][:, 1:]))
         inverse, kept = np.linalg.inv(exog.T @ exog), np.arange(7)
-        allowances = spread_allowances(inverse, np.array(self.metric[0]), np.eye(len(inverse))[kept], self.metric[1])
+        allowances = spread_allowances(inverse, np.array(self.metric[0]), rows_of(inverse, kept), self.metric[1])
         return exog, inverse, kept, allowances
 
     @property
@@ -136,7 +141,7 @@ class TestAllowances:
     def test_one_row_moves_the_integers_by_at_most_one_bound(self) -> None:
         exog, inverse, kept, allowances = self.setting()
         diagonal, mixing = np.array(self.metric[0]), self.metric[1]
-        public = directions(inverse, diagonal, np.eye(len(inverse))[kept], mixing, allowances)
+        public = directions(inverse, diagonal, rows_of(inverse, kept), mixing, allowances)
         cells = MatrixNoise("wishart", 1.0, *self.metric).coordinates(exog[:500])
         hard = hard_rows(inverse, diagonal, kept)
         worst = np.linalg.svd(public.cells)[0][:, 0] * np.sqrt(diagonal)
@@ -148,8 +153,8 @@ class TestAllowances:
         """Lambda of equal allowances with the directions of others: a row moves the integers by more."""
         _, inverse, kept, allowances = self.setting()
         diagonal, mixing = np.array(self.metric[0]), self.metric[1]
-        right = directions(inverse, diagonal, np.eye(len(inverse))[kept], mixing, allowances)
-        wrong = right._replace(bound=spread_bound(inverse, diagonal, np.eye(len(inverse))[kept], mixing))
+        right = directions(inverse, diagonal, rows_of(inverse, kept), mixing, allowances)
+        wrong = right._replace(bound=spread_bound(inverse, diagonal, rows_of(inverse, kept), mixing))
         worst = np.linalg.svd(right.cells)[0][:, 0] * np.sqrt(diagonal)
         assert spread_parts(worst[None], np.ones(1), wrong, diagonal, 1.0).sum() > 2 * PARTS
 
@@ -161,7 +166,7 @@ class TestAllowances:
         options = {
             "inverse": inverse,
             "diagonal": diagonal,
-            "contrasts": np.eye(len(inverse))[kept],
+            "contrasts": rows_of(inverse, kept),
             "lipschitz": 1.0,
             "eps": 2.0,
         }
@@ -180,10 +185,10 @@ class TestAllowances:
         scale = (
             allowances
             * np.diag(inverse)
-            * spread_bound(inverse, diagonal, np.eye(len(inverse))[kept], mixing, allowances)
+            * spread_bound(inverse, diagonal, rows_of(inverse, kept), mixing, allowances)
             / 2.0
         )
-        equal = np.diag(inverse) * spread_bound(inverse, diagonal, np.eye(len(inverse))[kept], mixing) / 2.0
+        equal = np.diag(inverse) * spread_bound(inverse, diagonal, rows_of(inverse, kept), mixing) / 2.0
         assert np.all(np.abs(draws - exact).mean(axis=0) / scale < 1 + 5 / np.sqrt(200))
         assert np.all(np.abs(draws - exact).mean(axis=0) / scale > 1 - 5 / np.sqrt(200))
         assert np.median(scale / equal) < 0.35
