@@ -92,11 +92,10 @@ def plan_stages(
     if options.refit_share > 0 and options.selection is None and not (penalty is not None and penalty.sparse):
         raise ArgumentError("refit_share needs a sparse penalty or selection='noise_aware': nothing is selected")
     first = options.first_stage_share if two else 0.0
-    shares: dict[Role, float] = {
-        "pilot": (1 - options.refit_share) * first,
-        "fit": (1 - options.refit_share) * (1 - first),
-        "refit": options.refit_share,
-    }
+    # Rows that are divided between choice and refit pay for each with the whole budget.
+    apart = options.split is not None and options.refit_share > 0
+    chosen, refitted = (1.0, 1.0) if apart else (1 - options.refit_share, options.refit_share)
+    shares: dict[Role, float] = {"pilot": chosen * first, "fit": chosen * (1 - first), "refit": refitted}
     stages = []
     last: Role = "refit" if options.refit_share > 0 else "fit"
     for role, share in shares.items():
@@ -144,17 +143,31 @@ def release_stages(
     params = np.zeros(len(design.names))
     done: list[Stage] = []
     information = None
+    choosing, fitting = divided(blocks, random) if stages[-1].role == "refit" and options.split else (blocks, blocks)
     for role, planned in stages:
         if role == "refit":
-            refitted = _refit(planned, design, params, blocks, random, options)
+            refitted = _refit(planned, design, params, fitting, random, options)
             params, information = refitted.params, refitted.information
             done += refitted.stages
             continue
         plan = _follow(planned, design, penalty, weights, params) if role == "fit" and done else planned
-        params = release_objective(plan, blocks, random)
-        information = inform(plan, design, params, blocks, random)
+        params = release_objective(plan, choosing, random)
+        information = inform(plan, design, params, choosing, random)
         done.append(Stage(role, plan))
     return Fitted(params, tuple(done), information)
+
+
+def divided(blocks: Sequence[Block], random: RandomSource) -> tuple[list[Block], list[Block]]:
+    """Each row in one of two parts by a draw of its own: what one row costs in one part it does not in the other.
+
+    docs/proofs/composition: the releases of both parts together cost what the dearer one does.
+    """
+    parts: tuple[list[Block], list[Block]] = ([], [])
+    for exog, endog in blocks:
+        heads = random.random(len(endog)) < 0.5
+        for part, rows in zip(parts, (heads, ~heads), strict=True):
+            part.append((np.ascontiguousarray(exog[rows]), endog[rows]))
+    return parts
 
 
 def inform(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
-from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, recentred, release_stages
+from dpstats.mechanisms.napp import Fitted, Stage, divided, plan_stages, recentred, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
@@ -50,6 +50,7 @@ def plan_fit(
         As `plan_stages`, and if no term would be screened out, or an option would let the charge or the feasibility
         of the fit follow the terms kept.
     """
+    _check_split(options)
     if options.screen is None:
         return None, plan_stages(
             design, family, penalty, weights, eps=eps, delta=delta, adjacency=adjacency, options=options
@@ -63,6 +64,20 @@ def plan_fit(
         # Too little curvature must not come out after the charge: what suffices for all columns does for some.
         _plan_part(screening, np.arange(len(design.names)), design, family, penalty, weights, options)
     return screening, _plan_part(screening, np.array(screening.kept), design, family, penalty, weights, options)
+
+
+def _check_split(options: Options) -> None:
+    """Raise ArgumentError unless there is one choice to keep the rows of apart."""
+    if options.split is None:
+        return
+    if options.screen is None and options.refit_share == 0:
+        raise ArgumentError("split='rows' needs a choice of columns to keep apart: give screen or refit_share")
+    if options.screen is not None and options.refit_share > 0:
+        raise ArgumentError("split='rows' divides rows once: give screen or refit_share, not both")
+    if options.retrieval == "return":
+        raise ArgumentError("retrieval='return' does not go with split='rows': parts pay side by side")
+    if options.replicates or options.realization == "augmented":
+        raise ArgumentError("split is not part of the replicated paper; leave one of them out")
 
 
 def release_screened(
@@ -86,7 +101,8 @@ def release_screened(
         As for `dpstats.mechanisms.napp.release_stages`.
     """
     family = stages[0].plan.family
-    chosen = release_screening(screening, design, family, weights, blocks, random)
+    choosing, fitting = divided(blocks, random) if options.split else (blocks, blocks)
+    chosen = release_screening(screening, design, family, weights, choosing, random)
     kept = np.array(chosen)
     planned = _plan_part(screening, kept, design, family, penalty, weights, options)
     planned = tuple(
@@ -94,7 +110,7 @@ def release_screened(
         for (role, plan), (_, stand_in) in zip(planned, stages, strict=True)
     )
     part = SubDesign(design, kept)
-    inside = [(np.ascontiguousarray(exog[:, kept]), endog) for exog, endog in blocks]
+    inside = [(np.ascontiguousarray(exog[:, kept]), endog) for exog, endog in fitting]
     fitted = release_stages(planned, part, penalty, weights[kept], inside, random, options)
     params = np.zeros(len(design.names))
     params[kept] = fitted.params

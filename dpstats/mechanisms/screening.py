@@ -162,7 +162,8 @@ def plan_screening(
     choices = options.screen or 0
     if not 0 < choices < len(candidates):
         raise ArgumentError(f"screen must be less than the number of terms to choose from, {len(candidates)}")
-    cost = options.screen_share * eps
+    # Rows of its own pay for a screening with the whole budget.
+    cost = eps if options.split is not None else options.screen_share * eps
     share = cost / (choices + 1)
     if share < SMALLEST_EPS:
         raise ArgumentError(f"eps is too small to screen with: a choice needs {SMALLEST_EPS:g} at least; raise eps")
@@ -173,7 +174,8 @@ def plan_screening(
         null = plan_objective(ArrayDesign(("Intercept",), {"l2": 1.0}), family, purchase)
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
-    return ScreeningPlan(cost, choices, len(candidates), adjacency, null, kept, eps - cost, delta)
+    left = eps if options.split is not None else eps - cost
+    return ScreeningPlan(cost, choices, len(candidates), adjacency, null, kept, left, delta)
 
 
 def release_screening(

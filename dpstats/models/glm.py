@@ -15,7 +15,7 @@ from dpstats.mechanisms.screened import release_screened
 from dpstats.models.charging import charged
 from dpstats.models.sources import ArraySource, FormulaSource
 from dpstats.penalties import Penalty
-from dpstats.plan import Plan, penalty_weights
+from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
@@ -200,8 +200,9 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
     """Raise unless what was carried out, stage by stage, costs no more than what was charged."""
     slack = 1 + 1e-9
-    deltas = sum(stage.delta for _, stage in plan.stages)
-    fits = sum(stage.cost for _, stage in plan.stages)
+    parts = paid_apart(plan.stages, plan.request.options)
+    deltas = max(sum(stage.delta for _, stage in part) for part in parts)
+    fits = max(sum(stage.cost for _, stage in part) for part in parts)
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

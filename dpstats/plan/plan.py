@@ -183,6 +183,8 @@ class Plan:
             if plan.information is not None:
                 rows += information_rows(plan.information)
         sums = [sum(row[column] for row in rows) for column in (4, 5)]
+        if self.request.options.split is not None:
+            sums = [float("nan")] * 2  # parts of the rows pay side by side
         rows.append(("total", self.guarantee.eps, self.guarantee.delta, self.request.eps, sums[0], sums[1], ""))
         columns = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
         return pd.DataFrame(rows, columns=columns).set_index("purchase")
@@ -372,13 +374,24 @@ def make_plan(
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
     # Pure noise spends no delta.
     gaussian = [plan.noise.kind == "gaussian" for _, plan in stages]
-    delta = request.delta if all(gaussian) else sum(plan.delta for _, plan in stages)
+    delta = (
+        request.delta
+        if all(gaussian)
+        else max(sum(plan.delta for _, plan in part) for part in paid_apart(stages, request.options))
+    )
     if screening is not None and request.options.noise != "laplace":
         delta = request.delta  # the law of the noise follows the columns kept
     guarantee = Guarantee(request.eps - returned, delta, request.adjacency, basis=proof_page(request, stages))
     for reason in request.uncertified_reasons:
         guarantee = guarantee.uncertified(reason)
     return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
+
+
+def paid_apart(stages: tuple[Stage, ...], options: Options) -> tuple[tuple[Stage, ...], ...]:
+    """The stages by whose rows pay for them: of parts with rows of their own the dearest counts."""
+    if options.split is not None and stages[-1].role == "refit":
+        return stages[:-1], stages[-1:]
+    return (stages,)
 
 
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:

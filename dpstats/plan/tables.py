@@ -174,7 +174,8 @@ def plan_notes(plan: Plan) -> list[str]:
         if guarantee.certified
         else f"No guarantee is claimed for this output: {guarantee.reason}.",
         "Coefficients are shrunk towards zero by a public quadratic term ('curvature') on columns in model units: "
-        "numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one. 'scaled coef' is on that scale.",
+        "numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
+        + ("" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."),
         errors_note(plan),
     ]
     if guarantee.delta < plan.request.delta:
@@ -200,6 +201,11 @@ def plan_notes(plan: Plan) -> list[str]:
         )
     if plan.screening is not None:
         said.append(screening_note(plan))
+    if plan.request.options.split is not None:
+        said.append(
+            "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
+            "row pays for its own part only, so the total is not the sum (docs/proofs/composition, 5)."
+        )
     if plan.bought:
         names = ", ".join(plan.bought)
         said.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
@@ -259,8 +265,8 @@ def shorten(name: Any, width: int) -> str:
 
 
 def format_number(value: float) -> str:
-    """Four significant digits."""
-    return f"{value:.4g}"
+    """Four significant digits; nothing for what is not a number."""
+    return "" if value != value else f"{value:.4g}"
 
 
 def _range(values: Any) -> str:

@@ -67,7 +67,7 @@ class ContrastTests:
         return self.summary().as_text()
 
 
-COEFFICIENT_WIDTHS = [10, 9, 8, 7, 10, 10]
+COEFFICIENT_WIDTHS = [9, 9, 8, 6, 9, 9]
 """Widths of a regression table's columns beside the names."""
 
 

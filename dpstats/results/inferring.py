@@ -50,6 +50,16 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     return Inference(estimates, rows, transform @ center + shift)
 
 
+def rare_references(plan: Plan, released: Information) -> list[str]:
+    """Terms measured from a level that the budget does not identify."""
+    stage, columns = plan.stages[-1].plan, np.array(released.columns)
+    assert stage.information is not None
+    part = SubDesign(plan.design, columns)
+    known = known_information(released.matrix, stage.information.noise, part)
+    turned = np.flatnonzero((np.diag(known.basis) < 0) & ~known.identified.active)
+    return [term.name for term in part.terms if np.any((turned >= term.columns.start) & (turned < term.columns.stop))]
+
+
 def shrunk_towards(stage: ObjectivePlan) -> Vector:
     """Where the quadratic term of a stage has its minimum, shape (k,): 0, or what was released before."""
     return np.asarray(-stage.linear / stage.curvature, dtype=np.float64)

@@ -10,6 +10,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.inference.contrasts import LEVEL
 from dpstats.plan.tables import Summary, format_number, full_width, header_table, plan_notes, plan_tables, wrap_notes
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
+from dpstats.results.inferring import rare_references
 
 if TYPE_CHECKING:
     from dpstats.results.glm_results import GLMResults
@@ -67,6 +68,11 @@ def inference_notes(results: GLMResults) -> list[str]:
             f"Not identified at this budget, coef as released: {', '.join(str(name) for name in unknown)}. "
             "More eps, inference=True or fewer columns would help."
         )
+        said += [
+            f"{name} is measured from a level that is too rare for this budget, the others are not: "
+            f"C({name}, Treatment('a common level')) would show them."
+            for name in rare_references(results.plan, results.released)
+        ]
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
         said.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
