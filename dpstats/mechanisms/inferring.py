@@ -13,11 +13,15 @@ from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.information import headroom
 
-FEW_COLUMNS = 5
-"""Up to so many columns the information needs a smaller share."""
+SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
+"""Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
+family whose gradient and curvature are not extreme together it takes far less."""
 
-SHARES = {"few": 0.25, "many": 0.33}
-"""Shares of eps that the information matrix would take if it were bought alone (docs/defaults)."""
+FEW_COLUMNS = 5
+"""Up to so many columns a logistic regression's information needs a smaller share."""
+
+MANY_COLUMNS = 20
+"""Beyond so many the other families' needs a larger one."""
 
 SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15}
 
@@ -110,5 +114,12 @@ def _ratio(family: Family, columns: int, options: Options) -> float:
         return headroom(family)
     share = options.information_share
     if share is None:
-        share = SHARES["few" if columns <= FEW_COLUMNS else "many"]
+        share = SHARES[_size(family, columns)]
     return share / (1 - share) * family.lipschitz / family.curvature_bound
+
+
+def _size(family: Family, columns: int) -> str:
+    """Which of the shares suits so many columns."""
+    if isinstance(family, Binomial):
+        return "few" if columns <= FEW_COLUMNS else "most"
+    return "most" if columns <= MANY_COLUMNS else "many"

@@ -156,7 +156,7 @@ def full_width(
     """A table as wide as the header: named rows, with the given widths for the columns beside the names."""
     room = WIDTH - sum(columns) - len(columns)
     formats = {**fmt_params, "colwidths": [room, *columns]}
-    stubs = [shorten(name, room) for name, _ in rows]
+    stubs = [shorten_middle(name, room) for name, _ in rows]
     return SimpleTable([cells for _, cells in rows], headers=list(headers), stubs=stubs, title=title, txt_fmt=formats)
 
 
@@ -262,6 +262,12 @@ def shorten(name: Any, width: int) -> str:
     """The name, cut to at most `width` characters."""
     text = str(name)
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def shorten_middle(name: Any, width: int) -> str:
+    """The name, cut to at most `width` characters; its end stays, which tells levels of a factor apart."""
+    text, head = str(name), max(3, (width - 3) // 4)
+    return text if len(text) <= width else f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
 
 
 def format_number(value: float) -> str:

@@ -67,7 +67,7 @@ class ContrastTests:
         return self.summary().as_text()
 
 
-COEFFICIENT_WIDTHS = [9, 9, 8, 6, 9, 9]
+COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]
 """Widths of a regression table's columns beside the names."""
 
 
