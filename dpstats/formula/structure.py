@@ -98,10 +98,29 @@ def _symbolic_rows(spec: DesignSpec) -> Array | None:
             for factor, codes in zip(fixed, grid, strict=True):
                 values[factor][start : start + count] = np.tile(codes, REPEATS)
         start += count
+    sizes = _sizes(spec)
     for factor, info in known.items():
         if info.type == "numerical":
-            values[factor] = random.standard_normal((total, info.num_columns))
+            values[factor] = sizes[factor] * random.standard_normal((total, info.num_columns))
     return (_coded_rows(spec, values, total) - spec.center) / spec.scale
+
+
+def _sizes(spec: DesignSpec) -> dict[Any, float]:
+    """For each factor the largest absolute value of the columns that it enters, in the user's units.
+
+    Numbers much smaller than their column's centre would be almost constant in model units, and nearly collinear with
+    the intercept: squares of what is left would seem to vanish.
+    """
+    largest = np.maximum(np.abs(spec.lower), np.abs(spec.upper))
+    sizes: dict[Any, float] = {}
+    start = 0
+    for subterms in spec.coding.term_codings.values():
+        for subterm in subterms:
+            size = float(largest[start : start + subterm.num_columns].max())
+            start += subterm.num_columns
+            for factor in subterm.factors:
+                sizes[factor] = max(sizes.get(factor, 0.0), size)
+    return {factor: size if size > 0 else 1.0 for factor, size in sizes.items()}
 
 
 def _coded_rows(spec: DesignSpec, values: Values, count: int) -> Array:

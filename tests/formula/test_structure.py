@@ -37,6 +37,35 @@ def data(count: int = 3000) -> pd.DataFrame:
     return pd.DataFrame(levels | {"x": random.uniform(0, 10, count), "z": random.uniform(-1, 3, count)})
 
 
+WIDE = Domain(y=[0, 1], a=["u", "v", "w"], x=(-6, 64), z=(0, 1e5), t=(1999, 2001))
+
+# Numbers far from 0 or of wide ranges: a square is a number of its own; a product times 1 is that of the two.
+WIDE_DESIGNS = {
+    "y ~ x + I(x**2)": 0,
+    "y ~ a + x + I(x**2)": 3,
+    "y ~ z + np.log1p(z)": 0,
+    "y ~ a + z + I(z**2)": 3,
+    "y ~ t + I(t**2) + a": 3,
+    "y ~ t * z": 1,
+    "y ~ a * t": 21 - 9,
+    "y ~ 0 + a + t + z": 3,
+}
+
+
+@pytest.mark.parametrize("formula", WIDE_DESIGNS)
+def test_ranges_far_from_zero_make_no_forms(formula: str) -> None:
+    spec = design_spec(formula, WIDE, family=Binomial())
+    forms = design_forms(spec)
+    assert len(forms) == WIDE_DESIGNS[formula]
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({name: random.uniform(WIDE[name].low, WIDE[name].high, 1000) for name in "xzt"})
+    frame = frame.assign(y=random.integers(0, 2, 1000), a=random.choice(["u", "v", "w"], 1000))
+    exog = np.vstack([exog for exog, _ in spec.blocks(frame)])
+    on_rows = np.einsum("ni,kij,nj->kn", exog, forms, exog)
+    size = np.einsum("i,kij,j->k", np.abs(exog).max(axis=0), np.abs(forms), np.abs(exog).max(axis=0))
+    assert np.all(np.abs(on_rows) <= 1e-6 * size[:, None])
+
+
 @pytest.mark.parametrize("formula", DESIGNS)
 def test_forms_vanish_and_there_are_no_others(formula: str) -> None:
     spec = design_spec(formula, DOMAIN, family=Binomial())
