@@ -25,9 +25,6 @@ MANY_COLUMNS = 20
 
 SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15}
 
-WEIGHTS_PART = 0.4
-"""The part of the spread's share that buys the sum of weights where there is no intercept."""
-
 
 def with_inference(
     purchase: Purchase, design: Bounds, family: Family, penalty: Penalty | None, options: Options
@@ -60,15 +57,14 @@ def with_inference(
     spread = _spread(family, options)
     whole = purchase.eps + purchase.final_eps
     bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
-    weighed = spread == "dispersion" and "Intercept" not in design.names
     information = InformationPurchase(
         ratio=_ratio(family, len(design.names), options),
         free=wanted == "auto",
         spread=spread,
         cover_eps=COVER * whole,
-        spread_eps=(1 - WEIGHTS_PART * weighed) * bought * whole,
-        weights_eps=WEIGHTS_PART * weighed * bought * whole,
-    )
+        spread_eps=bought * whole,
+        weights_eps=0.0,
+    ).suited(design.names)
     if information.beside >= purchase.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
     return replace(purchase, eps=purchase.eps - information.beside, information=information)

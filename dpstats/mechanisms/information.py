@@ -42,6 +42,9 @@ COVER = 0.0025
 """Share of a stage's eps that covers the floating point of the matrix noise: about 1 % of what the matrix would cost
 alone."""
 
+WEIGHTS_PART = 0.4
+"""The part of the spread's budget that buys the sum of weights where there is no intercept."""
+
 FARTHEST = 1e6
 """Coefficients of norm above this over the rows' length are released without their information."""
 
@@ -80,6 +83,12 @@ class InformationPurchase:
     def beside(self) -> float:
         """What is spent beside fit and matrix."""
         return self.cover_eps + self.spread_eps + self.weights_eps
+
+    def suited(self, names: Sequence[str]) -> InformationPurchase:
+        """The same budget for a design of columns `names`: without an intercept the sum of weights is bought apart."""
+        together = self.spread_eps + self.weights_eps
+        apart = WEIGHTS_PART * together if self.spread == "dispersion" and "Intercept" not in names else 0.0
+        return replace(self, spread_eps=together - apart, weights_eps=apart)
 
 
 @dataclass(frozen=True)

@@ -291,15 +291,14 @@ def _refit(
         return Fitted(selected, (Stage("refit", planned),))
     # The charge is fixed by now. On fewer columns noise of the classical scale may cost more than was charged, so what
     # "return" left is spent on whatever noise it buys here.
-    inference = planned.information
+    inference, part = planned.information, SubDesign(design, kept)
     purchase = replace(
         _purchase(planned.eps, planned.delta, planned.adjacency, options),
         eps=planned.eps + (0.0 if inference is None else inference.eps),
         final_eps=planned.final.eps,
         retrieval=None if options.retrieval is None else "recycle",
-        information=None if inference is None else inference.purchase,
+        information=None if inference is None else inference.purchase.suited(part.names),
     )
-    part = SubDesign(design, kept)
     plan = plan_objective(part, planned.family, purchase)
     if inference is None:
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)

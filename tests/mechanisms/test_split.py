@@ -1,0 +1,130 @@
+"""Rows divided by draws: what is charged, who reads which rows, and what inference after a choice gains by it.
+
+Seeds are fixed. The comparison of coverages has a false-alarm rate below 1e-4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+from dpstats.mechanisms import napp
+from dpstats.plan import paid_apart
+from dpstats.privacy.randomness import SystemRandom
+from dpstats.solvers.objective import Block
+
+COLUMNS = [f"x{j}" for j in range(12)]
+DOMAIN = {**dict.fromkeys(COLUMNS, (-1, 1)), "y": (-3, 3), "b": [0, 1]}
+FORMULA = "y ~ " + " + ".join(COLUMNS)
+LASSO = {"penalty": "lasso", "alpha": 1.0, "selection": "noise_aware", "refit_share": 0.5, "split": "rows"}
+
+
+def frame(rows: int = 2000, seed: int = 1) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    data = pd.DataFrame(random.uniform(-1, 1, (rows, len(COLUMNS))), columns=COLUMNS)
+    data["y"] = data["x0"] + random.normal(0, 0.5, rows)
+    data["b"] = (random.random(rows) < 1 / (1 + np.exp(-2 * data["x0"]))).astype(int)
+    return data
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("options", [LASSO, {"screen": 2, "split": "rows"}], ids=["refit", "screen"])
+def test_each_part_has_the_whole_budget_and_the_ledger_is_charged_once(
+    options: dict[str, object], adjacency: str, tmp_path: Path
+) -> None:
+    with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0, adjacency=adjacency) as ledger:
+        fit = dp.glm(FORMULA, frame(), 2.0, domain=DOMAIN, adjacency=adjacency, ledger=ledger, **options)
+        assert ledger.entries()["eps"].tolist() == [2.0]
+    assert fit.guarantee.eps == 2.0
+    if fit.plan.screening is not None:
+        assert fit.plan.screening.eps == pytest.approx(2.0)
+        assert fit.plan.screening.fit_eps == pytest.approx(2.0)
+    for part in paid_apart(fit.plan.stages, fit.plan.request.options):
+        assert sum(stage.cost for _, stage in part) == pytest.approx(2.0, rel=1e-9)
+    together = dp.plan(FORMULA, DOMAIN, 2.0, adjacency=adjacency, **{**options, "split": None})
+    assert fit.plan.stages[-1].plan.noise.scale < together.stages[-1].plan.noise.scale
+
+
+def test_delta_counts_once() -> None:
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, delta=1e-6, noise="gaussian", **LASSO)
+    assert plan.guarantee.delta == 1e-6
+    assert all(stage.delta == pytest.approx(1e-6) for _, stage in plan.stages)
+
+
+def test_every_row_is_in_one_part() -> None:
+    """A draw a row: all rows once, about half in each part, no two divisions alike."""
+    exog = np.arange(4000.0).reshape(2000, 2)
+    blocks = [(exog[:700], np.arange(700.0)), (exog[700:], np.arange(700.0, 2000.0))]
+    found = [napp.divided(blocks, SystemRandom()) for _ in range(2)]
+    for first, second in found:
+        rows = [np.concatenate([endog for _, endog in part]) for part in (first, second)]
+        assert sorted(np.concatenate(rows).tolist()) == list(range(2000))
+        assert 850 < len(rows[0]) < 1150
+        for exog_part, endog_part in [*first, *second]:
+            assert exog_part[:, 0].tolist() == (2 * endog_part).tolist()
+    assert len(found[0][0][0][1]) != len(found[1][0][0][1]) or not np.array_equal(found[0][0][0][1], found[1][0][0][1])
+
+
+def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a refit on all rows would be paid for by those of one part only."""
+    seen: list[set[float]] = []
+    whole = napp.release_objective
+
+    def watched(plan: object, blocks: Sequence[Block], random: object) -> np.ndarray:
+        seen.append({float(row[0]) for exog, _ in blocks for row in exog})
+        return whole(plan, blocks, random)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(napp, "release_objective", watched)
+    monkeypatch.setattr(
+        napp,
+        "divided",
+        lambda blocks, random: ([(x[::2], y[::2]) for x, y in blocks], [(x[1::2], y[1::2]) for x, y in blocks]),
+    )
+    exog = np.column_stack((np.linspace(0.1, 0.5, 600), np.full(600, 0.2)))
+    endog = np.random.default_rng(1).integers(0, 2, 600).astype(float)
+    model = dp.GLM(endog, exog, "binomial", row_norm=1.0)
+    model.fit(5.0, penalty="lasso", alpha=0.001, refit_share=0.5, split="rows", seed=1)
+    assert len(seen) == 2
+    assert len(seen[0]) == len(seen[1]) == 300
+    assert not seen[0] & seen[1]
+
+
+def test_inference_after_a_choice() -> None:
+    """Of null columns those chosen look large on the rows that chose them, and not on others."""
+    random = np.random.default_rng(4)
+    options = {**LASSO, "selection": None, "inference": True, "domain": DOMAIN}
+    strengths = {None: 1.8, "rows": 1.0}
+    covered: dict[str | None, list[bool]] = {None: [], "rows": []}
+    for _ in range(60):
+        data = frame(3000, int(random.integers(2**31)))
+        data["y"] = random.normal(0, 0.5, len(data))
+        for split, found in covered.items():
+            seed = int(random.integers(2**31))
+            fit = dp.glm(FORMULA, data, 20.0, **{**options, "split": split, "alpha": strengths[split]}, seed=seed)  # type: ignore[arg-type]
+            ends = fit.conf_int().loc[fit.params[fit.params != 0].index].drop("Intercept", errors="ignore")
+            found += ((ends[0] <= 0) & (ends[1] >= 0)).tolist()
+            assert ("Not adjusted for selection" in fit.summary().as_text()) == (split is None)
+    same, apart = (np.array(covered[split]) for split in (None, "rows"))
+    assert min(len(same), len(apart)) > 30
+    assert same.mean() < 0.85
+    assert apart.mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "rows"}, "screen or refit_share"),
+        ({**LASSO, "screen": 2}, "not both"),
+        ({**LASSO, "retrieval": "return"}, "side by side"),
+        ({**LASSO, "split": "row"}, "split must be one of"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        dp.plan(FORMULA, DOMAIN, 1.0, **options)  # type: ignore[arg-type]
