@@ -104,8 +104,7 @@ class Blt(Mechanism):
         """As `Mechanism.release_variances`."""
         if self._taps is not None:
             return self._taps.release_variances(ticks)
-        response = self.filter.response(self.workload.decay)
-        return np.array([response.inner(float(tick)) for tick in ticks.tolist()])
+        return self.filter.response(self.workload.decay).energies(ticks)
 
     def sum_covariance(self, first: int, second: int) -> float:
         """As `Mechanism.sum_covariance`."""

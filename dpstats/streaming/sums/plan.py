@@ -39,6 +39,11 @@ LONGEST_ROW = 2.0**50
 
 MOST_NUMBERS = 10**6
 
+LEAST_DELTA = 1e-280
+
+REACHES = (1e-50, 1e50)
+"""A row's reach lies between these, so that nothing under- or overflows."""
+
 ROUNDING = 1e-11
 """A relative allowance for the floating-point evaluation of norms of columns."""
 
@@ -182,7 +187,7 @@ def plan_gaussian(
     """One Gaussian mechanism for the whole transcript; parameters and errors as `Mechanism.plan`."""
     size, adjacency = check_size(size), check_adjacency(adjacency)
     eps, delta = check_budget(eps, delta)
-    check_delta(delta)
+    check_delta(delta, LEAST_DELTA)
     if delta == 0:
         raise ArgumentError(f"delta must be positive for {type(mechanism).__name__}: KNormTree is pure")
     reach = euclidean(row_sensitivity)
@@ -209,7 +214,14 @@ def euclidean(row_sensitivity: float | Mapping[str, float]) -> float:
         if "l2" not in row_sensitivity:
             raise ArgumentError("row_sensitivity must give the l2 norm for Gaussian noise")
         row_sensitivity = row_sensitivity["l2"]
-    return check_positive("row_sensitivity", row_sensitivity)
+    return check_reach("row_sensitivity", row_sensitivity)
+
+
+def check_reach(name: str, value: float) -> float:
+    """`value` if it is a number in `REACHES`, else ArgumentError."""
+    if not REACHES[0] <= check_positive(name, value) <= REACHES[1]:
+        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {value!r}")
+    return float(value)
 
 
 def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: float) -> float:

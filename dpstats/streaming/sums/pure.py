@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.draws import Draws, LaplaceDraws, NormDraws, law_root_mean_square
-from dpstats.streaming.sums.plan import BASIS, ROUNDING, SumsPlan, check_size, lattice_step
+from dpstats.streaming.sums.plan import BASIS, ROUNDING, SumsPlan, check_reach, check_size, lattice_step
 from dpstats.streaming.sums.tree import TreePath, common_nodes, digits, levels_below, worst_memberships
 from dpstats.streaming.sums.workloads import Workload
 
@@ -166,13 +165,14 @@ def unit_law(row_sensitivity: float | Mapping[str, float] | BodyNoise, size: int
     if isinstance(row_sensitivity, BodyNoise):
         if row_sensitivity.size != size:
             raise ArgumentError(f"row_sensitivity is a body of {row_sensitivity.size} columns, but size is {size}")
+        check_reach("row_sensitivity", row_sensitivity.scale)
         return row_sensitivity
     if not isinstance(row_sensitivity, Mapping):
         row_sensitivity = {"l2": row_sensitivity}
     if not row_sensitivity or not set(row_sensitivity) <= {"l1", "l2", "linf"}:
         raise ArgumentError("row_sensitivity must be a number, or name norms among 'l1', 'l2' and 'linf'")
     laws = [
-        Noise("laplace", norm, check_positive(f"row_sensitivity[{norm!r}]", bound))  # type: ignore[arg-type]
+        Noise("laplace", norm, check_reach(f"row_sensitivity[{norm!r}]", bound))  # type: ignore[arg-type]
         for norm, bound in row_sensitivity.items()
     ]
     return min(laws, key=lambda law: law.expected_square(size))

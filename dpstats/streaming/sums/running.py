@@ -37,8 +37,9 @@ class PrefixSums:
     plan : SumsPlan
     tick : int
         Ticks released so far.
-    released : ndarray, shape (size,)
-        The latest release, in the rows' units.
+    released, total : ndarray, shape (size,)
+        The latest release, and the noisy sum of all ticks, in the rows' units.
+    guarantee : Guarantee
     """
 
     def __init__(self, plan: SumsPlan, random: RandomSource, state: dict[str, Any]) -> None:
@@ -89,6 +90,14 @@ class PrefixSums:
             first = sums[-1 - workload.window] if self.tick >= workload.window else 0
             return self._scaled(sums[-1] - first)
         return self._scaled(sums[-1])
+
+    @property
+    def total(self) -> Float:
+        """The noisy sum of all ticks so far, whatever the workload, in the rows' units, shape (size,).
+
+        Differences of totals are sums over intervals: kept by the caller, they make `between` reach back for ever.
+        """
+        return self._scaled(self._state["sums"][-1])
 
     def step(self, vector: Any) -> Float:
         """Close a tick with its vector and return the noisy sum, in the rows' units.

@@ -74,9 +74,19 @@ class PoleSum:
             sums = np.where(ratio > 0, -np.expm1(exponents) / safe, count)
         return float(self.weights @ sums @ (self.weights * np.exp(lag * self._logs)))
 
-    def held_back(self, lag: int) -> PoleSum:
-        """The series of differences of coefficients at k + lag and k."""
-        return PoleSum(self.weights * np.expm1(lag * self._logs), self.gaps)
+    def energies(self, counts: NDArray[np.int64]) -> Float:
+        """sum_{k < count} of the squared coefficients at each of `counts`, shape (n,)."""
+        ratio = self.gaps[:, None] + self.gaps - self.gaps[:, None] * self.gaps
+        products = np.outer(self.weights, self.weights)
+        logs = self._logs[:, None] + self._logs
+        total = np.zeros(len(counts))
+        for row, column in np.ndindex(ratio.shape):
+            if ratio[row, column] > 0:
+                sums = -np.expm1(counts * logs[row, column]) / ratio[row, column]
+            else:
+                sums = counts.astype(np.float64)
+            total += products[row, column] * sums
+        return total
 
     @property
     def _logs(self) -> Float:
