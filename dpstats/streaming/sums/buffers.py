@@ -115,13 +115,14 @@ def pattern_norm(patterns: list[tuple[int, ...]], inner: Callable[[float, int], 
 
     `inner` gives sum_{k < count} c_k c_{k + lag} for a count and a lag.
     """
+    cached = lru_cache(maxsize=None)(inner)  # patterns share most pairs
     worst = 0.0
     for pattern in patterns:
         inside = [offset for offset in pattern if offset < ticks]
         total = 0.0
         for place, later in enumerate(inside):
-            total += abs(inner(ticks - later, 0))
-            total += 2 * sum(abs(inner(ticks - later, later - earlier)) for earlier in inside[:place])
+            total += abs(cached(ticks - later, 0))
+            total += 2 * sum(abs(cached(ticks - later, later - earlier)) for earlier in inside[:place])
         worst = max(worst, total)
     return math.sqrt(worst)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
-from dpstats.streaming.sums.tree import digits, levels_below, trailing, worst_memberships
+from dpstats.streaming.sums.tree import TreeShape, digits, levels_below, trailing, worst_memberships
 
 Float = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ class Honaker(Mechanism):
     @cached_property
     def sensitivity(self) -> float:
         """The square root of the number of nodes that hold a tick; for a person, of the sum of squared counts."""
-        return math.sqrt(worst_memberships(self.participation, self.workload.ticks, 2, every=True, power=2))
+        return math.sqrt(worst_memberships(self.participation, TreeShape(self.workload.ticks, 2, every=True), power=2))
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
         """As `Mechanism.release_variances`."""

@@ -17,7 +17,7 @@ from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.draws import Draws, LaplaceDraws, NormDraws, law_root_mean_square
 from dpstats.streaming.sums.plan import BASIS, ROUNDING, SumsPlan, check_reach, check_size, lattice_step
-from dpstats.streaming.sums.tree import TreePath, common_nodes, digits, levels_below, worst_memberships
+from dpstats.streaming.sums.tree import TreePath, TreeShape, common_nodes, digits, levels_below, worst_memberships
 from dpstats.streaming.sums.workloads import Workload
 
 Float = NDArray[np.float64]
@@ -69,7 +69,7 @@ class KNormTree(Mechanism):
             horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
         )
         if arity is None:
-            arity = best_arity(self.workload.ticks, self.participation)
+            arity = best_arity(self.workload.ticks)
         if isinstance(arity, bool) or not isinstance(arity, (int, np.integer)) or not 2 <= arity <= MOST_CHILDREN:
             raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {arity!r}")
         self.arity = int(arity)
@@ -85,7 +85,9 @@ class KNormTree(Mechanism):
     @cached_property
     def sensitivity(self) -> float:
         """How many nodes hold a row; for a person, all the rows' nodes, one by one."""
-        return float(worst_memberships(self.participation, self.workload.ticks, self.arity, every=False, power=1))
+        return float(
+            worst_memberships(self.participation, TreeShape(self.workload.ticks, self.arity, every=False), power=1)
+        )
 
     @property
     def draw_deviation(self) -> float:
@@ -179,12 +181,11 @@ def unit_law(row_sensitivity: float | Mapping[str, float] | BodyNoise, size: int
 
 
 @lru_cache(maxsize=64)
-def best_arity(horizon: int, offsets: tuple[int, ...]) -> int:
-    """The arity from 2 to 64 with the least greatest standard deviation."""
+def best_arity(horizon: int) -> int:
+    """The arity from 2 to 64 with the least greatest standard deviation, rows taken to be in nodes of all levels."""
 
     def worst(arity: int) -> float:
-        nodes = worst_memberships(offsets, horizon, arity, every=False, power=1)
-        return nodes * math.sqrt(greatest_digit_sum(horizon, arity))
+        return levels_below(horizon, arity) * math.sqrt(greatest_digit_sum(horizon, arity))
 
     return min(range(2, min(MOST_CHILDREN, horizon + 1) + 1), key=worst)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,6 +19,18 @@ from dpstats.streaming.sums.workloads import Workload
 
 Float = NDArray[np.float64]
 Calibration = Literal["exact", "printed"]
+
+
+_CHUNK = 2**16
+
+
+@dataclass(frozen=True)
+class TreeShape:
+    """Nodes with a noise: `every` one that is complete by the horizon, or those not their parent's last child."""
+
+    horizon: int
+    arity: int
+    every: bool
 
 
 def levels_below(horizon: int, arity: int) -> int:
@@ -65,38 +78,53 @@ def trailing(tick: int, arity: int) -> int:
     return level
 
 
-def node_memberships(start: int, offsets: Sequence[int], horizon: int, arity: int, every: bool) -> list[int]:
-    """For each node with a noise, how many of the ticks start + offsets it sums, if any.
+def memberships(starts: NDArray[np.int64], offsets: Sequence[int], tree: TreeShape, power: int) -> NDArray[np.int64]:
+    """sum over nodes with a noise of (ticks of a person in the node)^power, shape (n,), for the person's first ticks.
 
-    `every` node is noised, or only those that some prefix uses: not the last child of its parent.
+    Parameters
+    ----------
+    starts : ndarray of int, shape (n,)
+        The person's ticks are start + offset, of those from 1 to the horizon.
+    offsets : sequence of int
+    tree : TreeShape
+    power : {1, 2}
     """
-    inside = [start + offset for offset in offsets if 1 <= start + offset <= horizon]
-    counts: list[int] = []
-    for level in range(levels_below(horizon, arity)):
-        width = arity**level
-        blocks = [-(-tick // width) for tick in inside]
-        counts += [
-            blocks.count(block)
-            for block in sorted(set(blocks))
-            if block * width <= horizon and (every or block % arity != 0)
-        ]
-    return counts
+    ticks = starts[:, None] + np.array(offsets)
+    inside = (ticks >= 1) & (ticks <= tree.horizon)
+    total = np.zeros(len(starts), dtype=np.int64)
+    for level in range(levels_below(tree.horizon, tree.arity)):
+        width = tree.arity**level
+        blocks = -(-ticks // width)
+        noised = inside & (blocks * width <= tree.horizon)
+        if not tree.every:
+            noised &= blocks % tree.arity != 0
+        total += noised.sum(axis=1)
+        if power == 2:
+            for first in range(len(offsets)):
+                for second in range(first):
+                    # A pair in one node counts twice in the square. Of two ticks in one block, both are noised.
+                    together = noised[:, first] & inside[:, second] & (blocks[:, first] == blocks[:, second])
+                    total += 2 * together
+    return total
 
 
-def worst_memberships(offsets: Sequence[int], horizon: int, arity: int, every: bool, power: int) -> int:
-    """max over a person's first tick of sum over nodes of (ticks in the node)^power.
+def worst_memberships(offsets: Sequence[int], tree: TreeShape, power: int) -> int:
+    """The greatest of `memberships` over a person's first tick.
 
-    All starts within two spans that are powers of the arity, and the same before the stream's begin, are tried: a later
-    start has the same blocks below and no more above them (docs/proofs/streams, 5).
+    Starts within `arity` periods, powers of the arity and no less than the span, and those before the stream began are
+    tried: a later start has the same blocks below and no more above them (docs/proofs/streams, 5).
     """
-    span = offsets[-1] + 1
     period = 1
-    while period < span:
-        period *= arity
-    starts = range(1 - offsets[-1], min(horizon, arity * period) + 1)
-    return max(
-        sum(count**power for count in node_memberships(start, offsets, horizon, arity, every)) for start in starts
-    )
+    while period < offsets[-1] + 1:
+        period *= tree.arity
+    last = min(tree.horizon, tree.arity * period)
+    most, worst = levels_below(tree.horizon, tree.arity) * len(offsets) ** power, 0
+    for start in range(1 - offsets[-1], last + 1, _CHUNK):
+        starts = np.arange(start, min(start + _CHUNK, last + 1))
+        worst = max(worst, int(memberships(starts, offsets, tree, power).max()))
+        if worst == most:
+            break
+    return worst
 
 
 class Tree(Mechanism):
@@ -145,7 +173,7 @@ class Tree(Mechanism):
     @cached_property
     def sensitivity(self) -> float:
         """The square root of the number of nodes that hold a tick; for a person, of the sum of squared counts."""
-        return math.sqrt(worst_memberships(self.participation, self.workload.ticks, 2, every=False, power=2))
+        return math.sqrt(worst_memberships(self.participation, TreeShape(self.workload.ticks, 2, every=False), power=2))
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
         """As `Mechanism.release_variances`: the nodes in a prefix."""

@@ -20,7 +20,7 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, NoisePath, PrefixSums, SumsPlan, Toeplitz, Tree
 from dpstats.streaming.sums.draws import GaussianDraws
 from dpstats.streaming.sums.filters import TapPath
-from dpstats.streaming.sums.tree import TreePath, node_memberships
+from dpstats.streaming.sums.tree import TreePath, TreeShape, levels_below, worst_memberships
 
 EPS, DELTA = 1.0, 1e-5
 TICKS = 8
@@ -310,6 +310,29 @@ def test_the_printed_tree_at_a_large_budget() -> None:
 # -------------------------------------------------------------------------------------------------- pure noise
 
 
+def node_counts(start: int, offsets: Sequence[int], tree: TreeShape) -> list[int]:
+    """For each node with a noise, how many of the ticks start + offsets it sums, if any: counted one by one."""
+    counts: list[int] = []
+    inside = [start + offset for offset in offsets if 1 <= start + offset <= tree.horizon]
+    for level in range(levels_below(tree.horizon, tree.arity)):
+        for node in range(1, tree.horizon // tree.arity**level + 1):
+            if tree.every or node % tree.arity:
+                last = node * tree.arity**level
+                counts.append(sum(last - tree.arity**level < tick <= last for tick in inside))
+    return [count for count in counts if count]
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 40, 81])
+def test_counts_of_nodes(horizon: int) -> None:
+    """The worst start of a person, among all there are, for sums of counts and of their squares."""
+    for offsets in ((0,), (0, 1), (0, 2, 3), (0, 5, 6), (0, 1, 2, 3, 12, 13, 14, 15), (0, 30)):
+        for tree in (TreeShape(horizon, arity, every) for arity in (2, 3, 5) for every in (True, False)):
+            for power in (1, 2):
+                found = worst_memberships(offsets, tree, power)
+                each = [node_counts(start, offsets, tree) for start in range(1 - offsets[-1], horizon + 1)]
+                assert found == max(sum(count**power for count in counts) for counts in each)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("offsets", [(0,), (0, 1, 5)])
 @pytest.mark.parametrize("arity", [2, 3, None])
@@ -321,7 +344,7 @@ def test_pure_losses_of_transcripts(arity: int | None, offsets: tuple[int, ...],
         plan = tree.plan(size, eps=EPS, row_sensitivity={norm: 1.0})
         rng, worst = np.random.default_rng(0), 0.0
         for start in range(1 - max(offsets), TICKS + 1):
-            counts = node_memberships(start, offsets, TICKS, tree.arity, every=False)
+            counts = node_counts(start, offsets, TreeShape(TICKS, tree.arity, every=False))
             # Every row of the person moves the node's sum by the same vector v, and the noise lies behind it.
             for direction in [*np.eye(size), *rng.normal(size=(20, size))]:
                 v = direction / np.linalg.norm(direction, ord=order)
