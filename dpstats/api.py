@@ -65,15 +65,20 @@ def glm(
         For tests only; the guarantee is then not certified.
     allow_uncertified : bool
     **options
-        ``curvature``, ``radius``, ``range_share``, ``release_share``: see `dpstats.request.Options`.
+        ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
+        from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
+        "robust" pay for them, whatever the family; None leaves them out. ``curvature``, ``radius``, ``range_share``,
+        ``screen``, ``split`` and others: see `dpstats.request.Options`.
 
     Returns
     -------
     GLMResults
+        ``params`` as released, for prediction; with inference ``debiased``, which errors, tests and intervals refer to.
 
     See Also
     --------
     plan : the same without data, free of charge.
+    evaluate : how good the fit is, from a budget of its own.
 
     Notes
     -----

@@ -105,19 +105,21 @@ class Options:
         The share of eps that pays for screening; settled by an experiment (docs/guide/screening).
     inference : {"auto", "model", "robust", True, None}
         Standard errors, intervals and tests (docs/guide/inference). "auto" releases the information matrix where it
-        costs the coefficients nothing: logistic regression, and Poisson regression with `mean_cap` below the largest
-        count, whose dispersion then takes `spread_share`. True, or a kind, also pays for it where it is not free, or
-        where that is too little. "model" trusts the family for the variance of the response, up to a dispersion
-        (Gaussian and Poisson); "robust" does not. None releases coefficients alone.
+        takes nothing from the coefficients' budget: logistic regression, and Poisson regression with `mean_cap` below
+        the largest count, whose dispersion then takes `spread_share`. Its price is a curvature up to twice as large
+        (docs/defaults); where eps is too small for that, coefficients are released alone. True, or a kind, pays for
+        the matrix, whatever the family. "model" trusts the family for the variance of the response, up to a dispersion
+        (Gaussian and Poisson); "robust" does not, and is what True means for a support vector machine. None releases
+        coefficients alone.
     information_share : float, optional
-        What the information matrix would cost by itself, as a share of eps; beside the coefficients it costs less. By
-        default settled by family and number of columns (docs/defaults).
+        What the information matrix would cost by itself, as a share of eps, where it is paid for; beside the
+        coefficients it costs less. By default 0.25 for up to 5 columns and 0.33 for more (docs/defaults).
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default.
     split : {None, "rows"}
-        "rows" sends each row by a draw of its own to one of two parts, each with the whole budget: one chooses columns
-        (a sparse penalty with `refit_share`, or `screen`), the other fits them, and inference is valid for what was
-        chosen.
+        "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
+        `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
+        whole eps, since no row is in both; the price is rows.
     """
 
     curvature: float | None = None

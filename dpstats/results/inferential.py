@@ -62,13 +62,16 @@ class Inferential:
 
     @property
     def identified(self) -> pd.Series[bool]:
-        """Whether the budget identifies each coefficient; False where the interval is (-inf, inf)."""
+        """Whether the budget identifies each coefficient: whether its 95 % interval is bounded."""
         bounded = np.isfinite(self._inference.se)
         return self._series(bounded.astype(float), "identified", other=0.0).astype(bool)
 
     @property
     def bse(self) -> pd.Series[float]:
-        """Standard errors of `debiased`: half-widths of 95 % intervals over 1.96. NaN for columns not in the fit."""
+        """Standard errors of `debiased`: half-widths of 95 % intervals over 1.96.
+
+        inf where the budget does not identify the coefficient, NaN for columns not in the fit.
+        """
         return self._series(self._inference.se, "bse")
 
     @property
@@ -78,7 +81,10 @@ class Inferential:
 
     @property
     def pvalues(self) -> pd.Series[float]:
-        """p-values of the tests that a coefficient is zero; 1 where it is not identified."""
+        """p-values of the tests that a coefficient is zero; 1, or at least above 0.05, where it is not identified.
+
+        From the law of noise and sampling error together, not from `tvalues` and a normal table.
+        """
         return self._series(self._inference.pvalues, "pvalues")
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -122,7 +128,8 @@ class Inferential:
         """A proved bound on the standard deviation that the noise gives each coefficient, in the user's units.
 
         Of the part that is linear in the noise, from public values alone (docs/proofs/inference, 10); of two stages,
-        of the last. It needs no inference.
+        of the last. It needs no inference. It holds however few the rows are, so with many of them the noise is far
+        less: only a coefficient beyond it says something.
         """
         columns = np.flatnonzero(self.plan.kept) if self.released is None else np.array(self.released.columns)
         last = self.plan.stages[-1].plan
