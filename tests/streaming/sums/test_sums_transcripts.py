@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import integrate
-from transcripts import mechanism_mu, normal_delta, person_patterns, responses, transcript_mu
+from transcripts import normal_delta, person_patterns, responses, transcript_mu
 
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, NoisePath, PrefixSums, SumsPlan, Toeplitz, Tree
+from dpstats.streaming.sums import Blt, Honaker, Mechanism, NoisePath, SumsPlan, Toeplitz, Tree
 from dpstats.streaming.sums.draws import GaussianDraws
 from dpstats.streaming.sums.filters import TapPath
-from dpstats.streaming.sums.tree import TreePath, TreeShape, levels_below, worst_memberships
+from dpstats.streaming.sums.tree import TreePath
 
 EPS, DELTA = 1.0, 1e-5
 TICKS = 8
@@ -305,149 +304,3 @@ def test_the_printed_tree_at_a_large_budget() -> None:
         assert isinstance(printed.draws, GaussianDraws)
         assert isinstance(exact.draws, GaussianDraws)
         assert (printed.draws.scale < exact.draws.scale) == short
-
-
-# -------------------------------------------------------------------------------------------------- pure noise
-
-
-def node_counts(start: int, offsets: Sequence[int], tree: TreeShape) -> list[int]:
-    """For each node with a noise, how many of the ticks start + offsets it sums, if any: counted one by one."""
-    counts: list[int] = []
-    inside = [start + offset for offset in offsets if 1 <= start + offset <= tree.horizon]
-    for level in range(levels_below(tree.horizon, tree.arity)):
-        for node in range(1, tree.horizon // tree.arity**level + 1):
-            if tree.every or node % tree.arity:
-                last = node * tree.arity**level
-                counts.append(sum(last - tree.arity**level < tick <= last for tick in inside))
-    return [count for count in counts if count]
-
-
-@pytest.mark.parametrize("horizon", [1, 7, 40, 81])
-def test_counts_of_nodes(horizon: int) -> None:
-    """The worst start of a person, among all there are, for sums of counts and of their squares."""
-    for offsets in ((0,), (0, 1), (0, 2, 3), (0, 5, 6), (0, 1, 2, 3, 12, 13, 14, 15), (0, 30)):
-        for tree in (TreeShape(horizon, arity, every) for arity in (2, 3, 5) for every in (True, False)):
-            for power in (1, 2):
-                found = worst_memberships(offsets, tree, power)
-                each = [node_counts(start, offsets, tree) for start in range(1 - offsets[-1], horizon + 1)]
-                assert found == max(sum(count**power for count in counts) for counts in each)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("offsets", [(0,), (0, 1, 5)])
-@pytest.mark.parametrize("arity", [2, 3, None])
-def test_pure_losses_of_transcripts(arity: int | None, offsets: tuple[int, ...], size: int) -> None:
-    """The greatest log-ratio over noisy nodes far from their sums is eps, for every norm and person; one level less
-    in the charge is caught."""
-    tree = KNormTree(horizon=TICKS, arity=arity, participation=offsets)
-    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
-        plan = tree.plan(size, eps=EPS, row_sensitivity={norm: 1.0})
-        rng, worst = np.random.default_rng(0), 0.0
-        for start in range(1 - max(offsets), TICKS + 1):
-            counts = node_counts(start, offsets, TreeShape(TICKS, tree.arity, every=False))
-            # Every row of the person moves the node's sum by the same vector v, and the noise lies behind it.
-            for direction in [*np.eye(size), *rng.normal(size=(20, size))]:
-                v = direction / np.linalg.norm(direction, ord=order)
-                far = -50.0 * v
-                loss = sum(np.linalg.norm(far - c * v, ord=order) - np.linalg.norm(far, ord=order) for c in counts)
-                worst = max(worst, loss * (1.0 / tree.sensitivity))
-        assert worst == pytest.approx(EPS, rel=1e-9)
-        nodes = round(tree.sensitivity)
-        if nodes > 1:
-            assert worst * nodes / (nodes - 1) > EPS * 1.05
-        law = plan.draws.to_dict()
-        if norm == "l1" or size == 1:
-            assert law["reach"] / law["eps"] * plan.step == pytest.approx(nodes / EPS, rel=1e-9)
-        else:
-            spent = nodes / (law["law"]["scale"] * plan.step) + law["cover_eps"]
-            assert spent == pytest.approx(EPS, rel=1e-9)
-            assert spent <= EPS
-
-
-def test_cover_of_rounded_draws() -> None:
-    """Given the ideal noisy sum, rounded points of neighbours are within the stated l1 distance."""
-    plan = KNormTree(horizon=TICKS, arity=2).plan(3, eps=EPS, row_sensitivity={"l2": 1.0})
-    law, nodes = plan.draws.to_dict(), round(plan.mechanism.sensitivity)
-    assert nodes == 4
-    ideal = np.random.default_rng(0).uniform(-50, 50, (100_000, 3))
-    # S + rint(ideal - S) for whole sums S is the same point whatever S is: only ties and the draws' error move it.
-    first, second = np.rint(ideal - 1e-3), np.rint(ideal + 1e-3)
-    assert np.abs(first - second).sum(axis=1).max() <= 3
-    assert law["cover_reach"] >= nodes * 3
-    rms = math.sqrt(12) * law["law"]["scale"]
-    assert law["cover_reach"] >= nodes * (3 + 2e-8 * rms * math.sqrt(3)) - nodes
-
-
-# ---------------------------------------------------------------------------------------------- running streams
-
-
-def test_constant_memory() -> None:
-    """At most 8 vectors, and the same number at every tick."""
-    for mechanism in (Blt(), Blt(halflife=12), Blt(horizon=10_000)):
-        stream = mechanism.plan(2, eps=EPS, delta=DELTA).start()
-        sizes = []
-        for _ in range(300):
-            stream.step(np.array([1, 2]))
-            state = stream._state
-            sizes.append(len(state["memory"]) + len(state["fresh"]) + len(state["sums"]))
-        assert set(sizes) == {sizes[0]}
-        assert sizes[0] + 1 <= 8
-
-
-def test_a_killed_step_repeats_the_same_numbers() -> None:
-    """Killed before the state was written, or after, the same rows give the same release, down to the last bit."""
-    plan = Blt(horizon=20).plan(3, eps=EPS, delta=DELTA)
-    stream, vectors = plan.start(), np.arange(60).reshape(20, 3)
-    stored, transcript = stream.to_bytes(), []
-    for vector in vectors:
-        lost = PrefixSums.from_bytes(stored, plan).step(vector)  # this process dies before it writes its state
-        stream = PrefixSums.from_bytes(stored, plan)
-        released = stream.step(vector)
-        stored = stream.to_bytes()  # durable from here on
-        shown = PrefixSums.from_bytes(stored, plan).released  # and this one dies before it shows the numbers
-        np.testing.assert_array_equal(lost, released)
-        np.testing.assert_array_equal(shown, released)
-        transcript.append(released)
-    assert len(np.unique(np.array(transcript))) == 60
-
-
-def test_two_streams_have_different_noise() -> None:
-    plan = Blt(horizon=3).plan(4, eps=EPS, delta=DELTA)
-    zeros = np.zeros(4, dtype=np.int64)
-    assert not np.array_equal(plan.start().step(zeros), plan.start().step(zeros))
-
-
-def test_rows_are_shortened_and_counted_exactly() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(9000, 3)) * 10.0 ** rng.integers(-8, 8, (9000, 1))
-    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
-        plan = KNormTree(horizon=3).plan(3, eps=EPS, row_sensitivity={norm: 0.7})
-        single = np.array([plan.total(row[None]) for row in rows[:500]])
-        lengths = np.linalg.norm(single.astype(np.float64), ord=order, axis=1) * plan.step
-        assert lengths.max() <= 0.7
-        assert lengths.max() > 0.7 * (1 - 1e-8)
-        np.testing.assert_array_equal(plan.total(rows[:500]), single.sum(axis=0))
-        np.testing.assert_array_equal(plan.total(rows), plan.total(rows[:5000]) + plan.total(rows[5000:]))
-        half = replace(plan, guarantee=replace(plan.guarantee, adjacency="replace_one"))
-        halves = np.array([half.total(row[None]) for row in rows[:500]]).astype(np.float64)
-        assert np.linalg.norm(halves, ord=order, axis=1).max() * plan.step == pytest.approx(0.35, rel=1e-8)
-    odd = np.array([[np.nan, 1, 1], [np.inf, 0, 0], [1e308, 1e308, 1e308], [5e-324, 0, 0]])
-    assert (plan.total(odd) == plan.total(odd[2:3])).all()
-
-
-@pytest.mark.parametrize("count", [63, 64, 700])
-def test_products_of_long_memories_are_exact(count: int) -> None:
-    from dpstats.streaming.sums.filters import TAP_BITS, exact_product
-
-    rng = np.random.default_rng(count)
-    rows = rng.integers(-(2**61), 2**61, (count, 4)).astype(object)
-    weights = rng.integers(-(2**TAP_BITS), 2**TAP_BITS, count).astype(object)
-    assert (exact_product(weights, rows) == weights @ rows).all()
-
-
-def test_sensitivity_of_persons() -> None:
-    """All signs and all first ticks, for patterns of a few ticks, against the exact distance of transcripts."""
-    for offsets in ((0, 1), (0, 2, 3), (0, 3, 6), (0, 1, 2, 3)):
-        for kind in (Blt, Toeplitz, Tree):
-            mechanism = kind(horizon=11, participation=offsets)
-            assert mechanism_mu(mechanism, 11) == pytest.approx(mechanism.sensitivity, rel=1e-8)
