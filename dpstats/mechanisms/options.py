@@ -113,7 +113,7 @@ class Options:
         coefficients alone.
     information_share : float, optional
         What the information matrix would cost by itself, as a share of eps, where it is paid for; beside the
-        coefficients it costs less. By default 0.25 for up to 5 columns and 0.33 for more (docs/defaults).
+        coefficients it costs less. By default settled by family and number of columns (docs/defaults).
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default.
     split : {None, "rows"}
