@@ -26,26 +26,19 @@ from dpstats.tables import as_exog, as_table
 
 Vector = NDArray[np.float64]
 
-NOT_RELEASED = (
-    "aic",
-    "bic",
-    "deviance",
-    "fitted",
-    "fittedvalues",
-    "get_margeff",
-    "llf",
-    "normalized_cov_params",
-    "null_deviance",
-    "pearson_chi2",
-    "resid",
-    "residuals",
-    "resid_deviance",
-    "resid_pearson",
-    "resid_response",
-    "rsquared",
-    "vcov",
-)
-"""What results of statsmodels or R have and these have not: functions of the rows, beyond the coefficients."""
+_QUALITY = "dp.evaluate buys deviance explained, R2 and calibration, on rows held out or not"
+_RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
+_FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
+_COVARIANCE = "cov_params() is the covariance of the errors"
+
+NOT_RELEASED = {
+    **dict.fromkeys(("aic", "bic", "deviance", "llf", "null_deviance", "pearson_chi2", "rsquared"), _QUALITY),
+    **dict.fromkeys(("resid", "residuals", "resid_deviance", "resid_pearson", "resid_response"), _RESIDUALS),
+    **dict.fromkeys(("fitted", "fittedvalues"), _FITTED),
+    **dict.fromkeys(("normalized_cov_params", "vcov"), _COVARIANCE),
+    "get_margeff": "it averages over the rows; get_prediction gives the mean with an interval at public rows",
+}
+"""What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +100,7 @@ class GLMResults(Inferential):
             # Its own NotReleasedError has led here, being an AttributeError: raise it again.
             return own.__get__(self)
         if name in NOT_RELEASED:
-            raise NotReleasedError(
-                f"{name} is a statistic of the rows, which the budget has not paid for; "
-                "docs/guide/summary says what to do without it"
-            )
+            raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
         hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
