@@ -98,7 +98,8 @@ def check_symmetric(name: str, matrix: Float, size: int) -> Float:
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)):
         raise ArgumentError(f"{name} must be a finite matrix of {size} rows and columns")
-    if np.max(np.abs(matrix - matrix.T)) > 1e-8 * np.max(np.abs(matrix)):
+    # Where nothing is identified the matrix has no entry.
+    if np.max(np.abs(matrix - matrix.T), initial=0.0) > 1e-8 * np.max(np.abs(matrix), initial=0.0):
         raise ArgumentError(f"{name} must be symmetric")
     return (matrix + matrix.T) / 2
 

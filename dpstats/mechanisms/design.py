@@ -205,6 +205,23 @@ class SubDesign:
         return self.norm_bound("l2", curvature**-0.5) ** 2
 
 
+def constant_column(design: Bounds) -> tuple[int, float] | None:
+    """A column that has the same value in every row, and that value; None if none is known.
+
+    Parameters
+    ----------
+    design : Bounds
+        The bodies of its terms tell. A name does not: an array's column may be called Intercept, whatever is in it.
+    """
+    varying = {column for image in design.images if image.block.kind != "intercept" for column in image.columns}
+    for image in design.images:
+        if image.block.kind == "intercept":
+            for column, value in zip(image.columns, np.asarray(image.matrix)[0], strict=True):
+                if column not in varying and value != 0:
+                    return int(column), float(value)
+    return None
+
+
 def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormName, float]:
     """Check the row bounds of an array design and return them, with an l2 bound implied by the others if missing.
 

@@ -64,7 +64,7 @@ def with_inference(
         cover_eps=COVER * whole,
         spread_eps=bought * whole,
         weights_eps=0.0,
-    ).suited(design.names)
+    ).suited(design)
     if information.beside >= purchase.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
     return replace(purchase, eps=purchase.eps - information.beside, information=information)

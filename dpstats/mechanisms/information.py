@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.families import Family
 from dpstats.inference import KnownInformation, ModelSpread, RobustSpread, SpanNoise
-from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.design import Bounds, constant_column
 from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import (
@@ -84,10 +84,10 @@ class InformationPurchase:
         """What is spent beside fit and matrix."""
         return self.cover_eps + self.spread_eps + self.weights_eps
 
-    def suited(self, names: Sequence[str]) -> InformationPurchase:
-        """The same budget for a design of columns `names`: without an intercept the sum of weights is bought apart."""
+    def suited(self, design: Bounds) -> InformationPurchase:
+        """The same budget for a design: without a constant column the sum of weights is bought apart."""
         together = self.spread_eps + self.weights_eps
-        apart = WEIGHTS_PART * together if self.spread == "dispersion" and "Intercept" not in names else 0.0
+        apart = WEIGHTS_PART * together if self.spread == "dispersion" and constant_column(design) is None else 0.0
         return replace(self, spread_eps=together - apart, weights_eps=apart)
 
 
@@ -304,8 +304,9 @@ def _dispersion(
         mass = noisy_sum(weights, plan.weight_bound, eps=purchase.weights_eps, random=random)
         mass_sd = math.sqrt(2) * plan.weight_bound / purchase.weights_eps
     else:
-        at = design.names.index("Intercept")
-        length = float(np.concatenate([term.maxima for term in design.terms])[at]) ** 2
+        known = constant_column(design)
+        assert known is not None
+        at, length = known[0], known[1] ** 2
         mass, mass_sd = float(matrix[at, at]) / length, math.sqrt(float(plan.noise.variances()[at, at])) / length
     mass = max(mass, mass_sd)
     least = 1.0 if family.name in NEVER_BELOW_ONE else 0.0

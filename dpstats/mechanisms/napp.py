@@ -297,7 +297,7 @@ def _refit(
         eps=planned.eps + (0.0 if inference is None else inference.eps),
         final_eps=planned.final.eps,
         retrieval=None if options.retrieval is None else "recycle",
-        information=None if inference is None else inference.purchase.suited(part.names),
+        information=None if inference is None else inference.purchase.suited(part),
     )
     plan = plan_objective(part, planned.family, purchase)
     if inference is None:

@@ -18,7 +18,7 @@ from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
-from dpstats.results.inferring import inference_of, noise_bounds, shrunk_towards
+from dpstats.results.inferring import inference_of, noise_bounds, shrunk_towards, working_basis
 from dpstats.tables import as_exog, as_table
 
 Vector = NDArray[np.float64]
@@ -216,8 +216,10 @@ class Inferential:
         rows, complete, index = self._model_rows(newdata)
         inside = rows[complete][:, self._fitted_columns]
         center = shrunk_towards(self.plan.stages[-1].plan)
+        assert self.released is not None
+        moved = inside @ working_basis(self.plan, self.released)
         with quiet():
-            answer = mean_response(found.estimates, inside, self._mean, inside @ center, alpha)
+            answer = mean_response(found.estimates, moved, self._mean, inside @ center, alpha)
             step = 1e-6
             slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
             error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)

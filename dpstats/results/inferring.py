@@ -50,6 +50,14 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     return Inference(estimates, rows, transform @ center + shift)
 
 
+def working_basis(plan: Plan, released: Information) -> Vector:
+    """T, shape (k, k): the fitted coefficients in model units are T times the estimates', and a row x is x'T there."""
+    stage = plan.stages[-1].plan
+    assert stage.information is not None
+    part = SubDesign(plan.design, np.array(released.columns))
+    return known_information(released.matrix, stage.information.noise, part).basis
+
+
 def rare_references(plan: Plan, released: Information) -> list[str]:
     """Terms measured from a level that the budget does not identify."""
     stage, columns = plan.stages[-1].plan, np.array(released.columns)

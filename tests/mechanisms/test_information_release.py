@@ -1,0 +1,544 @@
+"""What a plan sets aside for the information, and what the release does with it: prices, order, and planted bugs.
+
+Prices are recomputed by other routes than the plan's. Where something is drawn, it is from a seed and nothing asserted
+depends on the draw, but where a false-alarm rate is stated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dp
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.mechanisms import information as mechanism
+from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms, constant_column
+from dpstats.mechanisms.information import FARTHEST, TAIL, Information, InformationPlan, eta_error, follow
+from dpstats.mechanisms.napp import Fitted, plan_stages, recentred, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.release import LatticeRelease
+from dpstats.penalties import Lasso, Ridge
+from dpstats.privacy.information import headroom, joint_information_loss, majorant_lipschitz, row_weights
+from dpstats.privacy.information.joint_gaussian import joint_profile
+from dpstats.privacy.information.rows import PLACES, integer_rows
+from dpstats.privacy.randomness import random_source
+
+FAMILIES: list[Family] = [Binomial(), Poisson(2.0, 4.0), Poisson(3.0, 4.0), Gaussian(0.5), HuberSVM(0.5), SmoothSVM(0.2)]
+ADJACENCIES = ["add_remove", "replace_one"]
+COLUMNS: dict[str, Any] = {"x": (0, 1), "z": (-3, 5), "g": ["a", "b", "c", "d"], "w": (-1, 1), "f": ["u", "v"]}
+FORMULAS = ["y ~ x", "y ~ x + z + g", "y ~ 0 + x + z", "y ~ g", "y ~ 0 + g + x", "y ~ x*g", "y ~ x + z + g + w + f"]
+
+
+def domain_of(family: Family) -> dict[str, Any]:
+    """Ranges of the columns, with a response that suits the family."""
+    response = {"continuous": (-5, 5), "count": (0, 4), "binary": [0, 1]}[family.response]
+    return {**COLUMNS, "y": response}
+
+
+def stage_of(family: Family, eps: float, formula: str = "y ~ x + z + g", **options: Any) -> ObjectivePlan:
+    """The last stage of a formula's plan."""
+    return dp.plan(formula, domain_of(family), eps, family=family, **options).stages[-1].plan
+
+
+def rows(count: int, family: Family, seed: int = 0) -> pd.DataFrame:
+    """Public random rows within the domain, half of all numbers at an end of its range."""
+    random = np.random.default_rng(seed)
+    frame = {}
+    for name, declared in domain_of(family).items():
+        if isinstance(declared, list):
+            frame[name] = np.array(declared)[random.integers(0, len(declared), count)]
+        else:
+            ends = np.array(declared, dtype=float)
+            inside, edge = random.uniform(*ends, count), ends[random.integers(0, 2, count)]
+            frame[name] = np.where(random.random(count) < 0.5, inside, edge)
+    if family.response == "count":
+        frame["y"] = np.rint(frame["y"])
+    return pd.DataFrame(frame)
+
+
+def charged_loss(stage: ObjectivePlan) -> float:
+    """The eps of fit and matrix by their noise scales, as proved; pure noise."""
+    assert stage.information is not None
+    return joint_information_loss(
+        stage.family,
+        scale=stage.noise.scale,
+        matrix_scale=stage.information.noise.scale,
+        curvature_ratio=stage.kappa,
+        row_norm=stage.row_norm,
+        adjacency=stage.adjacency,
+        eta_error=eta_error(stage.final, stage.row_length),
+    )
+
+
+class TestPrices:
+    @pytest.mark.parametrize("inference", ["auto", True, "robust"])
+    @pytest.mark.parametrize("adjacency", ADJACENCIES)
+    @pytest.mark.parametrize("family", FAMILIES, ids=repr)
+    def test_pure_scales_are_worth_what_is_charged(self, family: Family, adjacency: str, inference: Any) -> None:
+        for eps in (0.2, 1.0, 4.0):
+            stage = stage_of(family, eps, adjacency=adjacency, inference=inference)
+            if inference == "auto" and headroom(family) == 0:
+                assert stage.information is None
+                continue
+            assert stage.information is not None or inference == "auto"
+            if stage.information is None:
+                continue
+            charged = stage.eps + stage.information.eps
+            # The cells of the curve cost 1e-5 of it at most: the whole charge is put to use.
+            assert charged * (1 - 1e-4) <= charged_loss(stage) <= charged * (1 + 1e-12)
+
+    @settings(max_examples=40, deadline=None, derandomize=True)
+    @given(
+        eps=st.floats(0.05, 12),
+        formula=st.sampled_from(FORMULAS),
+        family=st.sampled_from(FAMILIES),
+        adjacency=st.sampled_from(ADJACENCIES),
+        paid=st.booleans(),
+        share=st.one_of(st.none(), st.floats(0.02, 0.9)),
+    )
+    def test_any_budget_and_columns(
+        self, eps: float, formula: str, family: Family, adjacency: str, paid: bool, share: float | None
+    ) -> None:
+        options: dict[str, Any] = {"inference": True, "information_share": share} if paid else {}
+        plan = dp.plan(formula, domain_of(family), eps, family=family, adjacency=adjacency, **options)
+        stage = plan.stages[-1].plan
+        assert plan.guarantee.eps == pytest.approx(eps, rel=1e-12)
+        assert sum(one.cost for _, one in plan.stages) == pytest.approx(eps, rel=1e-9)
+        if stage.information is not None:
+            assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
+            assert stage.kappa <= plan.design.curvature_ratio(stage.curvature) * (1 + 1e-12)
+
+    @pytest.mark.parametrize("adjacency", ADJACENCIES)
+    @pytest.mark.parametrize("inference", ["auto", True])
+    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), Gaussian(0.5)], ids=repr)
+    def test_normal_scales_keep_delta(self, family: Family, inference: Any, adjacency: str) -> None:
+        """By the profile of the stage's own numbers; its scales are worth the budget, up to 1 % of delta's."""
+        delta = 1e-5
+        stage = stage_of(family, 1.0, delta=delta, noise="gaussian", adjacency=adjacency, inference=inference)
+        plan = stage.information
+        if plan is None:
+            assert inference == "auto"
+            assert headroom(family) == 0
+            return
+        profile = joint_profile(
+            family,
+            eps=stage.eps + plan.eps,
+            delta=delta,
+            curvature_ratio=stage.kappa,
+            adjacency=adjacency,
+            law=plan.noise.law,
+            eta_error=eta_error(stage.final, stage.row_length),
+        )
+        mu = stage.row_norm * family.lipschitz / stage.noise.scale
+        assert 0.8 * delta <= profile.bound(mu, 1 / plan.noise.scale) <= delta
+        assert profile.bound(1.05 * mu, 1.05 / plan.noise.scale) > delta
+
+    @pytest.mark.parametrize("delta", [0.0, 1e-6])
+    @pytest.mark.parametrize("adjacency", ADJACENCIES)
+    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), Poisson(3.0, 4.0)], ids=repr)
+    def test_free_leaves_the_noise_of_the_fit(self, family: Family, adjacency: str, delta: float) -> None:
+        """But for the shares of rounding and dispersion, the noise is that of coefficients alone."""
+        for eps in (0.3, 1.0, 5.0):
+            stage = stage_of(family, eps, adjacency=adjacency, delta=delta)
+            if stage.information is None:
+                continue
+            left = eps - stage.information.purchase.beside
+            alone = stage_of(
+                family, left, adjacency=adjacency, delta=delta, inference=None, release_share=0.01 * eps / left
+            )
+            assert stage.final.eps == pytest.approx(alone.final.eps)
+            assert stage.noise.scale == pytest.approx(alone.noise.scale, rel=1e-9 if delta == 0 else 0.0021)
+            assert np.all(stage.curvature >= alone.curvature * (1 - 1e-12))
+            assert np.all(stage.curvature <= 2 * alone.curvature * (1 + 1e-12))
+
+    @pytest.mark.parametrize("family", FAMILIES, ids=repr)
+    def test_without_inference_nothing_is_set_aside(self, family: Family) -> None:
+        stage = stage_of(family, 1.0, inference=None)
+        assert stage.information is None
+        assert stage.cost == pytest.approx(1.0)
+
+    def test_a_curvature_that_is_given_is_kept(self) -> None:
+        stage = stage_of(Binomial(), 1.0, curvature=7.0)
+        np.testing.assert_array_equal(stage.curvature, 7.0)
+        assert stage.information is not None
+        assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
+
+    @pytest.mark.parametrize("formula", FORMULAS)
+    def test_bounds_hold_in_every_row(self, formula: str) -> None:
+        """kappa, the row's length and the metric, at random rows, half of their cells at an end of the range."""
+        plan = dp.plan(formula, domain_of(Binomial()), 1.0, family="binomial", inference=True)
+        stage, (exog, complete) = plan.stages[-1].plan, plan.design.exog(rows(3000, Binomial()))  # type: ignore[attr-defined]
+        assert stage.information is not None
+        assert complete.all()
+        assert np.max(np.sum(exog**2 / stage.curvature, axis=1)) <= stage.kappa * (1 + 1e-9)
+        assert np.max(np.linalg.norm(exog, axis=1)) <= stage.row_length * (1 + 1e-9)
+        metric = stage.information.noise.metric
+        lengths = np.einsum("ij,ij->i", exog @ np.linalg.inv(metric), exog)
+        assert 0.3 <= lengths.max() <= 1 + 1e-9
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "ridge": {"penalty": "ridge", "alpha": 2.0},
+    "replace_one": {"adjacency": "replace_one"},
+    "normal noise": {"delta": 1e-6, "noise": "gaussian"},
+    "delta": {"delta": 1e-6},
+    "two stages": {"stages": 2},
+    "two stages, normal noise": {"stages": 2, "delta": 1e-6, "noise": "gaussian"},
+    "lasso, refit": {"penalty": "lasso", "alpha": 20.0, "refit_share": 0.5},
+    "two stages, refit": {"penalty": "lasso", "alpha": 20.0, "refit_share": 0.4, "stages": 2},
+    "scad, refit": {"penalty": "scad", "alpha": 5.0, "refit_share": 0.5, "stages": 2},
+    "screen": {"screen": 2},
+    "screen, refit": {"screen": 2, "penalty": "lasso", "alpha": 20.0, "refit_share": 0.5},
+    "noise-aware, refit": {"selection": "noise_aware", "penalty": "lasso", "alpha": 1.0, "refit_share": 0.5},
+    "bought ranges": {"open": ("x", "z")},
+    "bought response": {"response": "bought"},
+}
+
+
+class TestBudgets:
+    @pytest.mark.parametrize("inference", ["auto", True, "robust", None])
+    @pytest.mark.parametrize("setting", SETTINGS)
+    def test_parts_add_up_and_the_ledger_is_charged_once(self, setting: str, inference: Any, tmp_path: Any) -> None:
+        """Before and after the release, which follows released values; one entry of the ledger."""
+        asked = dict(SETTINGS[setting])
+        left_open = asked.pop("open", ())
+        for family in (Binomial(), Poisson(2.0, 4.0), Gaussian(), HuberSVM()):
+            if asked.get("response") == "bought" and family.response == "binary":
+                continue
+            known = {name: facts for name, facts in domain_of(family).items() if name not in left_open}
+            with dp.Ledger(tmp_path / f"{family.name}.db", dataset="d", eps=3.0, delta=1e-6) as ledger:
+                result = dp.glm(
+                    "y ~ x + z + g", rows(300, family), 2.0, domain=known, family=family, ledger=ledger,
+                    inference=inference, **asked,
+                )  # fmt: skip
+                entries = ledger.entries()
+            assert len(entries) == 1
+            assert float(entries["eps"].iloc[0]) == pytest.approx(2.0)
+            for plan in (result.plan, dp.GLM.from_formula("y ~ x + z + g", rows(0, family), family, known).plan(
+                2.0, inference=inference, **asked
+            )):  # fmt: skip
+                table = plan.budget
+                assert table["eps"].iloc[:-1].sum() == pytest.approx(plan.guarantee.eps, rel=1e-9)
+                assert table["delta"].iloc[:-1].sum() <= plan.guarantee.delta * (1 + 1e-9)
+                assert plan.guarantee.eps == pytest.approx(2.0, rel=1e-9)
+                assert plan.guarantee.certified
+                assert ("information" in table.index) == (plan.stages[-1].plan.information is not None)
+            if inference is None:
+                assert result.released is None
+            last = result.plan.stages[-1].plan
+            if last.information is not None and last.noise.kind == "laplace":
+                assert charged_loss(last) <= (last.eps + last.information.eps) * (1 + 1e-9)
+
+    def test_too_little_left_releases_nothing(self, tmp_path: Any) -> None:
+        with dp.Ledger(tmp_path / "b.db", dataset="d", eps=1.0) as ledger:
+            with pytest.raises(dp.errors.BudgetExceeded):
+                dp.glm("y ~ x", rows(50, Binomial()), 1.5, domain=domain_of(Binomial()), family="binomial",
+                       inference=True, ledger=ledger)  # fmt: skip
+            assert not len(ledger.entries())
+
+
+Rows = tuple[np.ndarray, np.ndarray]
+SIZE = 3
+DESIGN = ArrayDesign(("a", "b", "c"), array_norms({"l2": 1.0}, SIZE))
+
+
+def array_rows(family: Family, count: int = 400) -> Rows:
+    """Rows of length up to 1 with responses of a strong effect."""
+    random = np.random.default_rng(3)
+    exog = random.uniform(-1, 1, (count, SIZE)) / math.sqrt(SIZE)
+    endog = (exog[:, 0] > 0).astype(float)
+    return exog, endog if family.response != "continuous" else 2 * endog - 1
+
+
+def carried_out(family: Family, options: Options, penalty: Any = None, seed: int = 0, eps: float = 4.0) -> Fitted:
+    weights = np.ones(SIZE)
+    stages = plan_stages(
+        DESIGN, family, penalty, weights, eps=eps, delta=0.0, adjacency="add_remove", options=options
+    )
+    return release_stages(stages, DESIGN, penalty, weights, [array_rows(family)], random_source(seed), options)
+
+
+def stated(family: Family) -> str:
+    return "robust" if family.response == "binary" and not isinstance(family, Binomial) else "model"
+
+
+Weighed = Callable[[Family, np.ndarray, Sequence[Rows]], Any]
+
+
+def weights_seen(monkeypatch: pytest.MonkeyPatch, family: Family, planted: Weighed | None = None) -> tuple[Any, Fitted]:
+    """The weights that went into the matrix, and what was released."""
+    seen: list[np.ndarray] = []
+    honest = mechanism.noisy_information
+
+    def spied(blocks: Any, *rest: Any, **named: Any) -> Any:
+        blocks = list(blocks)
+        seen.extend(weights for _, weights in blocks)
+        return honest(blocks, *rest, **named)
+
+    monkeypatch.setattr(mechanism, "noisy_information", spied)
+    if planted is not None:
+        monkeypatch.setattr(mechanism, "_weighted", planted)
+    fitted = carried_out(family, Options(inference=stated(family)))
+    return np.concatenate(seen), fitted
+
+
+def at_released(weights: np.ndarray, fitted: Fitted, family: Family) -> bool:
+    """Whether the weights are l'' at the coefficients as they were released, to the last digits."""
+    exog, endog = array_rows(family)
+    expected = family.derivatives(exog @ fitted.params, endog).curvature
+    return bool(np.allclose(weights, expected, rtol=1e-12, atol=1e-14))
+
+
+class TestOrder:
+    """The matrix is taken at the released coefficients: nowhere else is it priced, nor any other public."""
+
+    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), SmoothSVM(0.2)], ids=repr)
+    def test_at_the_released_coefficients(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert at_released(*weights_seen(monkeypatch, family), family)
+
+    def test_planted_curvature_at_another_eta(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def elsewhere(family: Family, params: np.ndarray, blocks: Sequence[Rows]) -> Any:
+            return ((exog, row_weights(family, exog @ params + 1e-6, endog)) for exog, endog in blocks)
+
+        assert not at_released(*weights_seen(monkeypatch, Binomial(), elsewhere), Binomial())
+
+    def test_planted_coefficients_released_after_the_matrix(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The solver's point instead of the rounded, noisy one: what a matrix before the last step would see."""
+        from dpstats.mechanisms import objective
+
+        points: list[np.ndarray] = []
+        honest = objective.newton.minimize
+
+        def spied(*arguments: Any) -> Any:
+            points.append(np.asarray(honest(*arguments), dtype=np.float64))
+            return honest(*arguments)
+
+        monkeypatch.setattr(objective.newton, "minimize", spied)
+
+        def before(family: Family, params: np.ndarray, blocks: Sequence[Rows]) -> Any:
+            return ((exog, row_weights(family, exog @ points[-1], endog)) for exog, endog in blocks)
+
+        weights, fitted = weights_seen(monkeypatch, Binomial(), before)
+        assert not np.array_equal(points[-1], fitted.params)
+        assert not at_released(weights, fitted, Binomial())
+
+    @pytest.mark.parametrize("kind", ["model", "robust"])
+    def test_draws_follow_the_order_of_the_proof(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Coefficients, then the matrix, then scores: each reads rows only once what it depends on is released."""
+        order: list[str] = []
+        for module, name in (
+            (mechanism, "noisy_information"),
+            (mechanism, "noisy_sum"),
+            (mechanism, "noisy_spread"),
+            (LatticeRelease, "release"),
+        ):
+            honest = getattr(module, name)
+
+            def spied(*arguments: Any, honest: Any = honest, name: str = name, **named: Any) -> Any:
+                order.append(name)
+                return honest(*arguments, **named)
+
+            monkeypatch.setattr(module, name, spied)
+        carried_out(Gaussian(0.5), Options(inference=kind))  # type: ignore[arg-type]
+        sums = ["noisy_spread"] if kind == "robust" else ["noisy_sum", "noisy_sum"]
+        assert order == ["release", "noisy_information", *sums]
+
+
+class TestMetric:
+    def test_a_metric_that_is_too_small_is_caught(self) -> None:
+        """Planted: D not scaled, sup x'D^-1x = 2. Rows are shortened to it, so that it costs accuracy alone."""
+        plan = dp.plan("y ~ x + z + g", domain_of(Binomial()), 1.0, family="binomial")
+        stage, (exog, _) = plan.stages[-1].plan, plan.design.exog(rows(3000, Binomial()))  # type: ignore[attr-defined]
+        assert stage.information is not None
+        noise = stage.information.noise
+        small = replace(noise, diagonal=tuple(0.5 * entry for entry in noise.diagonal))
+        inverse = np.linalg.inv(small.metric)
+        assert np.einsum("ij,ij->i", exog @ inverse, exog).max() > 1.5
+        for law in (noise, small):
+            weights = np.full(len(exog), 0.2)
+            whole = integer_rows(law.coordinates(exog), weights, np.array(law.diagonal), 0.25)
+            traces = 0.25 * (whole**2).sum(axis=1) * 4.0**-PLACES
+            assert traces.max() <= 0.2
+            assert traces.max() >= 0.19 * np.einsum("ij,ij->i", exog @ np.linalg.inv(law.metric), exog).clip(0, 1).max()
+
+    @pytest.mark.parametrize("norms", [{"l2": 0.3}, {"l1": 2.0}, {"linf": 1.5}, {"l2": 1.0, "l1": 1.2}], ids=str)
+    def test_arrays(self, norms: dict[str, float]) -> None:
+        design = ArrayDesign(tuple("abcd"), array_norms(norms, 4))
+        metric = mechanism.matrix_metric(design)
+        assert design.curvature_ratio(np.array(metric.diagonal)) <= 1 + 1e-12
+
+
+class TestEtaError:
+    def test_covers_the_last_step(self) -> None:
+        """Draws of the last step never reach the bound, whose probability is that of exp(-59)."""
+        random = random_source(4)
+        for size, eps in ((1, 0.001), (3, 0.01), (40, 1.0)):
+            final = LatticeRelease(eps, 1e-6, size)
+            start = np.full(size, 0.7)
+            moves = np.array([final.release(start, random) - start for _ in range(300)])
+            longest = np.linalg.norm(moves, axis=1).max()
+            assert longest <= eta_error(final, 1.0)
+            assert eta_error(final, 2.0) >= 2 * (final.distance + longest)
+
+    def test_tail(self) -> None:
+        """P(sum of p exponentials > its bound) <= exp(-59), and p exp(-60) for the largest, by the exact laws."""
+        from scipy import special
+
+        for size in (1, 2, 10, 100, 1000):
+            total = size + math.sqrt(2 * (TAIL - 1) * size) + TAIL - 1
+            assert special.gammaincc(size, total) <= math.exp(-(TAIL - 1))
+
+    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), SmoothSVM(0.2)], ids=repr)
+    def test_another_last_step_keeps_the_charge(self, family: Family) -> None:
+        """(h + rho D') / s2' is at most (h + rho D) / s2 for every weight."""
+        stage = stage_of(family, 1.0, inference=True)
+        plan, slope = stage.information, majorant_lipschitz(family)
+        assert plan is not None
+        for times in (0.1, 1.0, 3.0, 50.0):
+            final = replace(stage.final, distance=times * stage.final.distance)
+            new = follow(plan, final, stage.row_length)
+            weights = np.linspace(0, family.curvature_bound, 11)
+            before = (weights + slope * plan.eta_error) / plan.noise.scale
+            after = (weights + slope * eta_error(final, stage.row_length)) / new.noise.scale
+            assert np.all(after <= before * (1 + 1e-12))
+            assert eta_error(final, stage.row_length) <= new.eta_error * (1 + 1e-9)
+
+    @pytest.mark.parametrize("family", [Binomial(), Gaussian(0.5), Poisson(2.0, 4.0)], ids=repr)
+    def test_recentred_keeps_the_charge(self, family: Family) -> None:
+        stage = stage_of(family, 1.0, inference=True)
+        assert stage.information is not None
+        for shift in (0.1, 1e4):
+            moved = recentred(stage, 3 * stage.curvature, -3 * shift * stage.curvature)
+            # The noise still suffices for the larger ratio that it was planned for.
+            assert charged_loss(moved) <= (stage.eps + stage.information.eps) * (1 + 1e-9)
+            assert moved.cost == pytest.approx(stage.cost, rel=1e-12)
+
+
+class TestWithheld:
+    """Whether the information is withheld is a function of what is released and public."""
+
+    def plan(self) -> tuple[InformationPlan, ObjectivePlan]:
+        stage = plan_stages(
+            DESIGN, Binomial(), None, np.ones(SIZE), eps=1.0, delta=0.0, adjacency="add_remove", options=Options()
+        )[0].plan
+        assert stage.information is not None
+        return stage.information, stage
+
+    def released(self, params: np.ndarray, blocks: Sequence[Rows], final: Any = None) -> Information | None:
+        plan, stage = self.plan()
+        return mechanism.release_information(
+            plan, final or stage.final, stage.family, DESIGN, params, blocks, "add_remove", random_source(0)
+        )
+
+    @pytest.mark.parametrize("count", [0, 1, 400])
+    def test_far_coefficients(self, count: int) -> None:
+        exog, endog = array_rows(Binomial())
+        blocks = [(exog[:count], endog[:count])]
+        assert self.released(np.array([0.0, 3.0, -2.0]), blocks) is not None
+        assert self.released(np.array([2 * FARTHEST, 0.0, 0.0]), blocks) is None
+        assert self.released(np.array([0.6 * FARTHEST, 0.0, 0.0]), blocks) is not None
+        assert self.released(np.array([0.8 * FARTHEST, 0.8 * FARTHEST, 0.0]), blocks) is None
+
+    def test_clamped_coefficients(self) -> None:
+        plan, stage = self.plan()
+        fine = replace(stage.final, distance=1e-16 * stage.final.distance)
+        limit = mechanism.LATTICE_LIMIT * fine.step
+        assert limit < FARTHEST
+        for params, kept in ((0.9 * limit, True), (limit, False)):
+            found = mechanism.release_information(
+                plan, fine, stage.family, DESIGN, np.array([params, 0.0, 0.0]), [], "add_remove", random_source(0)
+            )
+            assert (found is not None) == kept
+
+    def test_a_larger_error_than_planned(self) -> None:
+        _, stage = self.plan()
+        assert self.released(np.zeros(SIZE), [], replace(stage.final, distance=2 * stage.final.distance)) is None
+
+    @pytest.mark.parametrize("family", FAMILIES, ids=repr)
+    def test_hostile_rows_release_as_others_do(self, family: Family) -> None:
+        """No row, one row, equal rows: no error, and the same parts are released."""
+        exog, endog = array_rows(family)
+        # The coefficients of such fits do not get far: eps is small.
+        cases = [(exog[:0], endog[:0]), (exog[:1], endog[:1]), (np.zeros_like(exog), endog), (exog, endog)]
+        options, weights = Options(inference=stated(family)), np.ones(SIZE)  # type: ignore[arg-type]
+        stages = plan_stages(
+            DESIGN, family, None, weights, eps=1.0, delta=0.0, adjacency="add_remove", options=options
+        )
+        for case in cases:
+            fitted = release_stages(stages, DESIGN, None, weights, [case], random_source(1), options)
+            assert fitted.information is not None
+            assert np.isfinite(fitted.information.matrix).all()
+
+
+class TestRefit:
+    def test_without_the_intercept_the_weights_are_bought(self) -> None:
+        """A penalised intercept may be put out: the refit's dispersion then needs the sum of weights."""
+        data = rows(4000, Gaussian(), seed=2)
+        data["y"] = 2 * data["w"]
+        result = dp.glm("y ~ w + x", data, 8.0, domain=domain_of(Gaussian()), penalty="lasso", alpha=150.0, seed=1,
+                        refit_share=0.5, inference=True, penalty_weights={"Intercept": 1.0})  # fmt: skip
+        assert result.params["Intercept"] == 0
+        assert result.params["w"] != 0
+        stage = result.plan.stages[-1].plan
+        assert stage.information is not None
+        assert stage.information.purchase.weights_eps > 0
+        assert sum(plan.cost for _, plan in result.plan.stages) == pytest.approx(8.0)
+        assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-9)
+        assert result.released is not None
+        assert result.released.columns == tuple(np.flatnonzero(result.scaled_params))
+
+    def test_nothing_selected_releases_no_information(self) -> None:
+        fitted = carried_out(Binomial(), Options(refit_share=0.5), Lasso(1e4))
+        assert not fitted.params.any()
+        assert fitted.information is None
+
+    def test_ridge_is_part_of_the_curvature(self) -> None:
+        """Whatever the strength of the ridge, its curvature is there and the price is kept."""
+        for strength in (0.1, 5.0, 500.0):
+            stage = plan_stages(
+                DESIGN, Binomial(), Ridge(strength), np.ones(SIZE), eps=1.0, delta=0.0, adjacency="add_remove",
+                options=Options(inference=True),
+            )[0].plan  # fmt: skip
+            assert np.all(stage.curvature >= strength)
+            assert stage.information is not None
+            assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
+
+
+class TestDispersion:
+    def test_a_name_does_not_make_a_column_constant(self) -> None:
+        named = ArrayDesign(("Intercept", "b"), array_norms(1.0, 2))
+        assert constant_column(named) is None
+        design = dp.plan("y ~ 0 + g + x", domain_of(Gaussian()), 1.0).design
+        assert constant_column(design) is None
+
+    def test_the_intercept_is_the_constant_column(self) -> None:
+        plan = dp.plan("y ~ x + z + g", domain_of(Gaussian()), 1.0)
+        exog, _ = plan.design.exog(rows(50, Gaussian()))  # type: ignore[attr-defined]
+        found = constant_column(plan.design)
+        assert found is not None
+        np.testing.assert_allclose(exog[:, found[0]], found[1], rtol=1e-12)
+        kept = np.array([1, 2])
+        assert constant_column(SubDesign(plan.design, kept)) is None
+        assert constant_column(SubDesign(plan.design, np.array([0, 2]))) == found
+
+    @pytest.mark.parametrize("formula", ["y ~ x + z + g", "y ~ 0 + x + z + g", "y ~ 0 + x + z", "y ~ x"])
+    def test_it_is_the_mean_square_of_the_scores(self, formula: str) -> None:
+        """Within four of its stated deviations of the exact quotient at the released coefficients: 6e-5 a case."""
+        data = rows(5000, Gaussian(), seed=5)
+        data["y"] = data["x"] + np.random.default_rng(5).normal(0, 0.7, len(data))
+        result = dp.glm(formula, data, 4.0, domain=domain_of(Gaussian()), inference=True, seed=3)
+        assert result.released is not None
+        spread: Any = result.released.spread
+        assert spread.deviation < 0.2 * spread.phi
+        exact = float(np.mean((data["y"] - result.predict(data)) ** 2)) / result.plan.design.response_scaling()[1] ** 2
+        assert abs(spread.phi - exact) <= 4 * spread.deviation + 1e-6
