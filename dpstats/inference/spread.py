@@ -79,6 +79,7 @@ class Sampling:
     Attributes
     ----------
     variance : ndarray, shape (k,)
+        Infinite where no released variance speaks of the contrast.
     deviation : ndarray, shape (k,)
         Standard deviation of the noise in it.
     pull : ndarray, shape (k,)
@@ -104,26 +105,31 @@ def sampling_variances(spread: Spread, found: Identified, contrasts: Float) -> S
     known = np.maximum(np.asarray(spread.variances, dtype=np.float64)[inside], noise)
     if not np.all(np.isfinite(known) & (known > 0)):
         raise ArgumentError("variances of identified directions must be finite, and positive where they have no noise")
-    weights = _loadings(contrasts, directions[inside][:, found.active])
+    weights, spanned = _loadings(contrasts, directions[inside][:, found.active])
     roots = np.sqrt(known)
     # sd(sum w_i z_i) <= sum |w_i| sd(z_i), with equality for a direction that was released.
     total = np.abs(weights) @ roots
     deviation = total * (np.abs(weights) @ (noise / roots))
-    return Sampling(total**2, deviation, total**2 / plain)
+    pull = np.divide(total**2, plain, out=np.zeros_like(plain), where=plain > 0)
+    return Sampling(np.where(spanned, total**2, np.inf), deviation, pull)
 
 
-def _loadings(contrasts: Float, directions: Float) -> Float:
-    """Rows w with w'directions = c: one entry where c is a multiple of a direction; infinite where there is none."""
-    weights = np.zeros((len(contrasts), len(directions)))
+def _loadings(contrasts: Float, directions: Float) -> tuple[Float, NDArray[np.bool_]]:
+    """Rows w with w'directions = c, one entry where c is a multiple of a direction, and whether there is one."""
+    weights, spanned = np.zeros((len(contrasts), len(directions))), ~np.any(contrasts != 0, axis=1)
+    if not len(directions):
+        return weights, spanned
     lengths = np.linalg.norm(directions, axis=1)
-    for row, contrast in enumerate(contrasts):
+    for row in np.flatnonzero(~spanned):
+        contrast = contrasts[row]
         size = float(np.linalg.norm(contrast))
-        along = directions @ contrast / lengths**2 if len(directions) else np.zeros(0)
+        along = directions @ contrast / lengths**2
         apart = np.linalg.norm(contrast - along[:, None] * directions, axis=1)
-        if len(apart) and apart.min() <= MATCH * size:
-            weights[row, np.argmin(apart)] = along[np.argmin(apart)]
+        nearest = int(np.argmin(apart))
+        if apart[nearest] <= MATCH * size:
+            weights[row, nearest], spanned[row] = along[nearest], True
             continue
-        solution = np.linalg.lstsq(directions.T, contrast)[0] if len(directions) else np.zeros(0)
-        missed = np.linalg.norm(contrast - solution @ directions)
-        weights[row] = solution if missed <= MATCH * size else np.inf
-    return weights
+        solution = np.linalg.lstsq(directions.T, contrast)[0]
+        if np.linalg.norm(contrast - solution @ directions) <= MATCH * size:
+            weights[row], spanned[row] = solution, True
+    return weights, spanned

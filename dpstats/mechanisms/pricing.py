@@ -41,7 +41,7 @@ LEAST_FREE = 0.25
 """Information is not worth having for less than this part of that room."""
 
 FREE_SURCHARGE = 0.002
-"""What is called free may raise the scale of normal noise by this part."""
+"""What is called free may raise the scale of normal noise by this part, and of other noise where nothing else helps."""
 
 PAID_SURCHARGES = (0.1, 0.25)
 """What is paid for raises it by so much: where the fit's noise has room for the information, and where it has none."""
@@ -153,18 +153,24 @@ def price_information(
 def _free_scales(
     family: Family, purchase: Purchase, metric: Metric, kappa: float, scale: float, error: float
 ) -> JointScales | None:
-    """The matrix noise that there is room for beside the fit's pure noise of a scale; None for hardly any."""
-    ratio = free_ratio(
-        family,
-        scale=scale,
-        eps=purchase.eps,
-        curvature_ratio=kappa,
-        row_norm=metric.row_norm,
-        adjacency=purchase.adjacency,
-        eta_error=error,
-    )
-    enough = ratio > LEAST_FREE * headroom(family)
-    return JointScales(scale, scale / (ratio * metric.row_norm)) if enough else None
+    """The matrix noise that there is room for beside the fit's pure noise of a scale; None for hardly any.
+
+    Where the whole of eps is spent on the extreme gradient, the error of the last step finds no room unless there is a
+    little more noise.
+    """
+    for fit in (scale, scale * (1 + FREE_SURCHARGE)):
+        ratio = free_ratio(
+            family,
+            scale=fit,
+            eps=purchase.eps,
+            curvature_ratio=kappa,
+            row_norm=metric.row_norm,
+            adjacency=purchase.adjacency,
+            eta_error=error,
+        )
+        if ratio > LEAST_FREE * headroom(family):
+            return JointScales(fit, fit / (ratio * metric.row_norm))
+    return None
 
 
 def _normal_scales(
