@@ -17,7 +17,7 @@ SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 """Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
 family whose gradient and curvature are not extreme together it takes far less."""
 
-FEW_COLUMNS = 5
+FEW_COLUMNS = 12
 """Up to so many columns a logistic regression's information needs a smaller share."""
 
 MANY_COLUMNS = 20
@@ -46,12 +46,12 @@ def with_inference(
     ArgumentError
         If inference is asked for where there is none.
     """
-    obstacle = _obstacle(family, penalty, options)
+    reason = obstacle(family, penalty, options)
     wanted = options.inference
-    if obstacle is not None:
+    if reason is not None:
         if wanted in (None, "auto"):
             return purchase
-        raise ArgumentError(f"inference={wanted!r} {obstacle}")
+        raise ArgumentError(f"inference={wanted!r} {reason}")
     if wanted is None or (wanted == "auto" and headroom(family) == 0):
         return purchase
     spread = _spread(family, options)
@@ -70,7 +70,7 @@ def with_inference(
     return replace(purchase, eps=purchase.eps - information.beside, information=information)
 
 
-def _obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
+def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
     """Why there can be no inference, with the fix."""
     if not type(family).__module__.startswith("dpstats."):
         return "needs a family of dpstats: the price of the information is proved for those"

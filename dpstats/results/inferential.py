@@ -13,12 +13,13 @@ from patsy.design_info import DesignInfo
 
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
-from dpstats.inference import Inference, mean_response
+from dpstats.inference import Inference, mean_response, wald_test
+from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
-from dpstats.results.inferring import inference_of, noise_bounds, shrunk_towards, working_basis
+from dpstats.results.inferring import Inferred, inference_of, noise_bounds
 from dpstats.tables import as_exog, as_table
 
 Vector = NDArray[np.float64]
@@ -32,11 +33,15 @@ class Inferential:
     released: Information | None
 
     @cached_property
-    def _inference(self) -> Inference:
+    def _inferred(self) -> Inferred:
         if self.released is None:
             raise NotReleasedError(missing_information(self.plan))
         with quiet():
             return inference_of(self.plan, self.scaled_params, self.released)
+
+    @property
+    def _inference(self) -> Inference:
+        return self._inferred.table
 
     @property
     def information(self) -> pd.DataFrame:
@@ -174,12 +179,19 @@ class Inferential:
 
     def wald_test_terms(self) -> WaldTestTerms:
         """Test for each term that all of its coefficients are zero: the analysis of variance of the model."""
-        found, columns = self._inference, self._fitted_columns
+        found, columns = self._inferred, self._fitted_columns
         rows: dict[str, dict[str, float]] = {}
         for term in self.plan.design.terms:
             inside = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if len(inside):
-                test = found.wald_test(np.eye(len(columns))[inside])
+                # A term's coefficients are zero if they are so from whichever level they are measured.
+                constant = term.name == "Intercept"
+                rows_of_term = np.eye(len(columns))[inside]
+                test = (
+                    found.table.wald_test(rows_of_term)
+                    if constant
+                    else wald_test(found.table.estimates, rows_of_term, found.nulls[inside])
+                )
                 rows[term.name] = {
                     "statistic": test.statistic,
                     "pvalue": test.pvalue,
@@ -210,16 +222,14 @@ class Inferential:
         DataError
             If `newdata` lacks a column the formula needs, or has the wrong shape.
         """
-        found, family = self._inference, self.plan.family
+        found, family = self._inferred, self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
         rows, complete, index = self._model_rows(newdata)
         inside = rows[complete][:, self._fitted_columns]
-        center = shrunk_towards(self.plan.stages[-1].plan)
-        assert self.released is not None
-        moved = inside @ working_basis(self.plan, self.released)
         with quiet():
-            answer = mean_response(found.estimates, moved, self._mean, inside @ center, alpha)
+            moved, offset = inside @ found.basis, inside @ found.center
+            answer = mean_response(found.table.estimates, moved, self._mean, offset, alpha)
             step = 1e-6
             slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
             error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
@@ -300,6 +310,9 @@ def missing_information(plan: Plan) -> str:
     """Why a result has no errors, and what to do."""
     if plan.request.options.inference is None:
         return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
+    reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
+    if reason is not None:
+        return f"not released: inference {reason}"
     if plan.stages[-1].plan.information is not None:
         return "not released: the coefficients are too large for the information at them to be priced"
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,31 @@ from dpstats.plan import Plan
 Vector = NDArray[np.float64]
 
 
-def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Inference:
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """Errors of the k columns that were fitted last.
+
+    Attributes
+    ----------
+    table : Inference
+        Of the coefficients in the user's units.
+    basis : ndarray, shape (k, k)
+        T: coefficients in model units are center + T times those of ``table.estimates``.
+    center : ndarray, shape (k,)
+        Where the quadratic term of the fit had its minimum.
+    """
+
+    table: Inference
+    basis: Vector
+    center: Vector
+
+    @property
+    def nulls(self) -> Vector:
+        """The coefficients of ``table.estimates`` at which those in model units are zero, shape (k,)."""
+        return np.asarray(-np.linalg.solve(self.basis, self.center), dtype=np.float64)
+
+
+def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Inferred:
     """Debiased coefficients of the columns that were fitted last, with their errors.
 
     Parameters
@@ -47,15 +71,7 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=known.identified,
     )
-    return Inference(estimates, rows, transform @ center + shift)
-
-
-def working_basis(plan: Plan, released: Information) -> Vector:
-    """T, shape (k, k): the fitted coefficients in model units are T times the estimates', and a row x is x'T there."""
-    stage = plan.stages[-1].plan
-    assert stage.information is not None
-    part = SubDesign(plan.design, np.array(released.columns))
-    return known_information(released.matrix, stage.information.noise, part).basis
+    return Inferred(Inference(estimates, rows, transform @ center + shift), basis, center)
 
 
 def rare_references(plan: Plan, released: Information) -> list[str]:

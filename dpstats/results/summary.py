@@ -47,7 +47,7 @@ def bounded_table(results: GLMResults) -> SimpleTable:
     """Coefficients in the user's and in model units, with a bound on the noise in them."""
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
     rows = [
-        (name, [*map(format_number, (value, scaled, bound)), "within noise" if abs(value) < 2 * bound else ""])
+        (name, [*map(format_number, (value, scaled, bound)), "may be noise" if abs(value) < 2 * bound else ""])
         for (name, value), scaled, bound, kept in facts
         if kept
     ]
@@ -69,8 +69,8 @@ def inference_notes(results: GLMResults) -> list[str]:
             "More eps, inference=True or fewer columns would help."
         )
         said += [
-            f"{name} is measured from a level that is too rare for this budget, the others are not: "
-            f"C({name}, Treatment('a common level')) would show them."
+            f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as "
+            "in C(g, Treatment('common')), to see the others."
             for name in rare_references(results.plan, results.released)
         ]
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
