@@ -5,7 +5,7 @@
 >>> print(result.summary())  # doctest: +SKIP
 """
 
-from dpstats import datasets, errors, families, penalties, privacy, streaming
+from dpstats import datasets, errors, families, penalties, plots, privacy, streaming
 from dpstats._version import __version__ as __version__
 from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
 from dpstats.audit import audit
@@ -48,6 +48,7 @@ __all__ = [
     "penalties",
     "plan",
     "plan_many",
+    "plots",
     "poisson",
     "privacy",
     "sample_size",

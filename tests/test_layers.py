@@ -27,6 +27,7 @@ LAYERS = (
     "risk",
     "request",
     "plan",
+    "plots",
     "results",
     "models",
     "streaming",

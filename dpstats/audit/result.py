@@ -134,7 +134,7 @@ class AuditResult:
         Raises
         ------
         ImportError
-            If matplotlib is not installed (``pip install dpstats[plot]``).
+            If matplotlib is not installed (``pip install dpstats[plots]``).
         """
         from matplotlib.figure import Figure
 

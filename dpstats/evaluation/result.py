@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
@@ -14,7 +14,11 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.evaluation import stored
 from dpstats.evaluation.noise import IntegerNoise
 from dpstats.plan.tables import Summary, full_width, shorten, wrap_notes
+from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
 
@@ -113,6 +117,10 @@ class Evaluation:
 
     def __repr__(self) -> str:
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
+
+    def plot(self, kind: str | None = None, **arguments: Any) -> Axes:
+        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`."""
+        return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
         """Released values and public facts, for JSON."""

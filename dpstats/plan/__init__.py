@@ -1,5 +1,6 @@
 """The plan of a call, fixed without reading a row, and its tables."""
 
 from dpstats.plan.plan import Plan, make_plan, paid_apart, penalty_weights, range_eps
+from dpstats.plan.replan import replanned
 
-__all__ = ["Plan", "make_plan", "paid_apart", "penalty_weights", "range_eps"]
+__all__ = ["Plan", "make_plan", "paid_apart", "penalty_weights", "range_eps", "replanned"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
+from dpstats.plots import draw_result
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
@@ -23,6 +24,9 @@ from dpstats.results.inferential import Inferential
 from dpstats.results.selection import selection_facts
 from dpstats.results.summary import Summary, summarize
 from dpstats.tables import as_exog, as_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 
@@ -193,6 +197,10 @@ class GLMResults(Inferential):
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
         return summarize(self)
+
+    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
+        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`."""
+        return draw_result(self, kind, **arguments)
 
     def save(self, path: str | Path) -> None:
         """Write the released values and the public plan as JSON."""

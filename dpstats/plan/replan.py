@@ -1,0 +1,35 @@
+"""The same call at another eps: what more or less budget would buy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpstats.plan.plan import Plan, make_plan
+from dpstats.privacy.guarantee import check_budget
+
+
+def replanned(plan: Plan, eps: float) -> Plan:
+    """The plan of the same call with `eps` in place of its own; reads no row and spends nothing.
+
+    Parameters
+    ----------
+    plan : Plan
+    eps : float
+        The total.
+
+    Raises
+    ------
+    ArgumentError
+        If `eps` is not positive, or too small for the ranges that the call buys.
+    """
+    eps, _ = check_budget(eps)
+    request = replace(plan.request, eps=eps)
+    response = plan.response
+    if response is not None:
+        response = replace(response, eps=request.options.response_share * eps)
+    found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
+    if found.one_law or not (plan.bought or response):
+        return found
+    # As in a call: where something is bought first, all stages keep to pure noise if one would.
+    settled = replace(request, options=replace(request.options, noise="laplace"))
+    return make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)

@@ -1,0 +1,42 @@
+"""Pictures of released values and plans on matplotlib (the extra ``plots``), which is imported when one is drawn.
+
+Every function returns matplotlib's axes, and writes a caption below them that says what is protected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dpstats.errors import ArgumentError
+from dpstats.plots.coefficients import coefficients, shares
+from dpstats.plots.effects import effect
+from dpstats.plots.plans import budget
+from dpstats.plots.quality import calibration, residuals, roc
+from dpstats.plots.subjects import Evaluated, Fitted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["budget", "calibration", "coefficients", "effect", "residuals", "roc", "shares"]
+
+OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "shares": shares, "effect": effect}
+OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
+
+
+def draw_result(result: Fitted, kind: str, **arguments: Any) -> Axes:
+    """The picture of a model that is called `kind`; ArgumentError for another name."""
+    return _chosen(OF_RESULTS, kind)(result, **arguments)
+
+
+def draw_evaluation(evaluation: Evaluated, kind: str | None, **arguments: Any) -> Axes:
+    """The picture of an evaluation that is called `kind`, or the first it has a table for."""
+    if kind is None:
+        kind = next((name for name in OF_EVALUATIONS if getattr(evaluation, name) is not None), "calibration")
+    return _chosen(OF_EVALUATIONS, kind)(evaluation, **arguments)
+
+
+def _chosen(pictures: dict[str, Callable[..., Axes]], kind: str) -> Callable[..., Axes]:
+    if kind not in pictures:
+        raise ArgumentError(f"kind must be one of {list(pictures)}, got {kind!r}")
+    return pictures[kind]

@@ -1,0 +1,261 @@
+"""Coefficients with what is known of their errors, and where the errors come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.formula.design import DesignSpec
+from dpstats.plan import Plan
+from dpstats.plots import style
+from dpstats.plots.subjects import Fitted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+WIDE, SQUEEZE = 4.0, 2.0
+"""Intervals so many times as wide as the median one leave the picture, if it would be so many times as wide as without
+them; an arrow shows where they do."""
+
+INTERCEPT = "Intercept"
+
+
+def coefficients(
+    result: Fitted,
+    *,
+    alpha: float = 0.05,
+    by_range: bool = False,
+    intercept: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """The coefficients with their intervals, or with what noise may have done to them.
+
+    With inference, points are the debiased coefficients and lines their intervals; a pale bar is the part of an
+    interval that privacy alone would ask for. A coefficient that the budget does not identify has an open mark, as
+    released, and a dotted line with arrows: its interval has no ends. Without inference a bar is twice the proved bound
+    on the noise's standard deviation, and open marks are coefficients within it, which noise alone may have made.
+
+    Parameters
+    ----------
+    result : GLMResults
+    alpha : float
+        1 less the coverage of the intervals.
+    by_range : bool
+        Coefficients times the declared width of their column, so that columns in different units compare.
+    intercept : bool
+        Show the intercept too.
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, no coefficient is left to draw, or `by_range` is asked for plain arrays.
+    """
+    table = _table(result, alpha, intercept)
+    if by_range:
+        table[["value", "low", "high", "noise"]] *= _widths(result.plan, table.index)[:, None]
+    ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
+    style.name_rows(ax, list(table.index))
+    ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
+    said = _draw_intervals(ax, table, alpha) if result.released is not None else _draw_bounds(ax, table)
+    unit = ", times the declared width of its column" if by_range else ""
+    lines = style.show_legend_above(ax)
+    style.name_axes(ax, f"coefficient{unit}", "")
+    said += [_selection(result.plan), style.promise(result.guarantee, "the fit")]
+    style.finish(ax, _title(result.plan), *said, lines_above=lines)
+    return ax
+
+
+def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
+    """Where the error of each coefficient comes from: shares of its squared standard error.
+
+    Parameters
+    ----------
+    result : GLMResults
+    intercept, ax
+        As for `coefficients`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    NotReleasedError
+        If the call released no errors.
+    ArgumentError
+        If matplotlib is not installed, or no coefficient is left to draw.
+    """
+    found = result.variance_shares
+    errors = _shown(result.bse, intercept)
+    table, bounded = found.loc[errors.index], np.isfinite(errors.to_numpy())
+    ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
+    style.name_rows(ax, list(table.index))
+    rows, left = np.arange(len(table)), np.zeros(len(table))
+    parts = {
+        "sampling": ("the sample", style.GREEN),
+        "noise": ("noise in the coefficients", style.BLUE),
+        "information": ("noise in the information", style.ORANGE),
+    }
+    for name, (label, color) in parts.items():
+        width = np.where(bounded, table[name].to_numpy(), 0.0)
+        ax.barh(rows, width, left=left, height=0.7, color=color, label=label)
+        left += width
+    if not bounded.all():
+        blank = np.flatnonzero(~bounded)
+        bars: dict[str, Any] = {
+            "height": 0.7,
+            "facecolor": "none",
+            "edgecolor": style.GREY,
+            "hatch": "///",
+            "linewidth": 0.6,
+        }
+        ax.barh(blank, np.ones(len(blank)), label="not identified", **bars)
+    ax.set_xlim(0, 1)
+    lines = style.show_legend_above(ax)
+    style.name_axes(ax, "share of the squared standard error", "")
+    said = "More budget shrinks the noise, more rows shrink every part."
+    protected = style.promise(result.guarantee, "the fit")
+    style.finish(ax, _title(result.plan), said, protected, lines_above=lines)
+    return ax
+
+
+def _table(result: Fitted, alpha: float, intercept: bool) -> pd.DataFrame:
+    """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
+    if result.released is None:
+        kept = result.params[result.plan.kept]
+        value, bound = _shown(kept, intercept), result.noise_at_most
+        noise = 2 * bound.loc[value.index].to_numpy()
+        return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
+    errors = _shown(result.bse, intercept)
+    found = result.uncertainty(alpha).loc[errors.index]
+    private = 1 - result.variance_shares["sampling"].loc[errors.index].clip(0, 1)
+    noise = (found["high"] - found["low"]) / 2 * np.sqrt(private)
+    return pd.DataFrame({"value": found["coef"], "low": found["low"], "high": found["high"], "noise": noise})
+
+
+def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
+    """Values that exist, with or without that of the intercept."""
+    found = values[values.notna()]
+    if not intercept:
+        found = found[found.index != INTERCEPT]
+    if not len(found):
+        raise ArgumentError("intercept: the model has no other coefficient to draw; pass intercept=True")
+    return found
+
+
+def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
+    """Released intervals; what the caption must say of them."""
+    rows, values = np.arange(len(table), dtype=float), table["value"].to_numpy()
+    ends = table[["low", "high"]].to_numpy()
+    bounded = np.isfinite(ends).all(axis=1)
+    low, high, cut = _limits(values, ends, bounded)
+    said = ["Points are free of the shrinkage; intervals cover sampling and the noise of privacy."]
+    if bounded.any():
+        noise = table["noise"].to_numpy()[bounded]
+        pale: dict[str, Any] = {"height": 0.4, "color": style.SKY, "alpha": 0.45, "linewidth": 0}
+        ax.barh(rows[bounded], 2 * noise, left=values[bounded] - noise, label="part due to privacy", **pale)
+        label = f"{1 - alpha:.4g} interval"
+        style.bars(ax, rows[bounded], values[bounded], ends[bounded], across=True, label=label)
+    if not bounded.all():
+        _open_marks(ax, rows[~bounded], values[~bounded], "not identified")
+        ax.hlines(
+            rows[~bounded], low, high, linestyles=":", colors=style.GREY, linewidth=1.0, gid="unbounded", zorder=2
+        )
+        _arrows(ax, rows[~bounded], low, "<", style.GREY)
+        _arrows(ax, rows[~bounded], high, ">", style.GREY)
+        said.append(f"Open marks ({int((~bounded).sum())}): not identified at this budget, any value is possible.")
+    if cut.any():
+        _arrows(ax, rows[cut & (ends[:, 0] < low)], low, "<", style.BLUE)
+        _arrows(ax, rows[cut & (ends[:, 1] > high)], high, ">", style.BLUE)
+        said.append("Blue arrows: the interval goes on beyond the picture.")
+    ax.set_xlim(low, high)
+    return said
+
+
+def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
+    """Coefficients beside what noise may do to them; what the caption must say."""
+    rows, values = np.arange(len(table), dtype=float), table["value"].to_numpy()
+    noise = table["noise"].to_numpy()
+    hidden = np.abs(values) < noise
+    known, clear = np.isfinite(noise), ~hidden
+    ends = np.where(known[:, None], table[["low", "high"]].to_numpy(), values[:, None])
+    if clear.any():
+        marks = {"color": style.BLUE, "elinewidth": 0, "label": "coefficient as released"}
+        style.bars(ax, rows[clear], values[clear], np.repeat(values[clear, None], 2, axis=1), across=True, **marks)
+    widths = ends[:, 1] - ends[:, 0]
+    ax.barh(
+        rows,
+        widths,
+        left=ends[:, 0],
+        height=0.5,
+        color=style.PALE,
+        linewidth=0,
+        label="twice the noise at most",
+        zorder=1.5,
+    )
+    ax.use_sticky_edges = False
+    ax.margins(x=0.05)
+    if hidden.any():
+        _open_marks(ax, rows[hidden], values[hidden], "within noise")
+    said = "Bars: twice a proved bound on the noise's standard deviation. Without sampling error they are no intervals."
+    return [said, "Open marks: noise alone may have made them." if hidden.any() else ""]
+
+
+def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:
+    face: dict[str, Any] = {
+        "markerfacecolor": "white",
+        "markeredgecolor": style.RED,
+        "markersize": 5.5,
+        "markeredgewidth": 1.3,
+    }
+    ax.plot(values, rows, "o", label=label, zorder=4, **face)
+
+
+def _arrows(ax: Axes, rows: Float, end: float, marker: str, color: str) -> None:
+    """Arrowheads at one end of the picture."""
+    marks: dict[str, Any] = {"color": color, "markersize": 5, "linestyle": "none", "clip_on": False, "zorder": 4}
+    ax.plot(np.full(len(rows), end), rows, marker, gid="arrow", **marks)
+
+
+def _limits(values: Float, ends: Float, bounded: Mask) -> tuple[float, float, Mask]:
+    """Ends of the picture, and which intervals go on beyond them: too wide to leave room for the others."""
+    halves = np.where(bounded, (ends[:, 1] - ends[:, 0]) / 2, np.nan)
+    usual = bounded & (halves <= WIDE * np.nanmedian(halves)) if bounded.any() else bounded
+    whole, part = (np.concatenate([values, ends[shown].ravel(), [0.0]]) for shown in (bounded, usual))
+    reach = part if np.ptp(whole) > SQUEEZE * np.ptp(part) else whole
+    room = 0.06 * float(np.ptp(reach)) or 1.0
+    low, high = float(reach.min()) - room, float(reach.max()) + room
+    return low, high, bounded & ((ends[:, 0] < low) | (ends[:, 1] > high))
+
+
+def _widths(plan: Plan, names: pd.Index) -> Float:
+    """Declared widths of the columns; 1 for the intercept."""
+    design = plan.design
+    if not isinstance(design, DesignSpec):
+        raise ArgumentError("by_range: plain arrays declare no ranges; leave it out")
+    width = pd.Series(design.upper - design.lower, index=list(plan.names))
+    width[width == 0] = 1.0
+    return np.asarray(width.loc[names], dtype=np.float64)
+
+
+def _title(plan: Plan) -> str:
+    return f"{plan.design.response_name} ({plan.family.name})"
+
+
+def _selection(plan: Plan) -> str:
+    """What a reader must know of chosen columns."""
+    chosen = plan.screening is not None or any(role == "refit" for role, _ in plan.stages)
+    return "Not adjusted for selection." if chosen and plan.request.options.split is None else ""

@@ -1,0 +1,229 @@
+"""The mean response over one column's declared range, everything else held: predictions at public points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.domain import Levels, Range, canonical
+from dpstats.errors import ArgumentError
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.parse import parse
+from dpstats.plots import style
+from dpstats.plots.subjects import Fitted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+
+MOST_LINES = len(style.SERIES)
+MOST_HELD = 6
+"""The caption names so many columns that are held, or all that the caller gave."""
+
+
+def effect(
+    result: Fitted,
+    column: str,
+    *,
+    at: Mapping[str, Any] | None = None,
+    points: int = 101,
+    alpha: float = 0.05,
+    ax: Axes | None = None,
+) -> Axes:
+    """The mean response over the declared range or levels of one column, the others held, with a pointwise band.
+
+    The points are public, so that drawing costs no budget.
+
+    Parameters
+    ----------
+    result : GLMResults
+        Of a formula. Without inference there is a line and no band.
+    column : str
+        A column that the formula reads.
+    at : dict, optional
+        Values of other columns; by default the middle of a range and the first level. A list of values for one of
+        them draws a line for each.
+    points : int
+        How many points of a range; at least 2.
+    alpha : float
+        1 less the coverage of the band at each point.
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, the model has no formula or no mean response (the SVMs), or a column or a value
+        is not declared.
+    """
+    design = _design(result)
+    read = parse(design.formula).exog_columns
+    if column not in read:
+        raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {column!r}")
+    others = [name for name in read if name != column]
+    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+        raise ArgumentError(f"points must be an integer of at least 2, got {points!r}")
+    held, several = _held(design, others, at or {})
+    ax = style.new_axes(ax)
+    declared = design.domain[column]
+    axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
+    unbounded = False
+    lines = [{several: value} for value in held.pop(several)] if several else [{}]
+    for number, varied in enumerate(lines):
+        frame = pd.DataFrame({column: list(axis), **{**held, **varied}}, index=range(len(axis)))
+        mean, ends = _predicted(result, frame, alpha)
+        label = f"{several} = {varied[several]}" if several else None
+        shift = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
+        unbounded |= _draw(ax, declared, axis, mean, ends, number, label, shift)
+    if isinstance(declared, Levels):
+        _name_levels(ax, declared)
+    style.name_axes(ax, column, _response(design))
+    style.show_legend(ax, loc="best")
+    style.finish(
+        ax,
+        f"Effect of {column} ({result.plan.family.name})",
+        _fixed(held, at or {}),
+        _band(result, alpha, unbounded, isinstance(declared, Range)),
+        "Points are public: the picture costs no budget.",
+        style.promise(result.guarantee, "the fit"),
+    )
+    return ax
+
+
+def _design(result: Fitted) -> DesignSpec:
+    """The formula's design; ArgumentError without formula or mean."""
+    design, family = result.plan.design, result.plan.family
+    if not isinstance(design, DesignSpec):
+        raise ArgumentError("result: an effect needs a formula, and this model is of plain arrays")
+    if family.name.endswith("svm"):
+        raise ArgumentError("result: a support vector machine has no mean response; draw predict(which='linear')")
+    return design
+
+
+def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Values of the other columns, and the name of the one that has several, or ""."""
+    if not isinstance(at, Mapping):
+        raise ArgumentError(f"at must be a dict of column names and values, got {type(at).__name__}")
+    if unknown := [name for name in at if name not in others]:
+        known = ", ".join(others) or "none"
+        raise ArgumentError(f"at: {unknown[0]!r} is not among the other columns of the formula: {known}")
+    lists = [name for name, value in at.items() if isinstance(value, (list, tuple))]
+    if len(lists) > 1:
+        raise ArgumentError(f"at: only one column may have several values, got lists for {', '.join(lists)}")
+    if lists and not 1 <= len(at[lists[0]]) <= MOST_LINES:
+        raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
+    held: dict[str, Any] = {}
+    for name in others:
+        declared = design.domain[name]
+        usual = declared.low / 2 + declared.high / 2 if isinstance(declared, Range) else declared.values[0]
+        held[name] = at.get(name, usual)
+        for value in at[name] if name in lists else [held[name]]:
+            _check(name, value, declared)
+    return held, lists[0] if lists else ""
+
+
+def _check(name: str, value: Any, declared: Range | Levels) -> None:
+    found = canonical(value)
+    if isinstance(declared, Levels):
+        if found not in declared.code_of():
+            raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {value!r}")
+    elif not isinstance(found, float) or not declared.low <= found <= declared.high:
+        raise ArgumentError(f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {value!r}")
+
+
+def _predicted(result: Fitted, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
+    """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
+    if result.released is None:
+        return np.asarray(result.predict(frame), dtype=np.float64), None
+    found = result.get_prediction(frame, alpha)
+    ends = np.array(found.conf_int(), dtype=np.float64)
+    ends[~np.isfinite(found.se_mean)] = np.nan
+    return np.asarray(found.predicted_mean), ends
+
+
+def _draw(
+    ax: Axes,
+    declared: Range | Levels,
+    axis: Any,
+    mean: Float,
+    ends: Float | None,
+    number: int,
+    label: str | None,
+    shift: float,
+) -> bool:
+    """One line, or one set of points; whether its band lacks ends anywhere."""
+    color, marker = style.SERIES[number], style.MARKERS[number]
+    known = np.zeros(len(mean), dtype=bool) if ends is None else np.isfinite(ends).all(axis=1)
+    unbounded = ends is not None and not known.all()
+    if isinstance(declared, Range):
+        ax.plot(axis, mean, color=color, linewidth=1.8, label=label, linestyle=("-", "--", "-.", ":")[number % 4])
+        if ends is not None:
+            ax.fill_between(axis, ends[:, 0], ends[:, 1], where=known, color=color, alpha=0.18, linewidth=0)
+            lost: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "facecolor": "none", "edgecolor": style.PALE}
+            if unbounded:
+                ax.fill_between(axis, 0, 1, where=~known, hatch="///", linewidth=0, zorder=0.5, **lost)
+        ax.set_xlim(declared.low, declared.high)
+        return unbounded
+    places = np.arange(len(mean), dtype=np.float64) + shift
+    if known.any():
+        assert ends is not None
+        style.bars(ax, places[known], mean[known], ends[known], color=color, fmt=marker, label=label)
+    face = color if ends is None else "white"
+    marks: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": color, "linestyle": "none", "markersize": 5.5}
+    if unbounded:
+        upright = ax.get_xaxis_transform()
+        ax.vlines(places[~known], 0, 1, transform=upright, linestyles=":", colors=style.GREY, gid="unbounded")
+    ax.plot(places[~known], mean[~known], marker, label=None if known.any() else label, **marks)
+    ax.set_xlim(-0.6, len(mean) - 0.4)
+    return unbounded
+
+
+def _name_levels(ax: Axes, declared: Levels) -> None:
+    """The levels below their points, slanted if they are long together."""
+    names = [style.shorten(level, 20) for level in declared.values]
+    slanted = sum(len(name) + 2 for name in names) > 70
+    turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
+    ax.set_xticks(range(len(names)), names, **turned)
+    style.plain(ax.get_xticklabels())
+
+
+def _response(design: DesignSpec) -> str:
+    """What the vertical axis shows."""
+    spec = design.response
+    if spec.kind == "binary":
+        level = 1 if spec.levels is None else spec.levels[1]
+        return f"P({spec.name} = {level})"
+    return f"expected {spec.name}" if spec.kind == "count" else f"mean of {spec.name}"
+
+
+def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """What the caption says of the other columns: those given, and a few at their usual values."""
+    names = sorted(held, key=lambda name: name not in given)[: max(MOST_HELD, len(given))]
+    if not names:
+        return ""
+    values = ", ".join(f"{name} = {_written(held[name])}" for name in names)
+    rest = len(held) - len(names)
+    more = f" and {rest} more columns at the middle of their range or their first level" if rest else ""
+    return f"Held: {values}{more}."
+
+
+def _band(result: Fitted, alpha: float, unbounded: bool, numeric: bool) -> str:
+    """What the caption says of the band."""
+    if result.released is None:
+        return "No band: the call released no standard errors (inference=True buys them)."
+    name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
+    said = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
+    return f"{said} {lost}: not identified at this budget, any value is possible." if unbounded else said
+
+
+def _written(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,155 @@
+"""What other budgets would buy: plans alone, no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.plan import Plan, replanned
+from dpstats.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+
+FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
+"""The budgets of a picture, in units of the plan's own eps."""
+
+
+def budget(
+    plan: Plan,
+    *,
+    eps: Sequence[float] | None = None,
+    n: int | Sequence[int] | None = None,
+    what: Literal["risk", "noise"] = "risk",
+    pi: float = 0.05,
+    ax: Axes | None = None,
+) -> Axes:
+    """What privacy would cost at other budgets and numbers of rows; reads no row and spends nothing.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of `dpstats.plan`, or of a fit.
+    eps : sequence of float, optional
+        At least two budgets; by default from an eighth to eight times the plan's, as far as they can be planned.
+    n : int or sequence of int, optional
+        Numbers of rows, public or assumed: a line for each. Without, the cost is that of the sum over all rows.
+    what : {"risk", "noise"}
+        The proved bound on what privacy adds to the loss per row, against any coefficients of the plan's radius; or
+        the standard deviation of the noise in the columns' mean gradients, in model units: the median column, and the
+        range of all.
+    pi : float
+        Probability, over the noise, that the bound on the risk may fail.
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, an argument is outside its range, a budget asked for cannot be planned, or
+        the risk is asked for of a plan without a proof of it.
+    """
+    if what not in ("risk", "noise"):
+        raise ArgumentError(f"what must be 'risk' or 'noise', got {what!r}")
+    options = plan.request.options
+    if what == "risk" and (options.replicates or options.realization != "analytic"):
+        raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
+    rows = _rows(n)
+    plans = _plans(plan, eps)
+    ax = style.new_axes(ax)
+    budgets = np.array([found.request.eps for found in plans])
+    costs = np.stack([_risk(found, pi) if what == "risk" else _noise(found) for found in plans])
+    for number, count in enumerate(rows):
+        color, marker = style.SERIES[number], style.MARKERS[number]
+        low, middle, high = (costs / (count or 1)).T
+        label = None if count is None else f"{count:,} rows"
+        ax.plot(budgets, middle, color=color, marker=marker, markersize=4, linewidth=1.6, label=label)
+        if what == "noise":
+            ax.fill_between(budgets, low, high, color=color, alpha=0.18, linewidth=0)
+    ax.axvline(plan.request.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.request.eps:.4g}")
+    ax.set(xscale="log", yscale="log")
+    _tick_budgets(ax, budgets)
+    style.name_axes(ax, "eps", _measure(what, n is not None))
+    style.show_legend(ax, loc="best")
+    style.finish(ax, _title(plan), *_said(plan, what, pi))
+    return ax
+
+
+def _rows(n: int | Sequence[int] | None) -> list[int | None]:
+    if n is None:
+        return [None]
+    counts = [n] if isinstance(n, (int, np.integer)) else list(n)
+    if not 1 <= len(counts) <= len(style.SERIES):
+        raise ArgumentError(f"n must hold 1 to {len(style.SERIES)} numbers of rows, got {len(counts)}")
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise ArgumentError(f"n must be a positive integer or several, got {count!r}")
+    return [int(count) for count in counts]
+
+
+def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
+    """Plans at the budgets asked for, or at those around the plan's own that can be planned."""
+    if eps is not None:
+        if isinstance(eps, (str, int, float)) or len(eps) < 2:
+            raise ArgumentError(f"eps must hold at least two budgets, got {eps!r}")
+        return [replanned(plan, value) for value in sorted(eps)]
+    found = []
+    for factor in FACTORS:
+        try:
+            found.append(replanned(plan, float(factor) * plan.request.eps))
+        except ArgumentError:  # too small for the ranges to be bought
+            continue
+    return found
+
+
+def _risk(plan: Plan, pi: float) -> Float:
+    """The bound three times over, shape (3,): it has no range."""
+    table = plan.excess_risk(pi).set_index("bound")["value"]
+    return np.full(3, float(table[f"unregularised, with probability {1 - pi:g}"]))
+
+
+def _noise(plan: Plan) -> Float:
+    """Least, median and greatest standard deviation over the columns, shape (3,)."""
+    return np.quantile(plan.noise_sd.to_numpy(dtype=np.float64), [0.0, 0.5, 1.0])
+
+
+def _tick_budgets(ax: Axes, budgets: Float) -> None:
+    """A tick at every other budget or fewer, as a plain number."""
+    shown = budgets[:: max(1, -(-len(budgets) // 8))]
+    ax.set_xticks(shown, [f"{value:.3g}" for value in shown])
+    ax.set_xticks([], minor=True)
+
+
+def _measure(what: str, by_row: bool) -> str:
+    if what == "noise":
+        return "sd of noise in mean gradients" if by_row else "sd of noise in summed gradients"
+    return "excess loss per row, at most" if by_row else "excess loss of all rows, at most"
+
+
+def _title(plan: Plan) -> str:
+    return f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
+
+
+def _said(plan: Plan, what: str, pi: float) -> list[str]:
+    """The caption's sentences."""
+    shown = {
+        "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
+        "noise": "Line: the median column; band: all columns; columns in model units.",
+    }[what]
+    delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""
+    return [
+        shown,
+        "Plans alone: no row was read and nothing spent.",
+        f"Protected by a fit at eps{delta}: {style.neighbours(plan.adjacency)}.",
+        "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",
+    ]

@@ -1,0 +1,143 @@
+"""How good a model is: calibration, ROC curve and residuals by bins, with the stated errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpstats.errors import ArgumentError
+from dpstats.plots import style
+from dpstats.plots.subjects import Evaluated
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+
+AREA = "area under ROC"
+BARS = "Bars: 95 % intervals of noise and sampling; pale, the part due to privacy."
+LEVEL = float(stats.norm.ppf(0.975))
+ROC_BARS = 12
+"""About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
+
+
+def calibration(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
+    """Observed against predicted frequency by bins, with 95 % intervals of noise and sampling.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, or the evaluation has no calibration.
+    """
+    table = _known(_table(evaluation.calibration, "calibration"), ["predicted", "observed"])
+    ax = style.new_axes(ax)
+    ax.plot([0, 1], [0, 1], "--", color=style.GREY, linewidth=1.0, label="perfect")
+    _binned(ax, table, "predicted", "observed")
+    most = min(1.0, 1.08 * float(np.nanmax(table[["predicted", "high"]].to_numpy(), initial=0.0)) or 1.0)
+    ax.set(xlim=(-0.02 * most, most), ylim=(-0.02 * most, most))
+    style.name_axes(ax, "predicted frequency", "observed frequency")
+    style.show_legend(ax, loc="upper left")
+    style.finish(ax, f"Calibration: {evaluation.model}", BARS, _promise(evaluation))
+    return ax
+
+
+def residuals(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
+    """Mean residual (response less prediction) by bins of the fitted value, with 95 % intervals.
+
+    Parameters, returns and errors as for `calibration`.
+    """
+    table = _known(_table(evaluation.residuals, "residuals"), ["fitted", "residual"])
+    ax = style.new_axes(ax)
+    ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
+    _binned(ax, table, "fitted", "residual")
+    style.name_axes(ax, "fitted value", "mean residual")
+    lines = style.show_legend_above(ax)  # inside, the bars leave no corner free
+    said = f"{BARS} Where bars stay away from zero, the model misses something."
+    style.finish(ax, f"Residuals: {evaluation.model}", said, _promise(evaluation), lines_above=lines)
+    return ax
+
+
+def roc(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
+    """The ROC curve with its area, and 95 % intervals of both rates at some of its thresholds.
+
+    Parameters, returns and errors as for `calibration`.
+    """
+    table = _known(_table(evaluation.roc, "roc"), ["false_positive", "true_positive"])
+    false, true = (table[name].to_numpy() for name in ("false_positive", "true_positive"))
+    ax = style.new_axes(ax, 6.0, 5.4)  # about square: a fixed aspect would leave the caption no room
+    ax.plot([0, 1], [0, 1], "--", color=style.GREY, linewidth=1.0, label="guessing")
+    ax.plot(false, true, color=style.BLUE, linewidth=1.8, label=_area(evaluation))
+    some = _spread_out(false, true)
+    sizes = [LEVEL * _std_err(table, name)[some] for name in ("false_positive", "true_positive")]
+    crosses: dict[str, Any] = {"fmt": "none", "ecolor": style.ORANGE, "elinewidth": 1.6, "zorder": 4}
+    ax.errorbar(false[some], true[some], xerr=sizes[0], yerr=sizes[1], label="0.95 intervals", **crosses)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    style.name_axes(ax, "false positive rate", "true positive rate")
+    style.show_legend(ax, loc="lower right")
+    said = "Crosses: 95 % intervals of both rates, of noise and sampling, at some thresholds."
+    style.finish(ax, f"ROC: {evaluation.model}", said, _promise(evaluation))
+    return ax
+
+
+def _promise(evaluation: Evaluated) -> str:
+    return f"{style.promise(evaluation.guarantee, 'this evaluation')} What the model cost comes on top."
+
+
+def _table(table: pd.DataFrame | None, metric: str) -> pd.DataFrame:
+    if table is None:
+        raise ArgumentError(f"the evaluation has no {metric}: evaluate with metrics=[{metric!r}], if its model has one")
+    return table
+
+
+def _known(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """The rows of which something can be said; ArgumentError if there are none."""
+    found = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]
+    if found.empty:
+        raise ArgumentError("the evaluation's rows do not stand out from the noise: there is nothing to draw")
+    return found
+
+
+def _binned(ax: Axes, table: pd.DataFrame, across: str, upward: str) -> None:
+    """Points with intervals, and behind them the part of each interval that is due to privacy."""
+    at, values = table[across].to_numpy(), table[upward].to_numpy()
+    ends = table[["low", "high"]].to_numpy()
+    ends = np.where(np.isfinite(ends), ends, values[:, None])
+    noise = LEVEL * np.nan_to_num(table["noise_se"].to_numpy())
+    private = np.clip(values[:, None] + np.stack([-noise, noise], axis=1), ends[:, [0]], ends[:, [1]])
+    pale: dict[str, Any] = {"fmt": "none", "ecolor": style.SKY, "elinewidth": 8, "alpha": 0.45, "zorder": 2}
+    style.bars(ax, at, values, private, label="part due to privacy", **pale)
+    style.bars(ax, at, values, ends, label="bins, 0.95 intervals")
+
+
+def _area(evaluation: Evaluated) -> str:
+    """The area with its interval, in words."""
+    found = evaluation.metrics.loc[AREA] if AREA in evaluation.metrics.index else None
+    if found is None or not np.isfinite(found["estimate"]):
+        return "ROC curve, area unknown"
+    return f"area {found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+
+
+def _std_err(table: pd.DataFrame, name: str) -> Float:
+    parts = [np.nan_to_num(table[f"{name}_{part}"].to_numpy(dtype=np.float64)) for part in ("noise_se", "sampling_se")]
+    return np.hypot(*parts)
+
+
+def _spread_out(false: Float, true: Float) -> NDArray[np.intp]:
+    """Positions of points evenly spread along the curve, its ends left out."""
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(false), np.diff(true)))])
+    wanted = np.linspace(0, along[-1], ROC_BARS + 2)[1:-1]
+    return np.unique(np.clip(np.searchsorted(along, wanted), 1, max(len(along) - 2, 0)))

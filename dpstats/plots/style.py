@@ -1,0 +1,168 @@
+"""The one style of all pictures: colours, bars, labels and the caption that says what is protected."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.text import Text
+
+    from dpstats.privacy.guarantee import Guarantee
+
+Float = NDArray[np.float64]
+
+INK, GREY, PALE = "#222222", "#6e6e6e", "#d9d9d9"
+BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
+"""Colours that the colour-blind tell apart (Okabe & Ito 2008)."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+LABEL_SIZE, TICK_SIZE, CAPTION_SIZE = 10.5, 9.5, 9.0
+WIDTH, HEIGHT = 7.0, 4.6
+NAME_WIDTH = 34
+CAPTION = "caption"
+"""The gid of a picture's caption."""
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, imported when something is drawn.
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot as found
+    except ImportError as error:
+        raise ArgumentError('pictures need the package matplotlib: pip install "dpstats[plots]"') from error
+    return found
+
+
+def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:
+    """`ax` itself, or axes of a new figure of so many inches, in the style of this package."""
+    drawer = pyplot()
+    if ax is None:
+        _, ax = drawer.subplots(figsize=(width, height), layout="constrained")
+    elif not hasattr(ax, "get_figure"):
+        raise ArgumentError(f"ax must be matplotlib axes, got {type(ax).__name__}")
+    assert ax is not None
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(GREY)
+    ax.tick_params(labelsize=TICK_SIZE, colors=INK, length=3)
+    ax.grid(True, color=PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """Labels of both axes, in plain text."""
+    across = ax.set_xlabel(shorten(xlabel, 70), fontsize=LABEL_SIZE, color=INK)
+    plain([across, ax.set_ylabel(shorten(ylabel, 50), fontsize=LABEL_SIZE, color=INK)])
+
+
+def name_rows(ax: Axes, names: Sequence[object]) -> None:
+    """Names down the left side, the first one on top."""
+    ax.set_yticks(np.arange(len(names)), [shorten(name, NAME_WIDTH) for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(False, axis="y")
+    plain(ax.get_yticklabels())
+
+
+def plain(texts: Iterable[Text]) -> None:
+    """Show every character as it is: a dollar sign in a column's name starts no formula."""
+    for text in texts:
+        text.set_parse_math(False)
+
+
+def show_legend(ax: Axes, **arguments: Any) -> None:
+    """A legend of everything that has a label, in plain text."""
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        legend = ax.legend(handles, labels, fontsize=TICK_SIZE, frameon=False, **arguments)
+        plain(legend.get_texts())
+
+
+def show_legend_above(ax: Axes) -> int:
+    """A legend between axes and title, for pictures full of rows; how many lines it takes."""
+    show_legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1, handlelength=1.4)
+    return -(-len(ax.get_legend_handles_labels()[1]) // 2)
+
+
+def finish(ax: Axes, title: str, *sentences: str, lines_above: int = 0) -> None:
+    """Title, above so many lines of a legend, and caption, below the horizontal axis' label; both as wide as the axes.
+
+    It comes last: the width is known when all else is drawn.
+    """
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    width = ax.get_window_extent().width / figure.dpi * 72
+    heading = ax.set_title(
+        shorten(title, _characters(width, LABEL_SIZE + 1)),
+        loc="left",
+        fontsize=LABEL_SIZE + 1,
+        color=INK,
+        pad=10 + 1.7 * TICK_SIZE * lines_above,
+    )
+    text = textwrap.fill(" ".join(sentence for sentence in sentences if sentence), _characters(width, CAPTION_SIZE))
+    caption = ax.annotate(
+        text,
+        (0.0, 0.0),
+        xytext=(0, -7),
+        xycoords=("axes fraction", ax.xaxis.label),
+        textcoords="offset points",
+        ha="left",
+        va="top",
+        fontsize=CAPTION_SIZE,
+        color=GREY,
+        linespacing=1.35,
+        annotation_clip=False,
+    )
+    caption.set_gid(CAPTION)
+    plain([heading, caption])
+
+
+def _characters(points: float, size: float) -> int:
+    """About how many characters of a font of `size` fit."""
+    return max(int(points / (0.56 * size)), 24)
+
+
+def promise(guarantee: Guarantee, what: str) -> str:
+    """What is protected, in a sentence; `what` is released under the guarantee."""
+    if not guarantee.certified:
+        return f"NO GUARANTEE is claimed for {what}: {guarantee.reason}."
+    budget = f"eps = {guarantee.eps:.4g}" + (f", delta = {guarantee.delta:.4g}" if guarantee.delta else "")
+    return f"Protected: {neighbours(guarantee.adjacency)}, of which {what} tells no more than {budget} allows."
+
+
+def neighbours(adjacency: str) -> str:
+    """What neighbouring data differ by, in words."""
+    return {
+        "add_remove": "whether any one row is in the data",
+        "replace_one": "the contents of any one row",
+    }[adjacency]
+
+
+def shorten(name: object, width: int) -> str:
+    """The name cut in its middle to at most `width` characters: levels of a factor differ at the end."""
+    text = str(name)
+    if len(text) <= width:
+        return text
+    front = (width - 1) // 2
+    return f"{text[:front]}…{text[len(text) - (width - 1 - front) :]}"
+
+
+def bars(ax: Axes, at: Float, values: Float, ends: Float, *, across: bool = False, **style: Any) -> Any:
+    """Points with bars from ends[:, 0] to ends[:, 1], shape (k, 2); upright, or across for rows of names."""
+    sizes = np.maximum(np.stack([values - ends[:, 0], ends[:, 1] - values]), 0.0)
+    style = {"fmt": "o", "color": BLUE, "markersize": 5, "elinewidth": 1.4, "capsize": 0, "zorder": 3, **style}
+    return ax.errorbar(values, at, xerr=sizes, **style) if across else ax.errorbar(at, values, yerr=sizes, **style)

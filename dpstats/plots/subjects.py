@@ -1,0 +1,79 @@
+"""What a picture needs to know of what it shows: results stand above this folder, so they are described here."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pandas as pd
+
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import Guarantee
+
+
+class Fitted(Protocol):
+    """A released model; `dpstats.GLMResults`."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan the release followed."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything it shows."""
+
+    @property
+    def released(self) -> Any:
+        """What was released for inference, or None."""
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients as released, in the user's units."""
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors; infinite where not identified, NaN for columns that are not in the fit."""
+
+    @property
+    def noise_at_most(self) -> pd.Series[float]:
+        """A bound on the standard deviation that noise gives each coefficient."""
+
+    @property
+    def variance_shares(self) -> pd.DataFrame:
+        """Shares of sampling, noise and information in the squared standard errors."""
+
+    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The regression table as a frame."""
+
+    def predict(self, newdata: Any) -> Any:
+        """Predictions at public rows."""
+
+    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> Any:
+        """The mean response at public rows with intervals."""
+
+
+class Evaluated(Protocol):
+    """The result of an evaluation; `dpstats.Evaluation`."""
+
+    @property
+    def model(self) -> str:
+        """Family and formula of the model."""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """One row a metric."""
+
+    @property
+    def calibration(self) -> pd.DataFrame | None:
+        """Predicted and observed frequency by bins."""
+
+    @property
+    def roc(self) -> pd.DataFrame | None:
+        """False and true positive rate by threshold."""
+
+    @property
+    def residuals(self) -> pd.DataFrame | None:
+        """Mean residual by bins of the fitted value."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For everything it shows, apart from the model's own."""

@@ -1,0 +1,114 @@
+"""Coefficients are drawn where they were released, with their intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import changed, fitted, without_ends
+from looking import bars, caption, faults, legend, marks, rectangles
+
+import dpstats as dp
+from dpstats import plots
+from dpstats.errors import NotReleasedError
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_intervals_are_those_released(fit: dp.GLMResults, alpha: float) -> None:
+    ax = fit.plot(alpha=alpha)
+    table = fit.uncertainty(alpha).drop(index="Intercept")
+    points, ends = bars(ax, f"{1 - alpha:.4g} interval", 0)
+    assert points[:, 0] == pytest.approx(table["coef"].to_numpy())
+    assert points[:, 1].tolist() == list(range(len(table)))
+    assert ends == pytest.approx(table[["low", "high"]].to_numpy())
+    assert [text.get_text() for text in ax.get_yticklabels()] == list(table.index)
+    share = 1 - fit.variance_shares.drop(index="Intercept")["sampling"].to_numpy()
+    half = (table["high"] - table["low"]).to_numpy() / 2
+    pale = rectangles(ax, "part due to privacy")
+    assert (pale[:, 1] - pale[:, 0]) / 2 == pytest.approx(half * np.sqrt(share))
+    assert pale[:, :2].mean(axis=1) == pytest.approx(table["coef"].to_numpy())
+    low, high = ax.get_xlim()
+    assert low < ends.min() < ends.max() < high
+
+
+def test_without_inference_bars_are_twice_the_bound(bare: dp.GLMResults) -> None:
+    size = np.array([3.0, -1.9, 2.1, 1.9, -2.1])
+    params, bound = bare.params * 0 + size * bare.noise_at_most, bare.noise_at_most
+    ax = plots.coefficients(changed(bare, params=params), intercept=True)
+    found = rectangles(ax, "twice the noise at most")
+    assert found[:, :2].mean(axis=1) == pytest.approx(params.to_numpy())
+    assert (found[:, 1] - found[:, 0]) / 4 == pytest.approx(bound.to_numpy())
+    assert marks(ax, "within noise") == pytest.approx(np.column_stack([params, range(5)])[[1, 3]])
+    assert bars(ax, "coefficient as released", 0)[0] == pytest.approx(np.column_stack([params, range(5)])[[0, 2, 4]])
+    assert "they are no intervals" in caption(ax)
+
+
+def test_what_is_not_identified_has_open_marks_and_arrows(fit: dp.GLMResults) -> None:
+    ax = plots.coefficients(without_ends(fit, "x", "group[T.b]"))
+    names = [name for name in fit.params.index if name != "Intercept"]
+    lost = sorted([names.index("x"), names.index("group[T.b]")])
+    open_marks = marks(ax, "not identified")
+    assert open_marks[:, 1].tolist() == lost
+    assert open_marks[:, 0] == pytest.approx(fit.debiased[[names[row] for row in lost]].to_numpy())
+    assert next(line for line in ax.lines if line.get_label() == "not identified").get_markerfacecolor() == "white"
+    assert sorted(bars(ax, "0.95 interval", 0)[0][:, 1].tolist()) == sorted(set(range(len(names))) - set(lost))
+    low, high = ax.get_xlim()
+    arrows = [line for line in ax.lines if line.get_gid() == "arrow"]
+    assert {line.get_marker(): line.get_ydata().tolist() for line in arrows} == {"<": lost, ">": lost}
+    assert {line.get_marker(): set(line.get_xdata()) for line in arrows} == {"<": {low}, ">": {high}}
+    assert "Open marks (2): not identified" in caption(ax)
+    assert "not identified" not in caption(fit.plot())
+
+
+def test_nothing_identified_is_still_a_picture(fit: dp.GLMResults) -> None:
+    ax = plots.coefficients(without_ends(fit, *fit.params.index))
+    assert len(marks(ax, "not identified")) == len(fit.params) - 1
+    assert "0.95 interval" not in legend(ax)
+    assert not faults(ax)
+
+
+def test_an_interval_far_wider_than_the_rest_leaves_the_picture_with_an_arrow(fit: dp.GLMResults) -> None:
+    wide = fit.uncertainty()
+    wide.loc["x", ["low", "high"]] = wide.loc["x", "coef"] + np.array([-50.0, 50.0])
+    ax = plots.coefficients(changed(fit, uncertainty=lambda alpha: wide))
+    low, high = ax.get_xlim()
+    assert high - low < 10
+    row = [name for name in fit.params.index if name != "Intercept"].index("x")
+    assert [line.get_ydata().tolist() for line in ax.lines if line.get_gid() == "arrow"] == [[row], [row]]
+    assert "goes on beyond the picture" in caption(ax)
+
+
+def test_by_range_multiplies_by_the_declared_width(fit: dp.GLMResults) -> None:
+    points, ends = bars(fit.plot(by_range=True), "0.95 interval", 0)
+    width = pd.Series({"group[T.b]": 1.0, "group[T.c$d$]": 1.0, "x": 4.0, "z": 10.0})
+    table = fit.uncertainty().drop(index="Intercept").mul(width, axis=0)
+    assert points[:, 0] == pytest.approx(table["coef"].to_numpy())
+    assert ends == pytest.approx(table[["low", "high"]].to_numpy())
+
+
+def test_chosen_columns_alone_are_drawn_and_the_choice_is_named(rows: pd.DataFrame) -> None:
+    chosen = fitted(rows, "y ~ x + z + group", family="gaussian", screen=1, inference=None)
+    ax = chosen.plot()
+    kept = [name for name, is_kept in zip(chosen.params.index, chosen.plan.kept, strict=True) if is_kept]
+    assert [text.get_text() for text in ax.get_yticklabels()] == [name for name in kept if name != "Intercept"]
+    assert "Not adjusted for selection." in caption(ax)
+    assert "selection" not in caption(fitted(rows, inference=None).plot())
+
+
+def test_shares_add_up_and_what_is_not_identified_is_hatched(fit: dp.GLMResults) -> None:
+    ax = plots.shares(without_ends(fit, "z"))
+    names = [name for name in fit.params.index if name != "Intercept"]
+    lost = names.index("z")
+    table = fit.variance_shares.loc[names].to_numpy()
+    drawn = [rectangles(ax, label) for label in ("the sample", "noise in the coefficients", "noise in the information")]
+    widths = np.stack([part[:, 1] - part[:, 0] for part in drawn], axis=1)
+    known = np.arange(len(names)) != lost
+    assert widths[known] == pytest.approx(table[known])
+    assert widths[lost].tolist() == [0, 0, 0]
+    assert drawn[2][known, 1] == pytest.approx(1.0)
+    assert rectangles(ax, "not identified").tolist() == [[0, 1, lost]]
+
+
+def test_shares_need_errors(bare: dp.GLMResults) -> None:
+    with pytest.raises(NotReleasedError):
+        bare.plot("shares")

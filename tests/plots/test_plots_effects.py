@@ -1,0 +1,114 @@
+"""Effects are predictions at public points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import fitted, predicting
+from looking import band_of, caption, legend, marks
+
+import dpstats as dp
+from dpstats import plots
+from dpstats.errors import ArgumentError
+
+
+def test_the_effect_is_the_prediction_with_its_band(fit: dp.GLMResults) -> None:
+    ax = fit.plot("effect", column="x", at={"z": 2.0, "group": "b"}, points=11, alpha=0.1)
+    grid = np.linspace(-2, 2, 11)
+    found = fit.get_prediction(pd.DataFrame({"x": grid, "z": 2.0, "group": "b"}), alpha=0.1)
+    (line,) = ax.lines
+    assert line.get_xydata() == pytest.approx(np.column_stack([grid, found.predicted_mean]))
+    corners = band_of(ax)
+    for x, ends in zip(grid, found.conf_int(), strict=True):
+        heights = corners[np.isclose(corners[:, 0], x), 1]
+        assert [heights.min(), heights.max()] == pytest.approx(ends)
+    assert ax.get_ylabel() == "P(b = yes)"
+    assert "Held: z = 2, group = b. Band: 90 % at each point" in caption(ax)
+    assert "costs no budget" in caption(ax)
+
+
+def test_other_columns_are_held_at_the_middle_and_the_first_level(fit: dp.GLMResults) -> None:
+    assert "Held: z = 5, group = a." in caption(fit.plot("effect", column="x"))
+
+
+def test_a_line_for_each_value_of_one_other_column(fit: dp.GLMResults) -> None:
+    ax = fit.plot("effect", column="x", at={"group": ["a", "c$d$"]}, points=5)
+    assert legend(ax) == ["group = a", "group = c$d$"]
+    for level in ("a", "c$d$"):
+        frame = pd.DataFrame({"x": np.linspace(-2, 2, 5), "z": 5.0, "group": level})
+        assert marks(ax, f"group = {level}")[:, 1] == pytest.approx(fit.get_prediction(frame).predicted_mean)
+    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 2
+
+
+def test_levels_are_points_with_bars(fit: dp.GLMResults) -> None:
+    ax = fit.plot("effect", column="group", at={"x": 1.0})
+    found = fit.get_prediction(pd.DataFrame({"x": 1.0, "z": 5.0, "group": ["a", "b", "c$d$"]}))
+    (drawn,) = ax.containers
+    assert drawn[0].get_xydata() == pytest.approx(np.column_stack([range(3), found.predicted_mean]))
+    assert np.array(drawn[2][0].get_segments())[:, :, 1] == pytest.approx(found.conf_int())
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["a", "b", "c$d$"]
+
+
+def test_where_the_effect_is_not_identified_there_is_no_band(fit: dp.GLMResults) -> None:
+    numeric = plots.effect(predicting(fit, slice(0, 4)), "x", points=9)
+    hatched = [part for part in numeric.collections if part.get_hatch()]
+    assert [
+        (part.get_paths()[0].vertices[:, 0].min(), part.get_paths()[0].vertices[:, 0].max()) for part in hatched
+    ] == [(-2.0, -0.5)]
+    assert "Hatched: not identified" in caption(numeric)
+    by_level = plots.effect(predicting(fit, slice(1, 2)), "group")
+    (lost,) = (part for part in by_level.collections if part.get_gid() == "unbounded")
+    assert np.array(lost.get_segments())[:, :, 0].tolist() == [[1, 1]]
+    assert "Dotted: not identified" in caption(by_level)
+    assert "not identified" not in caption(fit.plot("effect", column="x"))
+
+
+def test_an_effect_without_errors_is_a_line(bare: dp.GLMResults) -> None:
+    ax = bare.plot("effect", column="z", points=6)
+    frame = pd.DataFrame({"z": np.linspace(0, 10, 6), "x": 0.0, "group": "a"})
+    assert ax.lines[0].get_ydata() == pytest.approx(bare.predict(frame).to_numpy())
+    assert not ax.collections
+    assert "No band" in caption(ax)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "label"),
+    [("y ~ x + z", "gaussian", "mean of y"), ("count ~ x + z", "poisson", "expected count")],
+)
+def test_effects_are_on_the_scale_of_the_response(rows: pd.DataFrame, formula: str, family: str, label: str) -> None:
+    ax = fitted(rows, formula, family=family, inference=None).plot("effect", column="x")
+    assert ax.get_ylabel() == label
+    assert set(np.sign(np.diff(ax.lines[0].get_ydata()))) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fix"),
+    [
+        ({"column": "y"}, "one that the formula reads: x, z, group"),
+        ({"column": "x", "at": {"x": 1}}, "'x' is not among the other columns"),
+        ({"column": "x", "at": {"group": "d"}}, "'group' must be one of"),
+        ({"column": "x", "at": {"z": 11}}, r"'z' must lie within its range \(0, 10\)"),
+        ({"column": "x", "at": {"z": [1, 2], "group": ["a"]}}, "only one column"),
+        ({"column": "x", "at": {"z": []}}, "1 to 6 values"),
+        ({"column": "x", "at": ["z"]}, "at must be a dict"),
+        ({"column": "x", "points": 1}, "points must be an integer of at least 2"),
+        ({"column": "x", "ax": "axes"}, "ax must be matplotlib axes"),
+    ],
+)
+def test_wrong_arguments_of_effects(fit: dp.GLMResults, arguments: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ArgumentError, match=fix):
+        fit.plot("effect", **arguments)
+
+
+def test_models_without_effects(rows: pd.DataFrame) -> None:
+    arrays = dp.GLM(rows["y"], rows[["x", "z"]], row_norm=12.0).fit(1.0)
+    with pytest.raises(ArgumentError, match="plain arrays"):
+        arrays.plot("effect", column="x")
+    with pytest.raises(ArgumentError, match="by_range"):
+        arrays.plot(by_range=True)
+    assert len(arrays.plot().get_yticks()) == 2
+    with pytest.raises(ArgumentError, match="no mean response"):
+        fitted(rows, family="huber_svm").plot("effect", column="x")

@@ -1,0 +1,93 @@
+"""A picture of plans shows what such plans say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from drawn import DOMAIN
+from looking import band_of, caption, marks
+
+import dpstats as dp
+from dpstats import plots
+from dpstats.errors import ArgumentError
+from dpstats.plan import replanned
+
+PLANS: dict[str, dict[str, Any]] = {
+    "binomial": {"formula": "b ~ x + z + group", "family": "binomial"},
+    "delta": {"formula": "y ~ x + z", "delta": 1e-6},
+    "counts": {"formula": "count ~ x + z", "family": "poisson"},
+    "counts, delta": {"formula": "count ~ x + z", "family": "poisson", "delta": 1e-6, "stages": 2},
+    "bought": {"formula": "y ~ x + w", "delta": 1e-5, "stages": 2},
+    "bought response": {"formula": "y ~ x + z", "response": "bought", "adjacency": "replace_one"},
+    "lasso": {"formula": "y ~ x + z", "penalty": "lasso", "alpha": 2.0, "selection": "noise_aware", "refit_share": 0.3},
+    "screened": {"formula": "y ~ x + z + group", "screen": 1},
+    "returned": {"formula": "y ~ x + z", "retrieval": "return"},
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_at_another_eps_is_the_plan_of_such_a_call(name: str) -> None:
+    formula = PLANS[name]["formula"]
+    rest = {key: value for key, value in PLANS[name].items() if key != "formula"}
+    for eps in (0.8, 2.0, 7.0):
+        asked = dp.plan(formula, DOMAIN, eps, **rest)
+        assert replanned(dp.plan(formula, DOMAIN, 1.0, **rest), eps).to_dict() == asked.to_dict()
+
+
+def test_the_risk_per_row_against_eps() -> None:
+    plan = dp.plan("b ~ x + z + group", DOMAIN, 1.0, family="binomial")
+    ax = plots.budget(plan, eps=[4.0, 0.5, 2.0], n=[1000, 20000], pi=0.1)
+    for count in (1000, 20000):
+        expected = [
+            dp.plan("b ~ x + z + group", DOMAIN, eps, family="binomial")
+            .excess_risk(0.1, n=count)
+            .set_index("bound")
+            .loc["unregularised, with probability 0.9", "per_row"]
+            for eps in (0.5, 2.0, 4.0)
+        ]
+        assert marks(ax, f"{count:,} rows") == pytest.approx(np.column_stack([[0.5, 2.0, 4.0], expected]))
+    assert set(marks(ax, "eps = 1")[:, 0]) == {1.0}
+    assert "no row was read" in caption(ax)
+    assert "whether any one row is in the data" in caption(ax)
+
+
+def test_the_noise_against_eps() -> None:
+    plan = dp.plan("y ~ x + z + group", DOMAIN, 1.0, adjacency="replace_one")
+    ax = plots.budget(plan, eps=[1.0, 3.0], what="noise", n=500)
+    spreads = [dp.plan("y ~ x + z + group", DOMAIN, eps, adjacency="replace_one").noise_sd / 500 for eps in (1.0, 3.0)]
+    assert marks(ax, "500 rows")[:, 1] == pytest.approx([found.median() for found in spreads])
+    corners = band_of(ax)
+    for eps, found in zip((1.0, 3.0), spreads, strict=True):
+        heights = corners[corners[:, 0] == eps, 1]
+        assert [heights.min(), heights.max()] == pytest.approx([found.min(), found.max()])
+    assert "the contents of any one row" in caption(ax)
+
+
+def test_budgets_that_cannot_be_planned_are_left_out_unless_asked_for() -> None:
+    plan = dp.plan("y ~ x + w", DOMAIN, 0.4)
+    drawn = plots.budget(plan).lines[0].get_xdata()
+    with pytest.raises(ArgumentError, match="eps"):
+        replanned(plan, 0.05)
+    assert 0.05 < min(drawn) <= 0.4
+    assert max(drawn) == pytest.approx(3.2)
+    with pytest.raises(ArgumentError, match="eps"):
+        plots.budget(plan, eps=[0.05, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fix"),
+    [
+        ({"what": "width"}, "what must be"),
+        ({"n": 0}, "n must be a positive integer"),
+        ({"n": [1.5]}, "n must be a positive integer"),
+        ({"n": list(range(1, 9))}, "n must hold 1 to 6"),
+        ({"eps": 2.0}, "at least two budgets"),
+        ({"eps": [1.0, -2.0]}, "eps must be positive"),
+        ({"pi": 2.0}, "pi"),
+    ],
+)
+def test_wrong_arguments_of_budgets(arguments: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ArgumentError, match=fix):
+        plots.budget(dp.plan("y ~ x", DOMAIN, 1.0), **arguments)
