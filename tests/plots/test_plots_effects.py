@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from drawn import fitted, predicting
 from looking import band_of, caption, legend, marks
+from scipy import special
 
 import dpstats as dp
 from dpstats import plots
@@ -28,6 +29,13 @@ def test_the_effect_is_the_prediction_with_its_band(fit: dp.GLMResults) -> None:
     assert ax.get_ylabel() == "P(b = yes)"
     assert "Held: z = 2, group = b. Band: 90 % at each point" in caption(ax)
     assert "costs no budget" in caption(ax)
+
+
+def test_effects_of_levels_are_the_coefficients_of_the_table(fit: dp.GLMResults) -> None:
+    (drawn,) = fit.plot("effect", column="group").containers
+    linear = special.logit(drawn[0].get_ydata())
+    assert np.diff(linear[[0, 1]]) == pytest.approx(fit.debiased["group[T.b]"])
+    assert np.diff(linear[[0, 2]]) == pytest.approx(fit.debiased["group[T.c$d$]"])
 
 
 def test_other_columns_are_held_at_the_middle_and_the_first_level(fit: dp.GLMResults) -> None:
