@@ -27,7 +27,7 @@ def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def rows() -> pd.DataFrame:
     rng, size = np.random.default_rng(8), 20000
     data = pd.DataFrame({"x": rng.uniform(-2, 2, size), "z": rng.uniform(0, 10, size)})
-    data["group"] = rng.choice(["a", "b", "c$d$"], size)
+    data["group"] = rng.choice(["a", "b", "c$_$"], size)
     linear = 0.8 * data["x"] - 0.2 * data["z"] + 0.5 * (data["group"] == "b")
     data["y"] = linear + rng.normal(size=size)
     data["b"] = np.where(linear + 1 + rng.logistic(size=size) > 0, "yes", "no")

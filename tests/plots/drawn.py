@@ -11,7 +11,7 @@ import pandas as pd
 
 import dpstats as dp
 
-DOMAIN = {"y": (-8, 8), "b": ["no", "yes"], "x": (-2, 2), "z": (0, 10), "group": ["a", "b", "c$d$"], "count": (0, 30)}
+DOMAIN = {"y": (-8, 8), "b": ["no", "yes"], "x": (-2, 2), "z": (0, 10), "group": ["a", "b", "c$_$"], "count": (0, 30)}
 
 
 def fitted(rows: pd.DataFrame, formula: str = "b ~ x + z + group", **arguments: Any) -> dp.GLMResults:

@@ -80,7 +80,7 @@ def test_an_interval_far_wider_than_the_rest_leaves_the_picture_with_an_arrow(fi
 
 def test_by_range_multiplies_by_the_declared_width(fit: dp.GLMResults) -> None:
     points, ends = bars(fit.plot(by_range=True), "0.95 interval", 0)
-    width = pd.Series({"group[T.b]": 1.0, "group[T.c$d$]": 1.0, "x": 4.0, "z": 10.0})
+    width = pd.Series({"group[T.b]": 1.0, "group[T.c$_$]": 1.0, "x": 4.0, "z": 10.0})
     table = fit.uncertainty().drop(index="Intercept").mul(width, axis=0)
     assert points[:, 0] == pytest.approx(table["coef"].to_numpy())
     assert ends == pytest.approx(table[["low", "high"]].to_numpy())

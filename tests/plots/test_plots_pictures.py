@@ -29,7 +29,7 @@ ALL: dict[str, Callable[..., Axes]] = {
     "calibration": lambda fit, bare, evaluation, ax: evaluation.plot("calibration", ax=ax),
     "residuals": lambda fit, bare, evaluation, ax: evaluation.plot("residuals", ax=ax),
     "roc": lambda fit, bare, evaluation, ax: evaluation.plot("roc", ax=ax),
-    "effect": lambda fit, bare, evaluation, ax: fit.plot("effect", column="x", at={"group": ["a", "c$d$"]}, ax=ax),
+    "effect": lambda fit, bare, evaluation, ax: fit.plot("effect", column="x", at={"group": ["a", "c$_$"]}, ax=ax),
     "effect of levels": lambda fit, bare, evaluation, ax: fit.plot("effect", column="group", ax=ax),
     "hatched": lambda fit, bare, evaluation, ax: plots.effect(predicting(fit, slice(0, 9)), "x", ax=ax),
     "risk": lambda fit, bare, evaluation, ax: plots.budget(bare.plan, n=[1000, 9000], ax=ax),
