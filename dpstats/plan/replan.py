@@ -11,6 +11,9 @@ from dpstats.privacy.guarantee import check_budget
 def replanned(plan: Plan, eps: float) -> Plan:
     """The plan of the same call with `eps` in place of its own; reads no row and spends nothing.
 
+    Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
+    because stages differed in it.
+
     Parameters
     ----------
     plan : Plan

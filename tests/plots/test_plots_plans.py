@@ -22,8 +22,15 @@ PLANS: dict[str, dict[str, Any]] = {
     "bought": {"formula": "y ~ x + w", "delta": 1e-5, "stages": 2},
     "bought response": {"formula": "y ~ x + z", "response": "bought", "adjacency": "replace_one"},
     "lasso": {"formula": "y ~ x + z", "penalty": "lasso", "alpha": 2.0, "selection": "noise_aware", "refit_share": 0.3},
+    "laws that differ by stage": {
+        "formula": "y ~ x + z + group + w",
+        "delta": 0.01,
+        **{"penalty": "lasso", "alpha": 2.0, "selection": "noise_aware", "refit_share": 0.3},
+    },
     "screened": {"formula": "y ~ x + z + group", "screen": 1},
     "returned": {"formula": "y ~ x + z", "retrieval": "return"},
+    "inference": {"formula": "y ~ x + z", "inference": True},
+    "split": {"formula": "y ~ x + z + group", "screen": 1, "split": "rows"},
 }
 
 
@@ -31,7 +38,7 @@ PLANS: dict[str, dict[str, Any]] = {
 def test_a_plan_at_another_eps_is_the_plan_of_such_a_call(name: str) -> None:
     formula = PLANS[name]["formula"]
     rest = {key: value for key, value in PLANS[name].items() if key != "formula"}
-    for eps in (0.8, 2.0, 7.0):
+    for eps in (0.8, 1.6, 2.0, 7.0):
         asked = dp.plan(formula, DOMAIN, eps, **rest)
         assert replanned(dp.plan(formula, DOMAIN, 1.0, **rest), eps).to_dict() == asked.to_dict()
 
