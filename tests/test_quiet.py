@@ -85,7 +85,7 @@ def frames_of(trace: TracebackType | None) -> list[Any]:
     return [frame for frame, _ in traceback.walk_tb(trace)]
 
 
-@pytest.mark.parametrize("name", ["glm", "ols", "fit", "many", "ranges", "arrays"])
+@pytest.mark.parametrize("name", ["glm", "inference", "ols", "fit", "many", "ranges", "arrays"])
 def test_no_frame_of_ours_in_the_traceback_holds_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = pd.DataFrame({"x": np.full(5, CELL), "y": np.zeros(5)})
     facts = {"x": (0, 1e7), "y": (0, 1)}
@@ -96,6 +96,7 @@ def test_no_frame_of_ours_in_the_traceback_holds_rows(name: str, monkeypatch: py
     monkeypatch.setattr(NumericColumn, "numbers", broken)
     calls = {
         "glm": lambda: dp.glm("y ~ x", data, 1.0, domain=facts),
+        "inference": lambda: dp.glm("y ~ x", data, 1.0, domain=facts, inference="robust"),
         "ols": lambda: dp.ols("y ~ x", data, 1.0, domain=facts),
         "fit": lambda: dp.GLM.from_formula("y ~ x", data, domain=facts).fit(1.0),
         "many": lambda: dp.plan_many({"one": "y ~ x"}, facts, 1.0).fit(data),

@@ -133,7 +133,9 @@ def shown(result: Any) -> Shown:
         parts = [shown(one) for one in result.values()]
         return "; ".join(facts for facts, _ in parts), "; ".join(bits for _, bits in parts)
     if isinstance(result, dp.GLMResults):
-        return repr((result.plan.names, result.guarantee)), repr(result.params.to_dict())
+        released = result.released
+        errors = "" if released is None else repr((released.to_dict(), result.uncertainty().to_numpy().tolist()))
+        return repr((result.plan.names, result.guarantee, released is None)), repr(result.params.to_dict()) + errors
     if isinstance(result, dp.Plan):
         return repr(result.to_dict()), ""
     if isinstance(result, (pd.Series, np.ndarray)):
@@ -170,6 +172,12 @@ GLMS = [
     _glm("two stages", "y ~ x", "y x", stages=2),
     _glm("ridge", "b ~ x", "b x", family="binomial", penalty="ridge", alpha=1.0),
     _glm("selection", "y ~ x + g", "y x g", penalty="lasso", alpha=1.0, selection="noise_aware", refit_share=0.3),
+    _glm("inference", "y ~ x + g", "y x g", inference=True),
+    _glm("inference, robust", "w ~ x + g", "w x g", family="binomial", inference="robust", delta=1e-6),
+    _glm("inference, svm", "b ~ 0 + x + g", "b x g", family="smooth_svm", inference=True),
+    _glm("inference, refit", "c ~ x + g", "c x g", family="poisson", inference=True, penalty="lasso", alpha=0.1,
+         refit_share=0.5, split="rows"),
+    _glm("inference, two stages", "w ~ x + g", "w x g", family="binomial", inference=True, stages=2),
     _glm("range bought", "y ~ x", "y x", FIRST, open="x"),
     _glm("ranges bought", "y ~ np.log(x) + z", "y x z", None, open="y x z"),
     _glm("response bought", "y ~ x + g", "y x g", {"x": (0, 10), "g": ["a", "b"]}, open="y"),

@@ -80,6 +80,8 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "leaves open what retrieval='return' would return; take retrieval='recycle'"
     if options.retrieval is None:
         return "is priced together with the coefficients; take retrieval='recycle'"
+    if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
+        return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
     if options.refit_share > 0:
         return None
     if options.selection is not None or (penalty is not None and _biased(penalty)):
@@ -87,8 +89,6 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
             "is not offered for coefficients under such a penalty, whose bias it cannot undo: add refit_share=0.5, "
             "best with split='rows', or take a ridge penalty or none"
         )
-    if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
-        return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
     return None
 
 

@@ -103,8 +103,8 @@ class Inferential:
         NaN beside a coefficient that is not identified. For combinations `t_test` and `wald_test` are better than what
         follows from this matrix: they know of the noise in the information.
         """
-        names = self._fitted_names
-        return pd.DataFrame(self._inference.cov_params(), index=names, columns=names)
+        matrix, names = self._inference.cov_params(), self._fitted_names
+        return pd.DataFrame(matrix, index=names, columns=names)
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
         """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient."""
