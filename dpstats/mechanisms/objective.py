@@ -202,7 +202,7 @@ def plan_objective(
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
     price, total, tolerance, final, information = _priced(
-        design, family, purchase, metric, total, row_length=row_length, penalty=remainder
+        design, family, purchase, metric, total, default=default, row_length=row_length, penalty=remainder
     )
     return ObjectivePlan(
         family=family,
@@ -247,10 +247,14 @@ def _priced(
     metric: Metric,
     curvature: Vector,
     *,
+    default: Vector,
     row_length: float,
     penalty: Penalty | None,
 ) -> _Priced:
-    """Settle noise, curvature, the last step and, if there is room for it, the information."""
+    """Settle noise, curvature, the last step and, if there is room for it, the information.
+
+    A ridge of the caller's beyond the `default` curvature keeps its strength.
+    """
 
     def rounded(price: Price, at: Vector) -> tuple[float, LatticeRelease]:
         tolerance = gradient_tolerance(
@@ -270,7 +274,7 @@ def _priced(
         if asked.free:
             alone = price_fit(design, family, replace(purchase, information=None), metric, curvature)
             if purchase.curvature is None:
-                inside = curvature * room(family, purchase, design.curvature_ratio(curvature))
+                inside = np.maximum(curvature, default * room(family, purchase, design.curvature_ratio(curvature)))
         else:
             alone = price_fit(design, family, purchase, metric, curvature)
         tolerance, final = rounded(alone, inside)

@@ -530,6 +530,15 @@ class TestRefit:
             assert stage.information is not None
             assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
 
+    def test_a_ridge_keeps_its_strength(self) -> None:
+        """Room for free information is made in the default curvature, not in what was asked for."""
+        for strength in (8.0, 20.0, 200.0):
+            stage = stage_of(Binomial(), 1.0, penalty="ridge", alpha=strength)
+            assert stage.information is not None
+            np.testing.assert_array_equal(stage.curvature[1:], strength)
+            assert stage.curvature[0] < strength
+            assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
+
 
 class TestDispersion:
     def test_a_name_does_not_make_a_column_constant(self) -> None:
