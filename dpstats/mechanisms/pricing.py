@@ -31,10 +31,10 @@ ROOM_WANTED = 0.4
 """Free information: the curvature is raised until kappa takes no more than this part of what the fit's noise has room
 for in l'',"""
 
-MOST_ROOM = 2.0
+MOST_ROOM = 1.6
 """but no further than to so many times what the fit alone would have: it is shrinkage,"""
 
-ROOM_PER_EPS = 1.7
+ROOM_PER_EPS = 1.4
 """and where eps is small, little more than that (docs/defaults)."""
 
 LEAST_FREE = 0.25
