@@ -16,13 +16,13 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.napp import Stage
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.plan.budget import budget_frame, range_eps
 from dpstats.plan.response import ResponsePurchase, centred
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.bodies import BodyNoise
@@ -164,30 +164,7 @@ class Plan:
             Columns: eps and delta as charged; planned, the eps set aside; need, the eps that noise of the classical
             scale really costs by the joint bound; retrieved, planned less need; and buys, in words.
         """
-        rows: list[tuple[Any, ...]] = []
-        if self.bought:
-            cost = range_eps(self.request, self.bought)
-            rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(self.bought)))
-        if self.response is not None:
-            cost = self.response.eps
-            found = "greatest count, mean" if self.family.response == "count" else "centre, spread"
-            rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
-        if self.screening is not None:
-            rows += screening_rows(self.screening)
-        for role, plan in self.stages:
-            retrieved = max(0.0, plan.planned_eps - plan.joint_need)
-            noise = f"{plan.noise.kind} noise ({plan.noise.norm})"
-            rows.append((role, plan.eps, plan.delta, plan.planned_eps, plan.planned_eps - retrieved, retrieved, noise))
-            final = plan.final.eps
-            rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
-            if plan.information is not None:
-                rows += information_rows(plan.information)
-        sums = [sum(row[column] for row in rows) for column in (4, 5)]
-        if self.request.options.split is not None:
-            sums = [float("nan")] * 2  # parts of the rows pay side by side
-        rows.append(("total", self.guarantee.eps, self.guarantee.delta, self.request.eps, sums[0], sums[1], ""))
-        columns = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
-        return pd.DataFrame(rows, columns=columns).set_index("purchase")
+        return budget_frame(self)
 
     def excess_risk(
         self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
@@ -266,33 +243,6 @@ class Plan:
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
         )
-
-
-def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
-    """The purchases of screening, as rows of the budget table."""
-    choices = screening.eps - screening.null_eps
-    terms = f"{screening.choices} of {screening.candidates} terms"
-    rows: list[tuple[Any, ...]] = [("screening", choices, 0.0, choices, choices, 0.0, terms)]
-    if screening.null is not None:
-        cost = screening.null_eps
-        rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
-    return rows
-
-
-def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
-    """The purchases of inference, as rows of the budget table."""
-    found = {"known": "", "dispersion": "dispersion", "robust": "robust variances"}[plan.purchase.spread]
-    costs = {
-        ("information", "standard errors"): plan.eps,
-        ("information: rounding", "discrete noise"): plan.purchase.cover_eps,
-        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
-    }
-    return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]
-
-
-def range_eps(request: Request, bought: tuple[str, ...]) -> float:
-    """What the ranges of the columns left out of the Domain cost together."""
-    return request.options.range_share * request.eps if bought else 0.0
 
 
 def penalty_weights(design: PublicDesign, options: Options) -> Vector:

@@ -1,0 +1,70 @@
+"""What a plan's budget is spent on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dpstats.mechanisms.information import InformationPlan
+from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.request import Request
+
+if TYPE_CHECKING:
+    from dpstats.plan.plan import Plan
+
+COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
+
+
+def budget_frame(plan: Plan) -> pd.DataFrame:
+    """The table `Plan.budget` returns; see there."""
+    rows: list[tuple[Any, ...]] = []
+    if plan.bought:
+        cost = range_eps(plan.request, plan.bought)
+        rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
+    if plan.response is not None:
+        cost = plan.response.eps
+        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
+    if plan.screening is not None:
+        rows += screening_rows(plan.screening)
+    for role, stage in plan.stages:
+        retrieved = max(0.0, stage.planned_eps - stage.joint_need)
+        noise, need = f"{stage.noise.kind} noise ({stage.noise.norm})", stage.planned_eps - retrieved
+        rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, noise))
+        final = stage.final.eps
+        rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
+        if stage.information is not None:
+            rows += information_rows(stage.information)
+    sums = [sum(row[column] for row in rows) for column in (4, 5)]
+    if plan.request.options.split is not None:
+        sums = [float("nan")] * 2  # parts of the rows pay side by side
+    rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, plan.request.eps, sums[0], sums[1], ""))
+    return pd.DataFrame(rows, columns=COLUMNS).set_index("purchase")
+
+
+def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
+    """The purchases of screening, as rows of the budget table."""
+    choices = screening.eps - screening.null_eps
+    terms = f"{screening.choices} of {screening.candidates} terms"
+    rows: list[tuple[Any, ...]] = [("screening", choices, 0.0, choices, choices, 0.0, terms)]
+    if screening.null is not None:
+        cost = screening.null_eps
+        rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
+    return rows
+
+
+def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
+    """The purchases of inference, as rows of the budget table."""
+    found = {"known": "", "dispersion": "dispersion", "robust": "robust variances"}[plan.purchase.spread]
+    costs = {
+        ("information", "standard errors"): plan.eps,
+        ("information: rounding", "discrete noise"): plan.purchase.cover_eps,
+        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
+    }
+    return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]
+
+
+def range_eps(request: Request, bought: tuple[str, ...]) -> float:
+    """What the ranges of the columns left out of the Domain cost together."""
+    return request.options.range_share * request.eps if bought else 0.0
