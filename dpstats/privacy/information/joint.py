@@ -16,6 +16,10 @@ from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 Float = NDArray[np.float64]
 
 
+SPAN = 1e-9
+"""Relative accuracy of `free_ratio`, from below."""
+
+
 class JointScales(NamedTuple):
     """Scales of the fit's noise and of the matrix noise; infinite if the curvature is too small for any noise."""
 
@@ -235,27 +239,13 @@ def free_ratio(
     left = unit * (eps * (1 - 3 * ROUNDING) - np.log1p(kappa * curve.curvature) * (1 + ROUNDING)) - curve.gradient
     if check_adjacency(adjacency) == "add_remove":
         return max(0.0, float(np.min(left / weight)))
-    # With the second record: g_i + r h_i + g_j + r h_j at most what is left, for all i and j.
-    ratio = np.inf
-    for second in _upper_hull(curve.gradient, weight):
-        ratio = min(ratio, float(np.min((left - curve.gradient[second]) / (weight + weight[second]))))
-    return max(0.0, ratio)
-
-
-def _upper_hull(gradient: Float, weight: Float) -> NDArray[np.intp]:
-    """Positions at which gradient + r weight is greatest for some r >= 0."""
-    kept: list[int] = []
-    for at in range(len(gradient)):
-        while len(kept) > 1 and _below(gradient, weight, kept[-2], kept[-1], at):
-            kept.pop()
-        kept.append(at)
-    return np.array(kept)
-
-
-def _below(gradient: Float, weight: Float, left: int, middle: int, right: int) -> bool:
-    """Whether the middle of three points of increasing gradient lies on or below the chord of the others."""
-    rise = (weight[right] - weight[left]) * (gradient[middle] - gradient[left])
-    return bool((weight[middle] - weight[left]) * (gradient[right] - gradient[left]) <= rise)
+    # With the second record: the greatest g_i + r h_i is added to what each cell needs.
+    low, high = 0.0, max(0.0, float(np.min(left / weight)))
+    while high > low + SPAN * (1 + low):
+        middle = (low + high) / 2
+        second = float(np.max(curve.gradient + middle * weight))
+        low, high = (middle, high) if np.all(middle * weight + second <= left) else (low, middle)
+    return low
 
 
 def check_ratio(ratio: float) -> float:
