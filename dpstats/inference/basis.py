@@ -93,7 +93,7 @@ class MappedMatrix:
         return int(self.transform.shape[1])
 
     def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E] for a symmetric A, shape (k, k)."""
+        """S(A) = E[E A E], shape (k, k)."""
         inner = self.law.square(self.transform @ matrix @ self.transform.T)
         return self.transform.T @ inner @ self.transform
 

@@ -45,6 +45,9 @@ class Estimates:
         Public guess at the coefficients' size; used for those that are not identified.
     found : Identified, optional
         `identify(information, matrix)` if it is at hand.
+    debiasing_moves : bool
+        Whether the debiasing part of A counts among what noise in the information moves. Without it intervals are
+        shorter, and cover too little where that part is most of A.
 
     Raises
     ------
@@ -60,6 +63,7 @@ class Estimates:
     spread: Spread
     typical_size: Float | float = 1.0
     found: Identified | None = None
+    debiasing_moves: bool = True
 
     def __post_init__(self) -> None:
         size = self.matrix.size
@@ -104,7 +108,7 @@ class Estimates:
         # C = g m' + m g' with m = n + phi g / 2: the derivative of A by the information; HC0's phi counts twice.
         tilted = parts.noise_directions + (pull / 2 if model else pull)
         with np.errstate(invalid="ignore", divide="ignore"):
-            beta = self.identified.law.bilinear(parts.directions, tilted) / total**2
+            beta = self._moved(parts, tilted) / total**2
             fixed = parts.sampling.deviation**2 / (4 * total)
             weights = np.sqrt(parts.linear_share * parts.noise / total)
         bad = ~(parts.inside & np.isfinite(total))
@@ -122,6 +126,25 @@ class Estimates:
             information_noise=np.where(bad, 0, beta),
             laws=laws,
         )
+
+    def _moved(self, parts: Parts, tilted: Float) -> Float:
+        """The variance of half the change of A by the noise in the information, shape (k,).
+
+        dA / 2 = -g'E (m + G S(dd') g) - d'E G S(gg') d: where most of A is the shrinkage that is undone, A goes with the
+        fourth power of the inverse information.
+        """
+        found, shift = self.identified, self.correction[self.identified.active]
+        directions, law = parts.directions, found.law
+        if not self.debiasing_moves:
+            return law.bilinear(directions, tilted)
+        by_shift = tilted + directions @ law.square(np.outer(shift, shift)) @ found.inverse
+        images = [law.square(np.outer(row, row)) @ shift for row in directions]
+        by_direction = np.reshape(images, directions.shape) @ found.inverse
+        own = law.bilinear(directions, by_shift) + law.bilinear(np.broadcast_to(shift, directions.shape), by_direction)
+        # Cov(g'E m, d'E n) = m' S(g d') n.
+        rows = zip(by_shift, directions, by_direction, strict=True)
+        both = [one @ law.square(np.outer(row, shift)) @ other for one, row, other in rows]
+        return np.asarray(np.maximum(own + 2 * np.array(both), 0.0), dtype=np.float64)
 
     @property
     def is_model(self) -> bool:

@@ -68,7 +68,8 @@ def solve(information: Float, law: MatrixLaw, start: Float | None = None) -> tup
     scaled = information / units
 
     def square(matrix: Float) -> Float:
-        return law.square(matrix / units) / units
+        # On what rounding leaves of an antisymmetric part S is negative, and conjugate gradients would go astray.
+        return law.square((matrix + matrix.T) / (2 * units)) / units
 
     solved = False
     if start is not None:

@@ -23,7 +23,7 @@ class MatrixLaw(Protocol):
         """The number of rows p."""
 
     def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E] for a symmetric A, shape (p, p)."""
+        """S(A) = E[E A E], shape (p, p), for any A of that shape."""
 
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) = g' S(m m') g for the rows g, m of two arrays, shape (k, p); returns shape (k,)."""
@@ -86,18 +86,17 @@ class EntryNoise:
         return len(self.variances)
 
     def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E] for a symmetric A, shape (p, p)."""
-        result: Float = self.variances * matrix
+        """S(A) = E[E A E], shape (p, p)."""
+        result: Float = self.variances * matrix.T
         np.fill_diagonal(result, self.variances @ np.diag(matrix))
         base, column, ratio, variance = self._tied
         if len(base):
-            own, both = matrix[column, column], matrix[base, column]
-            corner = matrix[base, base] + 2 * ratio * both + ratio**2 * own
-            across = variance * (both + ratio * own)
+            own, right, left = matrix[column, column], matrix[base, column], matrix[column, base]
+            corner = matrix[base, base] + ratio * (right + left) + ratio**2 * own
             np.add.at(result, (base, base), variance * own)
             np.add.at(result, (column, column), variance * corner)
-            np.add.at(result, (base, column), across)
-            np.add.at(result, (column, base), across)
+            np.add.at(result, (base, column), variance * (left + ratio * own))
+            np.add.at(result, (column, base), variance * (right + ratio * own))
         return result
 
     def bilinear(self, left: Float, right: Float) -> Float:

@@ -53,9 +53,9 @@ class SpanNoise:
         return len(self.metric)
 
     def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E] for a symmetric A, shape (p, p)."""
+        """S(A) = E[E A E], shape (p, p)."""
         size, metric = self.size, self.metric
-        whole = self.variance * (float(np.sum(matrix * metric)) * metric + metric @ matrix @ metric)
+        whole = self.variance * (float(np.sum(matrix * metric)) * metric + metric @ matrix.T @ metric)
         if self.removed is None:
             return whole
         off = self.removed.reshape(size**2, size**2) @ matrix.ravel()
@@ -153,9 +153,9 @@ class LevelSpanNoise:
         return int(self.maps.shape[2])
 
     def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E] for a symmetric A, shape (p, p)."""
+        """S(A) = E[E A E], shape (p, p)."""
         metric, turned = self.metric, self.maps.transpose(0, 2, 1)
-        inner = self.maps @ matrix @ turned
+        inner = self.maps @ matrix.T @ turned
         traces = np.sum(inner * metric, axis=(1, 2))
         return np.asarray(
             self.variance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -62,6 +62,8 @@ CASE_B = normal(B, [0.4, -0.2, 0.6], 5, [16, 16, 4], 1.5, [1, 1, 0.5], ModelSpre
     ],
 )
 def test_reference_values(estimates: Estimates, column: int, expected: tuple[float, ...]) -> None:
+    """Published for intervals that take the debiasing part of the variance for known."""
+    estimates = replace(estimates, debiasing_moves=False)
     found = estimates.contrasts(np.eye(estimates.size))
     values = (
         estimates.debiased,
@@ -105,7 +107,8 @@ def test_one_column_in_closed_form(
     noise = variance * inverse**2
     shift = inverse * curvature * coef
     total = inverse + noise / (1 + square * inverse**2) + inverse**2 * square * shift**2
-    beta = square * inverse**2 * (noise + inverse / 2) ** 2 / total**2
+    moved = inverse * (noise + inverse / 2) + 2 * square * inverse**3 * shift**2
+    beta = square * moved**2 / total**2
     assert found.variances[0] == pytest.approx(total, rel=1e-8)
     assert found.information_noise[0] == pytest.approx(beta, rel=1e-8)
     quantile = found.laws.quantile(alpha)[0]
@@ -256,11 +259,34 @@ def test_unidentified_coefficients() -> None:
     assert mean_response(estimates, np.array([[1.0, 1, 0]]), np.tanh).mean_interval.tolist() == [[-1, 1]]
 
 
+def test_noise_moves_every_part_of_the_variance() -> None:
+    """Var(dA) / 4 A^2 by differences along each independent entry of the noise, G^-1 moved by it."""
+    estimates, step = CASE_B, 1e-5
+    start, law = estimates.identified.inverse, estimates.matrix
+    assert isinstance(law, EntryNoise)
+    phi, pulled = estimates.spread.value, estimates.curvature @ estimates.coef  # type: ignore[union-attr]
+
+    def variances(inverse: np.ndarray) -> np.ndarray:
+        shift = inverse @ pulled
+        middle = estimates.linear.covariance + law.square(np.outer(shift, shift))
+        return np.diag(phi * inverse + inverse @ middle @ inverse)
+
+    total = np.zeros(3)
+    for row, column in zip(*np.triu_indices(3), strict=True):
+        entry = np.zeros((3, 3))
+        entry[row, column] = entry[column, row] = step
+        ends = [variances(np.linalg.inv(np.linalg.inv(start) + sign * entry)) for sign in (1, -1)]
+        total += law.variances[row, column] * ((ends[0] - ends[1]) / (2 * step)) ** 2
+    found = estimates.contrasts(np.eye(3))
+    assert found.information_noise == pytest.approx(total / (4 * found.variances**2), rel=1e-5)
+
+
 def test_robust_spread() -> None:
     """Released variances of coefficients are used as they are; those of combinations are bounded."""
     inverse = CASE_A.identified.inverse
     spread = RobustSpread(np.diag(inverse), np.array([0.001, 0.002]))
     robust = normal([[60, 10], [10, 40]], [0.5, -0.3], 4, [9, 9], 1.25, [1, 1], spread)
+    known = replace(robust, debiasing_moves=False).contrasts(np.eye(2))
     ours, model = robust.contrasts(np.eye(2)), CASE_A.contrasts(np.eye(2))
     assert ours.sampling == pytest.approx(model.sampling)
     assert ours.spread_noise == pytest.approx(np.array([0.001, 0.002]) ** 2 / 4 / ours.variances)
@@ -268,7 +294,8 @@ def test_robust_spread() -> None:
     direction = inverse[:1]
     noise = direction @ np.diag([9.0, 9]) @ inverse
     expected = robust.matrix.bilinear(direction, noise + direction)[0] / ours.variances[0] ** 2
-    assert ours.information_noise[0] == pytest.approx(expected)
+    assert known.information_noise[0] == pytest.approx(expected)
+    assert ours.information_noise[0] > expected
     both = robust.contrasts([[2.0, 0], [1, -1]]).sampling
     roots = np.sqrt(np.diag(inverse))
     assert both == pytest.approx([4 * inverse[0, 0], roots.sum() ** 2])

@@ -39,7 +39,8 @@ def test_second_moments(projected: bool) -> None:
         forms = vanishing_forms(rows())
         draws = np.array([project_forms(draw, found, forms)[0] for draw in draws[:15_000]])
         found = project_forms(draws[0], found, forms)[1]
-    matrix = np.diag([1.0, 3, 0.5, 2]) + 0.4
+    # S is asked for matrices that are not symmetric too.
+    matrix = np.diag([1.0, 3, 0.5, 2]) + 0.4 + np.outer([1.0, -2, 0, 1], [0.0, 1, 3, -1])
     for kept in (np.arange(4), np.array([1, 3])):
         inner, part, middle = found.restrict(kept), draws[:, kept][:, :, kept], matrix[np.ix_(kept, kept)]
         products = part @ middle @ part
@@ -62,7 +63,7 @@ def test_projection_of_a_diagonal_metric_is_that_of_the_entries() -> None:
     first, span = project_forms(matrix, plain, vanishing_forms(rows()))
     second, entries = project(matrix, wishart_difference(0.9, shape), [(2, 3)], [(0, 2, 1.0), (0, 3, 1.0)])
     assert first == pytest.approx(second, abs=1e-6)
-    middle = np.diag([1.0, 3, 0.5, 2]) + 0.4
+    middle = np.diag([1.0, 3, 0.5, 2]) + 0.4 + np.outer([1.0, -2, 0, 1], [0.0, 1, 3, -1])
     assert span.square(middle) == pytest.approx(entries.square(middle), rel=1e-6, abs=1e-6)
 
 

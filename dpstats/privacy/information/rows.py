@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,8 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
         sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
         is elementwise: a row's integers do not depend on the other rows.
     """
-    cells = exog / np.sqrt(diagonal)
+    # By columns, for the elementwise steps below.
+    cells = np.asfortranarray(exog) / np.sqrt(diagonal)
     square = np.zeros(len(cells))
     for column in cells.T:
         square += column * column
@@ -67,8 +68,7 @@ def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) ->
     """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
     total = np.zeros((len(diagonal), len(diagonal)), dtype=object)
     for exog, weights in blocks:
-        for start in range(0, len(exog), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
+        for part in row_parts(len(exog)):
             rows = integer_rows(exog[part], weights[part], diagonal, weight_bound)
             total += (rows.T @ rows).astype(np.int64)
     return total
@@ -98,7 +98,10 @@ def noisy_information(
         Symmetric.
     """
     bound = check_positive("weight_bound", weight_bound)
-    inner = ((noise.coordinates(exog), weights) for exog, weights in blocks)
+    # Small parts stay in the cache; every step is row by row, so that they change nothing.
+    inner = (
+        (noise.coordinates(exog[part]), weights[part]) for exog, weights in blocks for part in row_parts(len(exog))
+    )
     total = integer_information(inner, np.array(noise.diagonal), bound)
     return covered([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
 
@@ -159,6 +162,13 @@ def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) 
 def linear_predictor(exog: Float, params: Float) -> Float:
     """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
     eta = np.zeros(len(exog))
-    for column, value in zip(exog.T, params, strict=True):
-        eta += column * value
+    for part in row_parts(len(exog)):
+        columns, inner = np.array(exog[part].T, order="C"), eta[part]
+        for column, value in zip(columns, params, strict=True):
+            inner += column * value
     return eta
+
+
+def row_parts(rows: int) -> Iterator[slice]:
+    """Slices of at most `BLOCK_ROWS`."""
+    return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
 from dpstats.privacy.information.matrix import forward_substituted
-from dpstats.privacy.information.rows import BLOCK_ROWS, KEPT, PLACES
+from dpstats.privacy.information.rows import KEPT, PLACES, row_parts
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
 
@@ -168,8 +168,7 @@ def noisy_spread(
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
     total = np.zeros(len(contrasts), dtype=np.int64)
     for exog, slopes in blocks:
-        for start in range(0, len(exog), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
+        for part in row_parts(len(exog)):
             inner = forward_substituted(exog[part], mixing)
             total += spread_parts(inner, slopes[part], public, diagonal, lipschitz).sum(axis=0)
     sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
@@ -184,7 +183,7 @@ def spread_parts(
 
     The product with the directions is one of integers below 2^53, exact in any order; the rest is elementwise.
     """
-    cells = exog / np.sqrt(diagonal)
+    cells = np.asfortranarray(exog) / np.sqrt(diagonal)
     square = np.zeros(len(cells))
     for column in cells.T:
         square += column * column
