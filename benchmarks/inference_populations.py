@@ -64,7 +64,7 @@ def simulated(family: str, columns: int, *, narrow: bool = False) -> Population:
         numbers = np.clip(0.3 * (np.sqrt(0.4) * common + np.sqrt(0.6) * own), -1, 1)
     cells: dict[str, np.ndarray] = {f"x{at}": values for at, values in enumerate(numbers)}
     parts = [values - values.mean() for values in cells.values()]
-    declared: dict[str, object] = {name: (-1, 1) for name in cells}
+    declared: dict[str, object] = dict.fromkeys(cells, (-1, 1))
     for at, chances in enumerate(factors):
         level = np.searchsorted(np.cumsum(chances), random.random(SIMULATED_ROWS), side="right")
         # The base is the level that is left over, and comes first.

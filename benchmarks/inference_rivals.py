@@ -1,4 +1,4 @@
-"""Intervals beside other published schemes, on the same samples: ``python -m benchmarks.inference_rivals [repetitions]``.
+"""Intervals beside other schemes, on the same samples: ``python -m benchmarks.inference_rivals [repetitions]``.
 
 The designs are those of `benchmarks.inference_core`. The rivals are given what favours them: add_remove sensitivities
 and bounds of the design's rows as they are, so that only the schemes differ.

@@ -1,8 +1,8 @@
 """How much of the budget the information should take: bounded intervals and widths by `information_share`.
 
-``python -m benchmarks.inference_shares [repetitions] [simulated|real]``. The default shares were chosen on the simulated
-designs; the real ones are a check. The share r h / L / (1 + r h / L) is that of the matrix if it were bought alone,
-r = 1 / s2 in units of the row norm over the fit's scale; pure, add_remove.
+``python -m benchmarks.inference_shares [repetitions] [simulated|real]``. The default shares were chosen on the
+simulated designs; the real ones are a check. The share r h / L / (1 + r h / L) is that of the matrix if it were bought
+alone, r = 1 / s2 in units of the row norm over the fit's scale; pure, add_remove.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
+from benchmarks.inference import Cell, Truth
 from benchmarks.inference_populations import SEED, population
 
 REPETITIONS = 24
@@ -59,7 +60,7 @@ def figures(name: str, rows: int, eps: float, share: float, repetitions: int) ->
         )
         ratios.append(fit.bse.to_numpy(dtype=np.float64))
     errors = np.array(ratios)
-    plain = reference(name, rows)
+    plain = Truth(Cell(name, rows, eps)).plain
     bounded = np.isfinite(errors)
     return {
         "population": name,
@@ -71,13 +72,6 @@ def figures(name: str, rows: int, eps: float, share: float, repetitions: int) ->
         "width/plain": np.median(np.where(bounded, errors, np.inf) / plain),
         "precision": np.mean(plain / errors),
     }
-
-
-def reference(name: str, rows: int) -> np.ndarray:
-    """Non-private standard errors in the order of the coefficients."""
-    from benchmarks.inference import Cell, Truth
-
-    return Truth(Cell(name, rows, 1.0)).plain
 
 
 def main(repetitions: int = REPETITIONS, which: str = "simulated") -> None:

@@ -130,8 +130,8 @@ class Estimates:
     def _moved(self, parts: Parts, tilted: Float) -> Float:
         """The variance of half the change of A by the noise in the information, shape (k,).
 
-        dA / 2 = -g'E (m + G S(dd') g) - d'E G S(gg') d: where most of A is the shrinkage that is undone, A goes with the
-        fourth power of the inverse information.
+        dA / 2 = -g'E (m + G S(dd') g) - d'E G S(gg') d: where most of A is the shrinkage that is undone, A goes with
+        the fourth power of the inverse information.
         """
         found, shift = self.identified, self.correction[self.identified.active]
         directions, law = parts.directions, found.law
