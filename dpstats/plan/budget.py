@@ -59,7 +59,7 @@ def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
     found = {"known": "", "dispersion": "dispersion", "robust": "robust variances"}[plan.purchase.spread]
     costs = {
         ("information", "standard errors"): plan.eps,
-        ("information: rounding", "discrete noise"): plan.purchase.cover_eps,
+        ("info: rounding", "discrete noise"): plan.purchase.cover_eps,
         ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
     }
     return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]

@@ -105,7 +105,7 @@ def budget_table(plan: Plan) -> SimpleTable:
         (name, [*(format_number(row[column]) for column in columns), shorten(row["buys"], 22)])
         for name, row in budget.iterrows()
     ]
-    return full_width([*columns, "buys"], rows, [9, 9, 9, 10, 23], title="Budget")
+    return full_width([*columns, "buys"], rows, [9, 9, 9, 9, 23], title="Budget")
 
 
 def bought_tables(plan: Plan) -> list[SimpleTable]:

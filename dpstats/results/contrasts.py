@@ -79,7 +79,8 @@ def coefficient_headers(alpha: float) -> list[str]:
 def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     """One row of a regression table: estimate, error, z, p, and both ends of the interval."""
     estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
-    known = f"{statistic:.3f}" if np.isfinite(error) else ""
+    places = 3 if abs(statistic) < 100 else 1
+    known = f"{statistic:.{places}f}" if np.isfinite(error) and abs(statistic) < 1e5 else ""
     ends = map(format_number, (low, high))
     return [*map(format_number, (estimate, error)), known, f"{pvalue:.3f}", *ends]
 

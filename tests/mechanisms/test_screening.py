@@ -65,7 +65,7 @@ def test_one_charge_and_its_parts(frame, tmp_path):
         fit = screened(frame, ledger=ledger)
         assert ledger.entries()["eps"].tolist() == [5.0]
     budget = fit.budget
-    paid = ["null model", "screening", "fit", "fit: rounding", "information", "information: rounding", "total"]
+    paid = ["null model", "screening", "fit", "fit: rounding", "information", "info: rounding", "total"]
     assert budget.index.tolist() == paid
     assert budget["eps"].iloc[:-1].sum() == pytest.approx(5.0, rel=1e-12)
     assert budget["eps"]["null model"] == pytest.approx(5.0 * 0.6 / 4)
