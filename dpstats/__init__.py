@@ -14,9 +14,11 @@ from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, hold
 from dpstats.models.glm import GLM
 from dpstats.models.many import ManyPlans, plan_many
 from dpstats.models.ranges import BoughtRanges, buy_ranges
+from dpstats.models.statistics import release_statistics
 from dpstats.plan import Plan
 from dpstats.privacy import Guarantee, Ledger, Noise, compose
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
 from dpstats.risk import sample_size
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "ManyPlans",
     "Noise",
     "Plan",
+    "ReleasedStatistics",
+    "StatisticsResults",
     "audit",
     "buy_ranges",
     "check",
@@ -51,6 +55,7 @@ __all__ = [
     "plots",
     "poisson",
     "privacy",
+    "release_statistics",
     "sample_size",
     "streaming",
     "svm",

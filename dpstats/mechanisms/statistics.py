@@ -1,0 +1,158 @@
+"""Sufficient statistics of linear models: planned without rows, released once (docs/proofs/statistics)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.formula.design import DesignSpec
+from dpstats.inference import SpanNoise
+from dpstats.inference.known import self_adjoint
+from dpstats.privacy.guarantee import Adjacency, Guarantee
+from dpstats.privacy.information import COVER_SHARE, MatrixNoise, design_metric
+from dpstats.privacy.information.statistics import (
+    StatisticsNoise,
+    frobenius_sensitivity,
+    integer_statistics,
+    noisy_statistics,
+    statistics_noise,
+)
+from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers.objective import Block
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+PROOF = "docs/proofs/statistics"
+
+RADIUS = 1.0
+"""Default guess at the norm of the coefficients in the metric of the design: |x'theta| is at most that."""
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsPlan:
+    """One release of X'X, X'y and y'y, fixed before rows are read.
+
+    Attributes
+    ----------
+    design : DesignSpec
+        Of all columns, in model units.
+    noise : StatisticsNoise
+        In the coordinates of `metric`.
+    metric : MatrixNoise
+        Holds D and L with z = D^-1/2 L^-1 x, |z| <= 1; its scale means nothing.
+    radius : float
+    cover_eps : float
+        The part of eps for floating point.
+    guarantee : Guarantee
+    """
+
+    design: DesignSpec
+    noise: StatisticsNoise
+    metric: MatrixNoise
+    radius: float
+    cover_eps: float
+    guarantee: Guarantee
+
+    @property
+    def axes(self) -> Matrix:
+        """K with (x, y) = K (z, y), shape (p + 1, p + 1)."""
+        size = len(self.design.names)
+        axes = np.eye(size + 1)
+        axes[:size, :size] = np.diag(np.sqrt(self.metric.diagonal))
+        if self.metric.mixing:
+            axes[:size, :size] = np.array(self.metric.mixing) @ axes[:size, :size]
+        return axes
+
+    @property
+    def square_excess(self) -> float:
+        """The variance of y'y less what `law` says it is."""
+        return self.noise.square_variance - 8 * self.noise.entry_variance / self.noise.response**4
+
+    @property
+    def intercept(self) -> tuple[int, float]:
+        """The place of the intercept's column and its value in model units."""
+        at = self.design.names.index("Intercept")
+        return at, float(1 / self.design.scale[at])
+
+    @property
+    def law(self) -> SpanNoise:
+        """The noise in the coordinates (x, y); that of y'y, which no fit of y uses, is as if its weight were a^2/2."""
+        axes = self.axes.copy()
+        axes[-1, -1] = np.sqrt(2) / self.noise.response
+        return SpanNoise(self_adjoint(axes @ axes.T), self.noise.entry_variance)
+
+    def release(self, blocks: Sequence[Block], random: RandomSource) -> Matrix:
+        """The matrix of sums of w w', w = (x, y), with its noise. Reads rows: charge first."""
+        exact = integer_statistics(_doubles(blocks), self.metric)
+        released = noisy_statistics(exact, self.noise, cover_eps=self.cover_eps, random=random)
+        return self_adjoint(self.axes @ released @ self.axes.T)
+
+    def digest(self) -> str:
+        """A hash of all that was decided, for the ledger."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {
+            "design": self.design.to_dict(),
+            "noise": self.noise.to_dict(),
+            "metric": self.metric.to_dict(),
+            "radius": self.radius,
+            "cover_eps": self.cover_eps,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> StatisticsPlan:
+        """The plan whose `to_dict` gave `stored`."""
+        return cls(
+            design=DesignSpec.from_dict(stored["design"]),
+            noise=StatisticsNoise.from_dict(stored["noise"]),
+            metric=MatrixNoise.from_dict(stored["metric"]),
+            radius=float(stored["radius"]),
+            cover_eps=float(stored["cover_eps"]),
+            guarantee=Guarantee(**stored["guarantee"]),
+        )
+
+
+def plan_statistics(
+    design: DesignSpec, *, eps: float, delta: float = 0.0, adjacency: Adjacency = "add_remove", radius: float = RADIUS
+) -> StatisticsPlan:
+    """Weights, law and scale of the noise from public facts alone.
+
+    Parameters
+    ----------
+    design : DesignSpec
+    eps, delta : float
+        The budget; normal noise needs a positive delta, and pure noise is taken where it is less.
+    adjacency : {"add_remove", "replace_one"}
+    radius : float
+        Guess at sqrt(theta'D theta) for the coefficients theta in model units, D the metric; bounds |x'theta|.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+    """
+    cover = COVER_SHARE * eps
+    noise = statistics_noise(len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency)
+    diagonal, mixing = design_metric(design.images)
+    if noise.law == "normal":
+        mu = frobenius_sensitivity(noise.response, noise.square, adjacency) / noise.scale
+        guarantee = Guarantee(eps, delta, adjacency, basis=PROOF, rho=(mu**2 + cover**2) / 2)
+    else:
+        guarantee = Guarantee(eps, 0.0, adjacency, basis=PROOF)
+    return StatisticsPlan(design, noise, MatrixNoise("normal", 1.0, diagonal, mixing), float(radius), cover, guarantee)
+
+
+def _doubles(blocks: Sequence[Block]) -> Iterator[tuple[Matrix, Vector]]:
+    """The blocks in double precision."""
+    for exog, endog in blocks:
+        yield np.asarray(exog, dtype=np.float64), np.asarray(endog, dtype=np.float64)

@@ -1,0 +1,128 @@
+"""Sums of squares and products of several columns, bought once for any number of linear models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import Gaussian
+from dpstats.formula.design import design_spec
+from dpstats.mechanisms.statistics import RADIUS, plan_statistics
+from dpstats.models.charging import charged
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.calibration_gaussian import check_delta
+from dpstats.privacy.guarantee import check_adjacency, check_budget
+from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import sealed
+from dpstats.request import DELTA_LEAST, SEEDED
+from dpstats.results.statistics import ReleasedStatistics
+from dpstats.tables import Table, as_table
+
+
+@sealed
+def release_statistics(
+    domain: Domain | Mapping[str, Any],
+    columns: Sequence[str],
+    eps: float,
+    *,
+    data: object,
+    delta: float = 0.0,
+    response: str | None = None,
+    radius: float = RADIUS,
+    adjacency: str = "add_remove",
+    ledger: Ledger | Part | None = None,
+    seed: int | None = None,
+) -> ReleasedStatistics:
+    """Buy X'X, X'y and y'y of some columns once: any number of linear models of them then costs nothing more.
+
+    Parameters
+    ----------
+    domain : Domain or dict
+        Declares every column: ranges and levels.
+    columns : sequence of str
+        Columns, or terms of formulas such as ``"bs(age, df=4)"`` and ``"sex:hours"``; an intercept is added.
+    eps, delta : float
+        The budget of this call. A delta permits Gaussian noise and stays unspent where pure noise is less.
+    data : DataFrame or another table
+        The private rows; incomplete ones are left out.
+    response : str, optional
+        The number that most models are to explain, the first of `columns` by default. Any other column of numbers can
+        be explained too, with a little more noise.
+    radius : float
+        A guess at how far predictions reach from the middle of the response's range, in half widths of it. Public; it
+        divides the noise among the sums and is the default of `ReleasedStatistics.fit`.
+    adjacency : {"add_remove", "replace_one"}
+    ledger : Ledger or Part, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+
+    Returns
+    -------
+    ReleasedStatistics
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError, DataError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    One noise for all sums together, by their joint sensitivity (docs/proofs/statistics).
+    """
+    eps, delta = check_budget(eps, delta)
+    check_delta(delta, DELTA_LEAST)
+    notion = check_adjacency(adjacency)
+    random = random_source(seed)
+    formula = statistics_formula(columns, response)
+    design = design_spec(formula, Domain.coerce(domain), family=Gaussian())
+    if not design.has_intercept:
+        raise ArgumentError("columns must leave the intercept in: a model without one follows from the same statistics")
+    table = as_table(data)
+    design.check_schema(table)
+    plan = plan_statistics(design, eps=eps, delta=delta, adjacency=notion, radius=check_positive("radius", radius))
+    if seed is not None:
+        plan = replace(plan, guarantee=plan.guarantee.uncertified(SEEDED))
+
+    def release(rows: Table) -> ReleasedStatistics:
+        nobs = rows.rows if notion == "replace_one" else None
+        return ReleasedStatistics(plan, plan.release(plan.design.blocks(rows), random), nobs)
+
+    return charged(
+        ledger,
+        plan.guarantee,
+        table,
+        release,
+        label=f"statistics of {len(design.names)} columns and {design.response_name}",
+        method="statistics",
+        formula=formula,
+        plan_hash=plan.digest(),
+    )
+
+
+def statistics_formula(columns: Sequence[str], response: str | None) -> str:
+    """The formula of all columns that the statistics are of.
+
+    Raises
+    ------
+    ArgumentError
+        If `columns` are not at least two different texts, with the response among them or beside them.
+    """
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not all(isinstance(c, str) for c in columns):
+        raise ArgumentError("columns must be a list of names or terms: columns=['y', 'x1', 'x2']")
+    if response is not None and not isinstance(response, str):
+        raise ArgumentError(f"response must be the name of a column, got {response!r}")
+    terms = [column.strip() for column in columns]
+    if any("~" in term or not term for term in [*terms, response or "y"]):
+        raise ArgumentError("columns must be names or terms, without '~'; name the response with response=")
+    outcome = response.strip() if response is not None else terms[0] if terms else ""
+    others = [term for term in terms if term != outcome]
+    if not others or len(set(terms)) != len(terms):
+        raise ArgumentError("columns must name at least one column besides the response, each of them once")
+    return f"{outcome} ~ {' + '.join(others)}"

@@ -1,0 +1,396 @@
+"""Released sums of squares and products, and the linear models that follow from them at no charge."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.iolib.summary import fmt_2cols
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.errors import ArgumentError, DataError
+from dpstats.families import Gaussian
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.parse import parse
+from dpstats.formula.spanning import combinations
+from dpstats.inference import Inference
+from dpstats.inference.contrasts import LEVEL
+from dpstats.mechanisms.moments import Moments, inference_of, rows_of
+from dpstats.mechanisms.statistics import StatisticsPlan
+from dpstats.penalties import Penalty
+from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.penalties import penalty as get_penalty
+from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.quiet import quiet
+from dpstats.results.contrasts import COEFFICIENT_WIDTHS, ContrastTests, coefficient_cells, coefficient_headers
+from dpstats.tables import as_table
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedStatistics:
+    """X'X, X'y and y'y of one data set with noise; `dpstats.release_statistics` makes it.
+
+    Attributes
+    ----------
+    plan : StatisticsPlan
+        The public plan the release followed.
+    released : ndarray, shape (p + 1, p + 1)
+        Sums of products of the columns and, last, the response, in model units, as the mechanism released them.
+    nobs : int or None
+        The number of rows where it is public (``adjacency="replace_one"``), else None.
+    """
+
+    plan: StatisticsPlan
+    released: Matrix
+    nobs: int | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of this object and of every model that is fitted from it."""
+        return self.plan.guarantee
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, then the response."""
+        return (*self.plan.design.names, self.plan.design.response_name)
+
+    @property
+    def rows(self) -> float:
+        """About how many complete rows there are."""
+        return rows_of(self.plan, self._moments, self.nobs).count
+
+    @cached_property
+    def _moments(self) -> Moments:
+        with quiet():
+            return Moments.of(self.plan, self.released)
+
+    def fit(
+        self,
+        formula: str,
+        *,
+        penalty: str | Penalty | None = None,
+        alpha: float | None = None,
+        radius: float | None = None,
+    ) -> StatisticsResults:
+        """A linear model of these columns: post-processing, without rows and without charge.
+
+        Parameters
+        ----------
+        formula : str
+            Every column, and the response, must be a linear combination of the columns that were released: any of the
+            terms, another coding of a factor, no intercept, another number as the response.
+        penalty, alpha : str or Penalty, float
+            A convex penalty on the scaled coefficients beside the ridge that the noise asks for, as in `dpstats.glm`.
+        radius : float, optional
+            A guess at how far predictions reach from the middle of the response's range, in half widths of it; that of
+            the release by default. Larger: less ridge.
+
+        Returns
+        -------
+        StatisticsResults
+
+        Raises
+        ------
+        ArgumentError, FormulaError
+            If the model does not follow from the statistics, or an argument is not usable.
+        """
+        guess = self.plan.radius if radius is None else check_positive("radius", radius)
+        chosen = get_penalty(penalty, alpha)
+        if chosen is not None and not chosen.convex:
+            raise ArgumentError(f"penalty must be convex to be fitted from released statistics, got {chosen.name!r}")
+        part = self._part(formula)
+        mapped = combinations(self.plan.design, part)
+        weights = np.array([0.0 if name == "Intercept" else 1.0 for name in part.names])
+        with quiet():
+            params = self._moments.equations(*mapped).solve(guess, chosen, weights)
+        return StatisticsResults(self, part, params, chosen, guess, mapped)
+
+    def _part(self, formula: str) -> DesignSpec:
+        """The model's design; ArgumentError if it reads a column whose statistics were not released."""
+        domain = self.plan.design.domain
+        unknown = [name for name in parse(formula).columns if name not in domain]
+        if unknown:
+            raise ArgumentError(
+                f"formula: statistics of column {unknown[0]!r} were not released, only of {', '.join(domain)}"
+            )
+        return design_spec(formula, domain, family=Gaussian())
+
+    def __repr__(self) -> str:
+        return f"<ReleasedStatistics of {len(self.names)} columns: {self.guarantee}>"
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def summary(self) -> Summary:
+        """What was released, at what price, with what noise; as_text, as_html and as_latex."""
+        noise, mass = self.plan.noise, rows_of(self.plan, self._moments, self.nobs)
+        deviations = [noise.entry_variance, noise.response_variance, noise.square_variance]
+        names = ["an entry of X'X", "an entry of X'y", "y'y"]
+        lines = [(name, [format_number(float(np.sqrt(value)))]) for name, value in zip(names, deviations, strict=True)]
+        facts = [("Columns:", str(len(self.names) - 1)), ("Response:", shorten(self.plan.design.response_name, 22))]
+        shown = str(self.nobs if self.nobs is not None else _rounded(mass.count, mass.deviation))
+        summary = Summary()
+        summary.tables = [
+            _header("Released Statistics", [*facts, ("Rows:", shown)], self.plan),
+            full_width(["sd of noise"], lines, [14], title="Noise, rows within the unit ball of the design's metric"),
+        ]
+        summary.add_extra_txt(
+            wrap_notes(
+                [
+                    "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
+                    f"Columns: {', '.join(self.plan.design.names)}.",
+                    *(f"{note[0].upper()}{note[1:]}." for note in self.plan.design.notes),
+                ]
+            )
+        )
+        return summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain released and public values, for JSON."""
+        return {"plan": self.plan.to_dict(), "released": self.released.tolist(), "nobs": self.nobs}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ReleasedStatistics:
+        """The statistics whose `to_dict` gave `stored`."""
+        plan = StatisticsPlan.from_dict(stored["plan"])
+        released = np.asarray(stored["released"], dtype=np.float64)
+        if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
+            raise ValueError("the stored matrix does not suit the plan")
+        return cls(plan, released, stored["nobs"])
+
+    def save(self, path: str | Path) -> None:
+        """Write the released values and the public plan as JSON."""
+        facts = {"format": 1, "kind": "statistics", **self.to_dict()}
+        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+
+    @classmethod
+    def load(cls, path: str | Path) -> ReleasedStatistics:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        DataError
+            If there is no such file, or it is not one that `save` wrote.
+        """
+        return _load(path, "statistics", cls)
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsResults:
+    """A linear model from released statistics.
+
+    Attributes
+    ----------
+    statistics : ReleasedStatistics
+    design : DesignSpec
+        Of the model.
+    scaled_params : ndarray, shape (q,)
+        Coefficients in model units.
+    penalty : Penalty or None
+    radius : float
+    mapped : tuple
+        T and t: the model's columns and its response as combinations of those released.
+    """
+
+    statistics: ReleasedStatistics
+    design: DesignSpec
+    scaled_params: Vector
+    penalty: Penalty | None
+    radius: float
+    mapped: tuple[Matrix, Vector]
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units, shrunk as the noise asks for: for prediction."""
+        matrix, shift = self.design.back_transform()
+        return self._series(matrix @ self.scaled_params + shift, "params")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """That of the statistics; the fit adds nothing to it."""
+        return self.statistics.guarantee
+
+    def predict(self, newdata: Any) -> pd.Series[float]:
+        """Expected responses of new rows, in the response's units; NaN for incomplete rows.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges.
+
+        Raises
+        ------
+        DataError
+            If `newdata` lacks a column the formula needs.
+        """
+        table = as_table(newdata)
+        exog, complete = self.design.exog(table)
+        predicted = np.full(len(exog), np.nan)
+        middle, half_width = self.design.response_scaling()
+        with quiet():
+            predicted[complete] = middle + half_width * (exog[complete] @ self.scaled_params)
+        return pd.Series(predicted, index=table.index, name="predicted")
+
+    @cached_property
+    def _inference(self) -> Inference:
+        if self.penalty is not None and self.penalty.sparse:
+            raise ArgumentError("penalty: errors are not valid after a selection by the same statistics; fit without")
+        own = self.statistics
+        with quiet():
+            return inference_of(own.plan, own._moments, self.design, self.mapped, own.nobs, self.radius)
+
+    @property
+    def debiased(self) -> pd.Series[float]:
+        """Coefficients without ridge and penalty: what errors, tests and intervals refer to."""
+        return self._series(self._inference.coef, "debiased")
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors of `debiased`, of sampling and noise together; inf where the budget does not identify it."""
+        return self._series(self._inference.se, "bse")
+
+    @property
+    def tvalues(self) -> pd.Series[float]:
+        """`debiased` over `bse`."""
+        return self._series(self._inference.tvalues, "tvalues")
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """p-values of the tests that a coefficient is zero."""
+        return self._series(self._inference.pvalues, "pvalues")
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1."""
+        return pd.DataFrame(self._inference.conf_int(alpha), index=list(self.design.names))
+
+    def t_test(self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05) -> ContrastTests:
+        """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one."""
+        tests = self._inference.t_test(np.atleast_2d(np.asarray(weights, dtype=np.float64)), values, alpha)
+        names = tuple(f"c{number}" for number in range(len(tests.effect)))
+        return ContrastTests(
+            names, tests.effect, tests.se, tests.statistics, tests.pvalues, np.asarray(tests.conf_int), alpha
+        )
+
+    def summary(self) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+        sparse = self.penalty is not None and self.penalty.sparse
+        facts = [
+            ("Dep. Variable:", shorten(self.design.response_name, 22)),
+            ("Model:", "Linear, from statistics"),
+            ("Penalty:", "None" if self.penalty is None else self.penalty.name),
+        ]
+        summary = Summary()
+        summary.tables = [
+            _header("Private Linear Model", facts, self.statistics.plan),
+            self._plain_table() if sparse else self._inference_table(),
+        ]
+        summary.add_extra_txt(wrap_notes(self._notes(sparse)))
+        return summary
+
+    def _plain_table(self) -> SimpleTable:
+        values = zip(self.params.items(), self.scaled_params, strict=True)
+        lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
+        return full_width(["coef", "scaled coef"], lines, [14, 14])
+
+    def _inference_table(self) -> SimpleTable:
+        columns = [self.debiased, self.bse, self.tvalues, self.pvalues, *(self.conf_int()[side] for side in (0, 1))]
+        values = np.column_stack(columns)
+        lines = [(name, coefficient_cells(row)) for name, row in zip(self.design.names, values, strict=True)]
+        return full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
+
+    def _notes(self, sparse: bool) -> list[str]:
+        said = ["The guarantee is that of the released statistics; this fit is charged nothing."]
+        if sparse:
+            return [*said, "Errors are not shown: the penalty selects by the same statistics."]
+        said.append(
+            "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
+            "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
+            "the noise."
+        )
+        unknown = [name for name, error in self.bse.items() if np.isinf(error)]
+        if unknown:
+            said.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
+        return said
+
+    def __repr__(self) -> str:
+        return f"<StatisticsResults: {self.design.formula}, {self.guarantee}>"
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def save(self, path: str | Path) -> None:
+        """Write the model and the statistics it comes from as JSON."""
+        facts = {
+            "format": 1,
+            "kind": "statistics fit",
+            "statistics": self.statistics.to_dict(),
+            "formula": self.design.formula,
+            "penalty": None if self.penalty is None else self.penalty.to_dict(),
+            "radius": self.radius,
+        }
+        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+
+    @classmethod
+    def load(cls, path: str | Path) -> StatisticsResults:
+        """Read what `save` wrote; errors as for `ReleasedStatistics.load`."""
+        return _load(path, "statistics fit", cls)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> StatisticsResults:
+        """The model whose facts `save` stored, fitted again: a function of the released statistics."""
+        penalty = None if stored["penalty"] is None else penalty_from_dict(stored["penalty"])
+        statistics = ReleasedStatistics.from_dict(stored["statistics"])
+        return statistics.fit(stored["formula"], penalty=penalty, radius=stored["radius"])
+
+    def _series(self, values: Vector, name: str) -> pd.Series[float]:
+        return pd.Series(values, index=list(self.design.names), name=name)
+
+
+def _rounded(count: float, deviation: float) -> str:
+    """A noisy number without the digits that are noise alone."""
+    step = 10 ** max(0, math.floor(math.log10(deviation)))
+    return f"about {round(count / step) * step} (sd {format_number(deviation)})"
+
+
+def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
+    """Pairs of facts on the release (left) and on the guarantee (right)."""
+    guarantee = plan.guarantee
+    if not guarantee.certified:
+        title = f"*** NOT CERTIFIED: {guarantee.reason} ***\n{title}"
+    right = [
+        ("Epsilon:", f"{guarantee.eps:.6g}"),
+        ("Delta:", f"{guarantee.delta:.6g}"),
+        ("Adjacency:", guarantee.adjacency),
+        ("Noise:", plan.noise.law),
+        ("Proof:", guarantee.basis if guarantee.certified else "none"),
+    ]
+    left = [*left, *[("", "")] * (len(right) - len(left))]
+    wide = WIDTH - 2 * 18 - 23
+    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    return table
+
+
+def _load(path: str | Path, kind: str, cls: Any) -> Any:
+    if not Path(path).is_file():
+        raise DataError(f"path: there is no file {str(path)!r}")
+    try:
+        facts = json.loads(Path(path).read_text())
+        if (facts["format"], facts["kind"]) != (1, kind):
+            raise ValueError("unknown format")
+        return cls.from_dict(facts)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"path: {str(path)!r} is not a file written by {cls.__name__}.save") from error
