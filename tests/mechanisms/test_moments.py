@@ -1,0 +1,130 @@
+"""Linear models from released moments: plan, projection, ridge, errors."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats.families import Gaussian
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.mechanisms.moments import Moments, rows_of
+from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
+from dpstats.privacy.information.matrix import analytic_mu
+from dpstats.privacy.information.statistics import frobenius_sensitivity
+
+DOMAIN = {"y": (0, 10), "a": (0, 5), "b": (-1, 1), "g": ["u", "v", "w"]}
+
+
+def design(formula: str = "y ~ a + b + g") -> DesignSpec:
+    return design_spec(formula, DOMAIN, family=Gaussian())
+
+
+def frame(rows: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    columns = {"y": rng.uniform(0, 10, rows), "a": rng.uniform(0, 5, rows), "b": rng.uniform(-1, 1, rows)}
+    return pd.DataFrame({**columns, "g": rng.choice(["u", "v", "w"], rows)})
+
+
+def released(plan: StatisticsPlan, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The released matrix and its noise."""
+    blocks = plan.design.blocks(frame(rows))
+    [(exog, endog)] = blocks
+    matrix = plan.release(blocks, np.random.default_rng(seed))
+    stacked = np.column_stack([exog, endog])
+    return matrix, matrix - stacked.T @ stacked
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-2])
+def test_plan_goes_to_json_and_back(delta: float) -> None:
+    plan = plan_statistics(design(), eps=1.0, delta=delta, radius=2.0)
+    again = StatisticsPlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert again.digest() == plan.digest()
+    assert again.noise == plan.noise
+    assert np.array_equal(again.law.metric, plan.law.metric)
+    assert plan_statistics(design(), eps=1.1, delta=delta, radius=2.0).digest() != plan.digest()
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_budget_is_spent_and_no_more(adjacency: str) -> None:
+    plan = plan_statistics(design(), eps=1.0, delta=1e-2, adjacency=adjacency)  # type: ignore[arg-type]
+    noise = plan.noise
+    assert noise.law == "normal"
+    mu = frobenius_sensitivity(noise.response, noise.square, adjacency) / noise.scale  # type: ignore[arg-type]
+    assert mu <= analytic_mu(1.0 - plan.cover_eps, 1e-2)
+    assert (plan.guarantee.eps, plan.guarantee.delta) == (1.0, 1e-2)
+    assert plan.guarantee.rho == pytest.approx((mu**2 + plan.cover_eps**2) / 2)
+    pure = plan_statistics(design(), eps=1.0, delta=1e-12, adjacency=adjacency)  # type: ignore[arg-type]
+    assert pure.noise.law == "wishart"
+    assert pure.guarantee.delta == 0.0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-2])
+def test_the_law_is_that_of_the_release(delta: float) -> None:
+    """1500 releases: variances of all entries, y'y apart, within .25 (5 standard errors and more)."""
+    plan = plan_statistics(design(), eps=1.0, delta=delta)
+    draws = np.array([released(plan, 20, seed)[1] for seed in range(1500)])
+    law, size = plan.law, plan.noise.size
+    own = np.diag(law.metric)
+    right = law.variance * (np.outer(own, own) + law.metric**2)
+    right[-1, -1] += plan.square_excess
+    assert (draws**2).mean(axis=0) / right == pytest.approx(np.ones((size + 1, size + 1)), abs=0.25)
+
+
+def test_projection_takes_noise_off_and_nothing_else() -> None:
+    plan = plan_statistics(design(), eps=1.0)
+    size, gain = plan.noise.size, []
+    for seed in range(200):
+        matrix, noise = released(plan, 300, seed)
+        moments = Moments.of(plan, matrix)
+        left = moments.matrix - (matrix - noise)
+        gain.append([np.sum(left[:size, :size] ** 2), np.sum(noise[:size, :size] ** 2)])
+        assert np.array_equal(moments.matrix[-1], matrix[-1])
+        assert moments.matrix[1, 2] == pytest.approx(0, abs=1e-6)  # two dummies of one factor
+    after, before = np.mean(gain, axis=0)
+    assert after < 0.9 * before
+
+
+@pytest.mark.parametrize("rows", [0, 50, 5000])
+def test_stabilised_solves_its_equation(rows: int) -> None:
+    """S = H+ + m^2 S^-1 in the metric, never below the rule's m."""
+    plan = plan_statistics(design(), eps=0.5)
+    moments = Moments.of(plan, released(plan, rows, 1)[0])
+    axes = np.eye(plan.noise.size + 1)
+    equations = moments.equations(axes[:, :-1], axes[:, -1])
+    ridge, metric = equations.ridge(1.0), equations.metric
+    found = equations.stabilised(ridge)
+    inverse = np.linalg.inv(np.linalg.cholesky(metric))
+    inner, noisy = inverse @ found @ inverse.T, inverse @ equations.information @ inverse.T
+    values, vectors = np.linalg.eigh(noisy)
+    positive = vectors * np.maximum(values, 0) @ vectors.T
+    assert inner == pytest.approx(positive + ridge**2 * np.linalg.inv(inner), rel=1e-9, abs=1e-9 * np.abs(inner).max())
+    assert np.linalg.eigvalsh(inner)[0] >= ridge * (1 - 1e-9)
+
+
+def test_ridge_is_the_noise_over_the_radius() -> None:
+    """E |b|^2 by 1500 releases, directions of theta at random; within .1 (5 standard errors and more)."""
+    plan = plan_statistics(design("y ~ a + b"), eps=1.0, radius=2.0)
+    size, rng, found = plan.noise.size, np.random.default_rng(3), []
+    inverse = np.linalg.inv(np.linalg.cholesky(plan.law.metric[:size, :size]))
+    for seed in range(1500):
+        noise = released(plan, 5, seed)[1]
+        theta = rng.normal(size=size)
+        theta *= 2.0 / np.linalg.norm(theta)
+        found.append(np.sum((inverse @ (noise[:size, -1] - noise[:size, :size] @ inverse.T @ theta)) ** 2))
+    matrix = released(plan, 5, 0)[0]
+    axes = np.eye(size + 1)
+    ridge = Moments(matrix, plan.law).equations(axes[:, :-1], axes[:, -1]).ridge(2.0)
+    assert np.mean(found) == pytest.approx((2.0 * ridge) ** 2, rel=0.1)
+    assert plan.noise.gradient_variance(2.0) == pytest.approx((2.0 * ridge) ** 2, rel=1e-6)
+
+
+def test_number_of_rows() -> None:
+    plan = plan_statistics(design(), eps=1.0)
+    counts = [rows_of(plan, Moments.of(plan, released(plan, 400, seed)[0]), None) for seed in range(100)]
+    assert np.mean([rows.count for rows in counts]) == pytest.approx(400, abs=5 * counts[0].deviation / 10)
+    # The projection knows more of the rows than the deviation, of the intercept's entry alone, says.
+    assert np.std([rows.count for rows in counts]) <= 1.3 * counts[0].deviation
+    assert rows_of(plan, Moments.of(plan, released(plan, 400, 0)[0]), 400).count == 400
