@@ -122,6 +122,14 @@ def held_out(folder: Path) -> Any:
         return [ledger.report(), repr(split), repr(split.test), split.by]
 
 
+def statistics(folder: Path) -> Any:
+    found = dp.release_statistics(DOMAIN, ["y", "x", "g"], 1.0, data=frame(), delta=1e-6)
+    fits = [found.fit("y ~ x + g"), found.fit("x ~ g", penalty="lasso", alpha=1.0)]
+    found.save(folder / "statistics.json")
+    fits[0].save(folder / "fit.json")
+    return [found, *fits, fits[0].conf_int()]
+
+
 CALLS: dict[str, Callable[[Path], Any]] = {
     "gaussian": fit(),
     "gaussian noise": fit(delta=1e-6),
@@ -149,6 +157,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "evaluation, poisson": evaluated("count ~ x + g", "poisson"),
     "check": checked,
     "holdout": held_out,
+    "statistics": statistics,
 }
 
 

@@ -362,7 +362,7 @@ class StatisticsResults:
 def _rounded(count: float, deviation: float) -> str:
     """A noisy number without the digits that are noise alone."""
     step = 10 ** max(0, math.floor(math.log10(deviation)))
-    return f"about {round(count / step) * step} (sd {format_number(deviation)})"
+    return f"{round(count / step) * step} ± {deviation:.2g}"
 
 
 def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
@@ -378,7 +378,13 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
         ("Proof:", guarantee.basis if guarantee.certified else "none"),
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
-    wide = WIDTH - 2 * 18 - 23
+    longest = max(len(fact) for _, fact in right)
+    narrow = _paired(title, left, right, longest)
+    # Stretched to the width of the tables below.
+    return _paired(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
+
+
+def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]], wide: int) -> SimpleTable:
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
     table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
     return table

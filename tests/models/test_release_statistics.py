@@ -272,6 +272,13 @@ def test_intervals_cover(eps: float, delta: float, adjacency: str) -> None:
     assert np.mean(found) <= 0.995
 
 
+def test_summaries_fit_a_terminal(clear: dp.ReleasedStatistics) -> None:
+    for shown in (clear, clear.fit("y ~ a + g"), clear.fit("y ~ a", penalty="lasso", alpha=1.0)):
+        assert max(map(len, str(shown).splitlines()[2:])) <= 80  # below the banner of a seeded release
+        assert shown.summary().as_html()
+        assert shown.summary().as_latex()
+
+
 def test_t_test(clear: dp.ReleasedStatistics) -> None:
     fit = clear.fit("y ~ a + b")
     tests = fit.t_test([[0, 1, -1]])

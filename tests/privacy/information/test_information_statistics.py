@@ -23,7 +23,7 @@ from dpstats.privacy.information.statistics import (
 )
 from dpstats.privacy.randomness import SystemRandom
 
-WEIGHTS = [(0.3, 0.1), (1.0, 0.2), (1.0, 0.9), (1.4, 0.99), (3.0, 1.0), (2.0, 3.0)]
+WEIGHTS = [(0.3, 0.1), (0.3, 1.0), (1.0, 0.2), (1.0, 0.9), (1.4, 0.99), (3.0, 1.0), (2.0, 3.0)]
 ADJACENCIES = ["add_remove", "replace_one"]
 
 
