@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise
 from dpstats.inference.known import self_adjoint
@@ -33,6 +34,10 @@ PROOF = "docs/proofs/statistics"
 
 RADIUS = 1.0
 """Default guess at the norm of the coefficients in the metric of the design: |x'theta| is at most that."""
+
+
+LEAST, MOST = 1e-6, 1e6
+"""Between which eps and the radius must lie: beyond, noise leaves the lattice, or means nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +146,8 @@ def plan_statistics(
     ArgumentError
         If an argument is outside its range.
     """
+    check_size("eps", eps)
+    radius = check_size("radius", radius)
     cover = COVER_SHARE * eps
     noise = statistics_noise(len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency)
     diagonal, mixing = design_metric(design.images)
@@ -149,10 +156,20 @@ def plan_statistics(
         guarantee = Guarantee(eps, delta, adjacency, basis=PROOF, rho=(mu**2 + cover**2) / 2)
     else:
         guarantee = Guarantee(eps, 0.0, adjacency, basis=PROOF)
-    return StatisticsPlan(design, noise, MatrixNoise("normal", 1.0, diagonal, mixing), float(radius), cover, guarantee)
+    return StatisticsPlan(design, noise, MatrixNoise("normal", 1.0, diagonal, mixing), radius, cover, guarantee)
 
 
 def _doubles(blocks: Sequence[Block]) -> Iterator[tuple[Matrix, Vector]]:
     """The blocks in double precision."""
     for exog, endog in blocks:
         yield np.asarray(exog, dtype=np.float64), np.asarray(endog, dtype=np.float64)
+
+
+def check_size(name: str, value: float) -> float:
+    """`value` as a float; ArgumentError unless it is a number from 1e-6 to 1e6."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not LEAST <= value <= MOST:
+        raise ArgumentError(
+            f"{name} must be a number from {LEAST:g} to {MOST:g} for released statistics, got {value!r}"
+        )
+    return float(value)

@@ -12,7 +12,6 @@ from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.statistics import RADIUS, plan_statistics
 from dpstats.models.charging import charged
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.guarantee import check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
@@ -86,7 +85,7 @@ def release_statistics(
         raise ArgumentError("columns must leave the intercept in: a model without one follows from the same statistics")
     table = as_table(data)
     design.check_schema(table)
-    plan = plan_statistics(design, eps=eps, delta=delta, adjacency=notion, radius=check_positive("radius", radius))
+    plan = plan_statistics(design, eps=eps, delta=delta, adjacency=notion, radius=radius)
     if seed is not None:
         plan = replace(plan, guarantee=plan.guarantee.uncertified(SEEDED))
 

@@ -24,12 +24,11 @@ from dpstats.formula.spanning import combinations
 from dpstats.inference import Inference
 from dpstats.inference.contrasts import LEVEL
 from dpstats.mechanisms.moments import Moments, inference_of, rows_of
-from dpstats.mechanisms.statistics import StatisticsPlan
+from dpstats.mechanisms.statistics import StatisticsPlan, check_size
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, ContrastTests, coefficient_cells, coefficient_headers
@@ -107,7 +106,7 @@ class ReleasedStatistics:
         ArgumentError, FormulaError
             If the model does not follow from the statistics, or an argument is not usable.
         """
-        guess = self.plan.radius if radius is None else check_positive("radius", radius)
+        guess = self.plan.radius if radius is None else check_size("radius", radius)
         chosen = get_penalty(penalty, alpha)
         if chosen is not None and not chosen.convex:
             raise ArgumentError(f"penalty must be convex to be fitted from released statistics, got {chosen.name!r}")

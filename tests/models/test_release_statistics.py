@@ -84,7 +84,7 @@ def test_models_that_do_not_follow(formula: str, fragment: str, clear: dp.Releas
         clear.fit(formula)
 
 
-@pytest.mark.parametrize("radius", [0.0, -1.0, np.nan, "1"])
+@pytest.mark.parametrize("radius", [0.0, -1.0, np.nan, "1", 1e-300])
 def test_bad_radius(radius: Any, clear: dp.ReleasedStatistics) -> None:
     with pytest.raises(dp.errors.ArgumentError, match="radius"):
         clear.fit("y ~ a", radius=radius)
@@ -163,6 +163,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"domain": {"y": (0, 10)}}, "a"),
     ({"eps": 0.0}, "eps"),
     ({"eps": float("nan")}, "eps"),
+    ({"eps": 1e-300}, "eps"),
+    ({"eps": 1e300}, "eps"),
+    ({"radius": 1e300}, "radius"),
+    ({"radius": True}, "radius"),
     ({"delta": 1.0}, "delta"),
     ({"delta": 1e-300}, "delta"),
     ({"radius": 0.0}, "radius"),
@@ -237,6 +241,21 @@ def test_cells_do_not_raise_or_warn() -> None:
         assert not np.isnan(fit.bse).any()
         assert str(fit)
         assert str(stats)
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e6])
+@pytest.mark.parametrize("delta", [0.0, 1e-250, 0.5])
+@pytest.mark.parametrize("radius", [1e-6, 1e6])
+def test_extreme_budgets(eps: float, delta: float, radius: float) -> None:
+    for adjacency in ("add_remove", "replace_one"):
+        stats = dp.release_statistics(
+            DOMAIN, COLUMNS, eps, data=frame(100), delta=delta, radius=radius, adjacency=adjacency
+        )
+        for formula in ("y ~ a + b + g", "a ~ y", "y ~ 1"):
+            fit = stats.fit(formula)
+            assert np.isfinite(fit.params).all()
+            assert (fit.bse > 0).all()
+            assert not np.isnan(fit.conf_int()).any(axis=None)
 
 
 def test_a_row_is_bounded_whatever_its_cells(clear: dp.ReleasedStatistics) -> None:

@@ -32,6 +32,9 @@ Exact = NDArray[np.object_]
 SQUARE_SHARE = 0.02
 """What y'y takes of the squared sensitivity, where it takes any."""
 
+FARTHEST = 2.0**1000
+"""Draws are clipped to this many units."""
+
 WIDEST = 8.0
 """Natural logarithm of the farthest weight of X'y from 1 that is looked for."""
 
@@ -246,7 +249,8 @@ def noisy_statistics(total: Exact, noise: StatisticsNoise, *, cover_eps: float, 
         Symmetric, in the coordinates (z, y).
     """
     upper, unit = np.triu_indices(noise.size + 1), 2 ** (2 * PLACES - COVER_PLACES)
-    drawn = np.rint(noise.sample(random)[upper] * 2.0 ** (2 * PLACES))
+    # Far beyond the lattice's own limit, so that no draw overflows.
+    drawn = np.clip(np.rint(noise.sample(random)[upper] * 2.0 ** (2 * PLACES)), -FARTHEST, FARTHEST)
     exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
     lattice = [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
     # The error of a draw grows with the factor of its entry, whose product is rounded too.
