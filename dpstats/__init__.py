@@ -5,21 +5,27 @@
 >>> print(result.summary())  # doctest: +SKIP
 """
 
-from dpstats import datasets, errors, families, penalties, plots, privacy, streaming
+from importlib.util import find_spec
+
+from dpstats import errors, local
 from dpstats._version import __version__ as __version__
-from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
-from dpstats.audit import audit
 from dpstats.domain import Domain
-from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
-from dpstats.models.glm import GLM
-from dpstats.models.many import ManyPlans, plan_many
-from dpstats.models.ranges import BoughtRanges, buy_ranges
-from dpstats.models.statistics import release_statistics
-from dpstats.plan import Plan
-from dpstats.privacy import Guarantee, Ledger, Noise, compose
-from dpstats.results.glm_results import GLMResults
-from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
-from dpstats.risk import sample_size
+
+# Who only sends reports (dpstats.local) needs neither; everything else does.
+if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
+    from dpstats import datasets, families, penalties, plots, privacy, streaming
+    from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
+    from dpstats.audit import audit
+    from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
+    from dpstats.models.glm import GLM
+    from dpstats.models.many import ManyPlans, plan_many
+    from dpstats.models.ranges import BoughtRanges, buy_ranges
+    from dpstats.models.statistics import release_statistics
+    from dpstats.plan import Plan
+    from dpstats.privacy import Guarantee, Ledger, Noise, compose
+    from dpstats.results.glm_results import GLMResults
+    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
+    from dpstats.risk import sample_size
 
 __all__ = [
     "GLM",
@@ -47,6 +53,7 @@ __all__ = [
     "glm",
     "holdout",
     "lasso",
+    "local",
     "logit",
     "ols",
     "penalties",

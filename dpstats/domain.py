@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpstats.errors import DomainError
 
@@ -203,7 +202,8 @@ def _declaration(name: object, value: object) -> Range | Levels:
         return Range(0, 1)
     if isinstance(value, list):
         return _levels(name, value)
-    if isinstance(value, (np.ndarray, pd.Index, pd.Series, pd.api.extensions.ExtensionArray)):
+    # By the module of its class: a Domain is read where pandas is not installed.
+    if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
         # Such as data["sex"].unique(): levels found in the data are not public.
         raise DomainError(
             f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: values "

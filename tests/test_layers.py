@@ -31,6 +31,7 @@ LAYERS = (
     "results",
     "models",
     "streaming",
+    "local",
     "evaluation",
     "audit",
     "datasets",

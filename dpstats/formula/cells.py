@@ -7,30 +7,17 @@ column names and declared types alone, which are public.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.domain import Domain, Levels, Range, Scalar
+from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
+from dpstats.formula.codes import Codes, Encoded
 from dpstats.tables import Column, Table
 from dpstats.tables.columns import Kind, usable_kind
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """An encoded categorical column: positions among its levels (-1 is missing), and the contrast asked for."""
-
-    values: NDArray[np.intp]
-    levels: tuple[Scalar, ...]
-    contrast: Any = None
-
-
-Encoded = Array | Codes
 
 
 def check_columns(table: Table, domain: Domain, columns: Iterable[str]) -> None:

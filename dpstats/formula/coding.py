@@ -17,7 +17,7 @@ from patsy.missing import NAAction
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.bounds import FactorBounds, interact, measure
-from dpstats.formula.cells import Encoded
+from dpstats.formula.codes import Encoded
 from dpstats.formula.expression import Column, as_codes, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import end_rows, public_frame

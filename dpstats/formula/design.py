@@ -23,6 +23,7 @@ from dpstats.families.base import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
 from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm, unit_term
+from dpstats.formula.codes import Encoded
 from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response, scaling
@@ -60,6 +61,10 @@ class DesignSpec:
         A column in model units is (x - center) / scale.
     notes : tuple of str
         Public oddities worth telling the user.
+    encoder : Response
+        The response bound to the Domain that its columns are encoded by.
+    shrunk : tuple of Term
+        The terms whose part of a row is shrunk to their bounds.
     """
 
     formula: str
@@ -74,9 +79,9 @@ class DesignSpec:
     scale: Array
     notes: tuple[str, ...]
     _info: DesignInfo = field(repr=False)
-    _response: Response = field(repr=False)
+    encoder: Response = field(repr=False)
     _parsed: Formula = field(repr=False)
-    _shrunk: tuple[Term, ...] = field(repr=False)
+    shrunk: tuple[Term, ...] = field(repr=False)
     _bodies: tuple[Body, ...] = field(repr=False)
 
     @property
@@ -148,7 +153,7 @@ class DesignSpec:
         """
         center, scale = scaling(low, high, self.has_intercept)
         spec = replace(self.response, center=center, scale=scale, working=(low, high))
-        return replace(self, response=spec, _response=replace(self._response, spec=spec))
+        return replace(self, response=spec, encoder=replace(self.encoder, spec=spec))
 
     def response_scaling(self) -> tuple[float, float]:
         """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
@@ -183,7 +188,7 @@ class DesignSpec:
         table = as_table(data)
         self.check_schema(table)
         explaining = cells.read(table, self._parsed.exog_columns)
-        explained = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
+        explained = cells.read(table, [name for name in self._parsed.columns if name in self.encoder.domain])
         with quiet():
             return [self._block(explaining, explained, rows) for rows in slices(table.rows, block_rows)]
 
@@ -197,11 +202,11 @@ class DesignSpec:
     ) -> tuple[Array, Array]:
         """One block of complete rows in model units."""
         encoded, complete = cells.encode(explaining, self.domain, rows)
-        outcome, known = cells.encode(explained, self._response.domain, rows)
+        outcome, known = cells.encode(explained, self.encoder.domain, rows)
         complete = complete & known
         if not complete.all():
             encoded, outcome = cells.take(encoded, complete), cells.take(outcome, complete)
-        endog = self._response.encode(outcome)
+        endog = self.encoder.encode(outcome)
         exog = self._model_rows(encoded, len(endog))
         kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
         return (exog, endog) if kept.all() else (exog[kept], endog[kept])
@@ -236,21 +241,21 @@ class DesignSpec:
         """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
         table = as_table(data)
         self.check_schema(table)
-        columns = cells.read(table, [name for name in self._parsed.columns if name in self._response.domain])
+        columns = cells.read(table, [name for name in self._parsed.columns if name in self.encoder.domain])
         result = np.full(table.rows, np.nan)
         with quiet():
-            encoded, known = cells.encode(columns, self._response.domain, slice(0, table.rows))
-            result[known] = self._response.encode(cells.take(encoded, known))
+            encoded, known = cells.encode(columns, self.encoder.domain, slice(0, table.rows))
+            result[known] = self.encoder.encode(cells.take(encoded, known))
         return result
 
-    def _model_rows(self, encoded: Mapping[str, cells.Encoded], rows: int) -> Array:
+    def _model_rows(self, encoded: Mapping[str, Encoded], rows: int) -> Array:
         """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""
         exog = coding.design_rows(self._info, encoded, rows)
         exog[~np.isfinite(exog)] = np.nan
         np.clip(exog, self.lower, self.upper, out=exog)
         exog -= self.center
         exog /= self.scale
-        for term in self._shrunk:
+        for term in self.shrunk:
             _shrink(exog[:, term.columns], term)
         for body in self._bodies:
             if body.scales is not None:
@@ -362,9 +367,9 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
             f"not on all of the declared ranges is {code} finite: rows where it is not are left out" for code in partial
         ),
         _info=info,
-        _response=response,
+        encoder=response,
         _parsed=parsed,
-        _shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
+        shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
         _bodies=term_bodies(
             _subterms(info, by_term), reach, scale, info.column_names.index("Intercept") if has_intercept else None
         ),

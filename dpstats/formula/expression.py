@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain, canonical
 from dpstats.errors import FormulaError
-from dpstats.formula.cells import Codes, Encoded
+from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.public_frame import public_frame
 from dpstats.formula.transforms import RowWise
 

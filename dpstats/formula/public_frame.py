@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Levels, Range
-from dpstats.formula.cells import Codes, Encoded
+from dpstats.formula.codes import Codes, Encoded
 
 POINTS = (8191, 1009, 251, 61, 17)
 """Lattice sizes, all prime; the finest that keeps the frame below MOST_ROWS is taken, from 1009 on for one column."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Levels, Range, Scalar
 from dpstats.errors import DomainError, FormulaError
-from dpstats.formula.cells import Codes, Encoded
+from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.expression import Column, Node, Value, as_numbers, bind, columns_of, evaluate
-from dpstats.formula.parse import Formula
 from dpstats.formula.public_frame import public_frame
+
+if TYPE_CHECKING:
+    from dpstats.formula.parse import Formula
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count"]

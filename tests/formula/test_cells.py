@@ -14,7 +14,8 @@ import pytest
 
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
-from dpstats.formula.cells import Codes, Encoded, check_columns, column_kind, encode, read
+from dpstats.formula.cells import check_columns, column_kind, encode, read
+from dpstats.formula.codes import Codes, Encoded
 from dpstats.tables import as_table
 
 pa = pytest.importorskip("pyarrow")

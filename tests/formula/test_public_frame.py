@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpstats.domain import Domain
-from dpstats.formula.cells import Codes
+from dpstats.formula.codes import Codes
 from dpstats.formula.public_frame import MOST_LEVEL_COMBINATIONS, MOST_ROWS, end_rows, public_frame
 
 DOMAIN = Domain(

@@ -1,0 +1,105 @@
+"""What a contributor runs: one record and the public specification in, one report out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.local.spec import Spec
+from dpstats.privacy.lattice import gaussian_integers
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """One contributor's report.
+
+    Attributes
+    ----------
+    spec : str
+        The hash of the specification it answers.
+    values : ndarray of int64, shape (spec.size,)
+        p, then the upper triangle of q q' row by row (scheme "statistics") or q (scheme "features"), in lattice units.
+    """
+
+    spec: str
+    values: Integers
+
+
+def randomize(record: Mapping[str, Any] | None, spec: Spec) -> Report:
+    """The report of one record: a function of the record, the specification and fresh noise, nothing else.
+
+    Parameters
+    ----------
+    record : mapping or None
+        Column name to cell. A cell outside its range is clipped; one that is missing, or of no declared level, makes
+        the null report, whose statistics are zero and whose noise is like that of any other. So does None, which
+        suits who takes part but would rather not say.
+    spec : Spec
+
+    Returns
+    -------
+    Report
+        With the guarantee `spec.local_guarantee`, by discrete Gaussian noise of OpenDP (docs/proofs/local). Send it
+        once: two reports of one record add up.
+
+    Raises
+    ------
+    ArgumentError
+        If `spec` is not a Spec.
+    DataError
+        If `record` is no mapping or lacks a column of the formula.
+    """
+    return noisy_report(record, spec, SystemRandom())
+
+
+def noisy_report(record: Mapping[str, Any] | None, spec: Spec, random: RandomSource) -> Report:
+    """As `randomize`, from a source of randomness of the caller's; no guarantee holds for a seeded one."""
+    if not isinstance(spec, Spec):
+        raise ArgumentError("spec must be a dp.local.Spec; Spec.from_json reads the collector's")
+    encoded = None if record is None else spec.program.encode(record)
+    values = np.zeros(spec.size) if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
+    return Report(spec.hash, on_lattice(values, spec) + gaussian_integers(spec.size, spec.lattice.scale, random))
+
+
+def statistics(exog: Array, endog: Array, spec: Spec) -> Array:
+    """What reports say before rounding and noise.
+
+    Parameters
+    ----------
+    exog : ndarray, shape (r, p)
+        Rows in model units, of norm at most 1.
+    endog : ndarray, shape (r,)
+        Responses in model units, clipped to [-1, 1], or to 0 and 1.
+    spec : Spec
+
+    Returns
+    -------
+    ndarray, shape (r, spec.size)
+    """
+    if spec.family == "gaussian":
+        q, p = exog, np.clip(endog, -1, 1)[:, None] * exog
+    else:
+        # The quadratic approximation of log(1 + exp(eta)) - y eta at zero: eta^2/8 - (y - 1/2) eta + log 2.
+        q, p = exog / 2, (np.clip(endog, 0, 1) - 0.5)[:, None] * exog
+    if spec.scheme == "features":
+        return np.hstack([p, q])
+    rows, columns = np.triu_indices(exog.shape[1])
+    # Off the diagonal times sqrt(2): the triangle's Euclidean norm is then the matrix's Frobenius norm.
+    return np.hstack([p, q[:, rows] * q[:, columns] * np.where(rows == columns, 1.0, np.sqrt(2))])
+
+
+def on_lattice(values: Array, spec: Spec) -> Integers:
+    """Statistics, shape (..., spec.size), as the nearest integers in lattice units."""
+    p = len(spec.names)
+    gradient, rest = spec.units
+    units = np.concatenate([np.full(p, gradient), np.full(spec.size - p, rest)])
+    return np.rint(values / units).astype(np.int64)

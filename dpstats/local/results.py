@@ -1,0 +1,266 @@
+"""A model fitted to reports: coefficients, three guarantees, predictions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.iolib.summary import fmt_2cols
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats import penalties
+from dpstats.errors import ArgumentError, DataError
+from dpstats.families import get_family
+from dpstats.formula.design import DesignSpec
+from dpstats.local.compiling import local_design
+from dpstats.local.spec import Spec
+from dpstats.penalties import Penalty
+from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.quiet import quiet
+from dpstats.tables import as_table
+
+Vector = NDArray[np.float64]
+
+SHOWN_COLLUDERS = 0.5
+"""The share of the reports whose senders collude, in the summary's third guarantee."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalResults:
+    """A model fitted by `dp.local.fit`; all of it is post-processing of the reports.
+
+    Attributes
+    ----------
+    spec : Spec
+    design : DesignSpec
+    scaled_params : ndarray, shape (p,)
+        In model units.
+    noise_covariance : ndarray, shape (p, p)
+        What the reports' noise gives them, to first order; a function of released values.
+    nobs : int
+        The number of reports, null ones included, which is public.
+    curvature : float
+        Of the ridge that steadied the solution.
+    penalty : Penalty or None
+    features : str
+        Whether the noise's second moment was taken off, in scheme "features".
+    """
+
+    spec: Spec
+    design: DesignSpec
+    scaled_params: Vector
+    noise_covariance: Vector
+    nobs: int
+    curvature: float
+    penalty: Penalty | None = None
+    features: str = "debiased"
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units, indexed by column name."""
+        matrix, shift = self.design.back_transform()
+        return pd.Series(matrix @ self.scaled_params + shift, index=list(self.design.names), name="params")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of the fit, to its readers."""
+        return self.spec.central_guarantee()
+
+    @property
+    def local_guarantee(self) -> Guarantee:
+        """Of one report, to the collector."""
+        return self.spec.local_guarantee
+
+    def against(self, colluders: int) -> Guarantee:
+        """Of the fit, to readers of whom `colluders` know the noise in their own reports."""
+        return self.spec.central_guarantee(colluders)
+
+    @property
+    def guarantees(self) -> pd.DataFrame:
+        """The three guarantees: eps, delta, mu, certified, and to whom each is given."""
+        colluders = int(SHOWN_COLLUDERS * self.spec.n)
+        rows = {
+            "one report": (self.local_guarantee, "the collector, who sees each"),
+            "the fit": (self.guarantee, "readers of the fit alone"),
+            f"{colluders} colluders": (self.against(colluders), "readers who know their noise"),
+        }
+        facts = [
+            {"eps": g.eps, "delta": g.delta, "mu": g.mu or np.nan, "certified": g.certified, "to": to}
+            for g, to in rows.values()
+        ]
+        return pd.DataFrame(facts, index=list(rows))
+
+    def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> pd.Series[float]:
+        """Predictions for new rows, as `GLMResults.predict`.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs.
+        """
+        if which not in ("mean", "linear"):
+            raise ArgumentError(f"which must be 'mean' or 'linear', got {which!r}")
+        table = as_table(newdata)
+        exog, complete = self.design.exog(table)
+        predicted = np.full(len(exog), np.nan)
+        with quiet():
+            linear = exog[complete] @ self.scaled_params
+            mean = get_family(self.spec.family).mean(linear) if which == "mean" else linear
+            predicted[complete] = np.asarray(mean)
+        if self.spec.family == "gaussian":
+            middle, half_width = self.design.response_scaling()
+            predicted = middle + half_width * predicted
+        return pd.Series(predicted, index=table.index, name="predicted")
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units)."""
+        back, _ = self.design.back_transform()
+        return pd.DataFrame(
+            {
+                "term": list(self.design.names),
+                "estimate": self.params.to_numpy(),
+                "scaled_estimate": self.scaled_params,
+                "noise_sd": np.sqrt(np.diag(back @ self.noise_covariance @ back.T)),
+            }
+        )
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the model."""
+        spec, central, local = self.spec, self.guarantee, self.local_guarantee
+        facts = {
+            "family": spec.family,
+            "scheme": spec.scheme,
+            "nobs": self.nobs,
+            "n": spec.n,
+            "eps": central.eps,
+            "local_eps": local.eps,
+            "delta": spec.delta,
+            "certified": central.certified,
+            "curvature": self.curvature,
+        }
+        return pd.DataFrame([facts])
+
+    def summary(self) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+        summary = Summary()
+        summary.tables = [_header(self), _coefficients(self), _guarantees(self)]
+        summary.add_extra_txt(wrap_notes(_notes(self)))
+        return summary
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<LocalResults of {self.spec!r}>"
+
+    def save(self, path: str | Path) -> None:
+        """Write specification and released values as JSON."""
+        facts = {
+            "format": 1,
+            "spec": self.spec.to_json(),
+            "scaled_params": self.scaled_params.tolist(),
+            "noise_covariance": self.noise_covariance.tolist(),
+            "nobs": self.nobs,
+            "curvature": self.curvature,
+            "penalty": None if self.penalty is None else self.penalty.to_dict(),
+            "features": self.features,
+        }
+        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+
+    @classmethod
+    def load(cls, path: str | Path) -> LocalResults:
+        """Read what `save` wrote; raises DataError on anything else."""
+        try:
+            facts = json.loads(Path(path).read_text())
+            if facts["format"] != 1:
+                raise ValueError("unknown format")
+            spec = Spec.from_json(facts["spec"])
+            return cls(
+                spec,
+                local_design(spec.formula, spec.domain, spec.family),
+                np.asarray(facts["scaled_params"]),
+                np.asarray(facts["noise_covariance"]),
+                facts["nobs"],
+                facts["curvature"],
+                None if facts["penalty"] is None else penalties.from_dict(facts["penalty"]),
+                facts["features"],
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"path: {str(path)!r} is not a file written by LocalResults.save") from error
+
+
+def _header(results: LocalResults) -> SimpleTable:
+    """Pairs of facts on the model (left) and on the collection (right)."""
+    spec, guarantee = results.spec, results.guarantee
+    wide = WIDTH // 2 - 18
+    title = f"Input Perturbation: {'linear' if spec.family == 'gaussian' else 'logistic (quadratic)'} regression"
+    if not guarantee.certified:
+        title = f"*** CENTRAL GUARANTEE NOT CERTIFIED: see notes ***\n{title}"
+    left = [
+        ("Dep. Variable:", shorten(results.design.response_name, 22)),
+        ("Family:", spec.family),
+        ("Scheme:", spec.scheme if spec.scheme == "statistics" else f"features, {results.features}"),
+        ("Penalty:", "None" if results.penalty is None else results.penalty.name),
+        ("Ridge:", format_number(results.curvature)),
+    ]
+    right = [
+        ("No. Reports:", str(results.nobs)),
+        ("Promised at least:", str(spec.n)),
+        ("Central epsilon:", f"{guarantee.eps:.6g}"),
+        ("Local epsilon:", f"{results.local_guarantee.eps:.6g}"),
+        ("Delta:", f"{spec.delta:.6g}"),
+    ]
+    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    return table
+
+
+def _coefficients(results: LocalResults) -> SimpleTable:
+    rows = [
+        (
+            row["term"],
+            [
+                *(format_number(row[column]) for column in ("estimate", "scaled_estimate", "noise_sd")),
+                "within noise" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
+            ],
+        )
+        for _, row in results.tidy().iterrows()
+    ]
+    return full_width(["coef", "scaled coef", "noise sd", ""], rows, columns=[12, 13, 14, 13])
+
+
+def _guarantees(results: LocalResults) -> SimpleTable:
+    rows = [
+        (name, [format_number(row["eps"]), format_number(row["delta"]), "yes" if row["certified"] else "NO", row["to"]])
+        for name, row in results.guarantees.iterrows()
+    ]
+    return full_width(["eps", "delta", "certified", ""], rows, columns=[8, 8, 9, 30], title="Guarantees")
+
+
+def _notes(results: LocalResults) -> list[str]:
+    """What the reader must know, in plain words."""
+    spec, guarantee = results.spec, results.guarantee
+    said = [
+        "Guarantees are for a record that becomes another one or the null report; the number of reports is public "
+        "(docs/proofs/local). Whoever sends nothing also leaves out their noise, which is not covered.",
+        "The collector who sees single reports has the local guarantee only. A secure sum of the reports leaves the "
+        "collector with what the central guarantee covers.",
+    ]
+    if not guarantee.certified:
+        said.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
+    if results.nobs > spec.n:
+        said.append("There are more reports than promised: each brings its noise, so the guarantees hold with room.")
+    if spec.family == "binomial":
+        said.append(
+            "The loss is the quadratic approximation of the logistic one at zero: large log odds come out small."
+        )
+    said.append("noise sd is what the reports' noise gives a coefficient, to first order; the sample's error is extra.")
+    return said

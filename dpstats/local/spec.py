@@ -1,0 +1,350 @@
+"""The public specification of a collection: what every contributor and the collector agree on beforehand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, DomainError
+from dpstats.local.encoding import Program
+from dpstats.local.lattice import Lattice, lattice_for
+from dpstats.local.sensitivity import best_ratio, features_sensitivity, joint_sensitivity, printed_noise
+from dpstats.privacy.gaussian import greatest_mu, least_eps
+from dpstats.privacy.guarantee import Guarantee, check_budget
+
+Family = Literal["gaussian", "binomial"]
+Scheme = Literal["statistics", "features"]
+
+FORMAT = 1
+PROOF = "docs/proofs/local"
+LEAST_DELTA = 1e-100
+
+BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
+"""Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x."""
+
+
+class Spec:
+    """A collection by input perturbation, fixed before anyone reports.
+
+    Parameters
+    ----------
+    domain : Domain or dict
+        Declares every column that the formula reads; each contributor's cells are clipped to it.
+    formula : str
+    eps : float, optional
+        The central guarantee: of everything that is computed from the sum of the reports, to whoever sees nothing else.
+    local_eps : float, optional
+        Instead of `eps`: the guarantee of one report to the collector, who sees it. The other follows (seed Fukuchi,
+        Tran and Sakuma 2017, section 3.5): both are Gaussian mechanisms and mu_local is about sqrt(n) mu_central.
+    delta : float
+        Of both guarantees, positive.
+    n : int
+        The promised least number of reports. The noise in each is a share 1/n of what the sum needs: fewer reports are
+        refused by the collector, more only add noise.
+    family : {"gaussian", "binomial"}
+        Linear regression, or logistic regression by its quadratic approximation.
+    scheme : {"statistics", "features"}
+        What a report holds: (q q', p), certified for both guarantees; or the paper's (q, p), whose central guarantee is
+        unproven.
+    radius : float, optional
+        A guess at the norm of the coefficients in model units, which shares the noise out between q q' and p.
+
+    Raises
+    ------
+    ArgumentError
+        If neither or both of `eps` and `local_eps` are given, or an argument is outside its allowed values.
+    DomainError, FormulaError
+        As `dp.plan`, from the public facts alone.
+
+    Notes
+    -----
+    Neighbours differ in one record, which becomes another one or the null report of zeros; the number of reports is
+    public. Whoever sends nothing at all also leaves out their noise: that is not covered. Proof: docs/proofs/local.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"y": (0, 10), "x": (0, 1)}, "y ~ x", eps=1.0, delta=1e-5, n=1000)
+    >>> round(spec.mu_central, 4), round(spec.mu_local, 2), round(spec.local_eps)
+    (0.2681, 8.48, 71)
+    """
+
+    def __init__(
+        self,
+        domain: Domain | Mapping[str, Any],
+        formula: str,
+        *,
+        eps: float | None = None,
+        local_eps: float | None = None,
+        delta: float,
+        n: int,
+        family: Family = "gaussian",
+        scheme: Scheme = "statistics",
+        radius: float | None = None,
+    ) -> None:
+        chosen = _checked({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
+        _check_names(family, scheme)
+        # Compiling needs patsy's and the tables' machinery, which contributors, who read a finished one, do without.
+        from dpstats.local.compiling import compile_program, local_design, typical_radius
+
+        design = local_design(formula, domain, family)
+        if chosen["radius"] is None:
+            chosen["radius"] = typical_radius(design, family)
+        self._facts = {
+            **chosen,
+            "format": FORMAT,
+            "formula": formula,
+            "domain": design.domain.to_dict(),
+            "family": family,
+            "scheme": scheme,
+            "program": compile_program(design).to_dict(),
+            "names": list(design.names),
+        }
+        _ = self.lattice  # errors of the calibration belong to the constructor
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return json.loads(self.to_json())
+
+    def to_json(self) -> str:
+        """The text that every contributor gets, and that `from_json` reads back."""
+        return json.dumps(self._facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Spec:
+        """Read what `to_json` wrote; the noise is calibrated anew, never taken from the text.
+
+        Raises
+        ------
+        ArgumentError, DomainError
+            If `text` is anything else.
+        """
+        try:
+            facts = json.loads(text)
+            if facts["format"] != FORMAT:
+                raise ArgumentError(f"text is a specification of format {facts['format']!r}, not {FORMAT}")
+            names = ("eps", "local_eps", "delta", "n", "radius")
+            _checked({name: facts[name] for name in names})
+            _check_names(facts["family"], facts["scheme"])
+            size = Program.from_dict(facts["program"]).size
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise DomainError("text is not a specification written by Spec.to_json") from error
+        if len(facts["names"]) != size:
+            raise DomainError("the stored specification names more or fewer columns than its design has")
+        spec = cls.__new__(cls)
+        spec._facts = facts
+        _ = spec.lattice
+        return spec
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the specification, in every report: reports to another one are refused."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @cached_property
+    def program(self) -> Program:
+        """How a record becomes a row of the design."""
+        return Program.from_dict(self._facts["program"])
+
+    @property
+    def formula(self) -> str:
+        """The model."""
+        return self._facts["formula"]
+
+    @property
+    def domain(self) -> Domain:
+        """The columns that the formula reads."""
+        return Domain.from_dict(self._facts["domain"])
+
+    @property
+    def family(self) -> Family:
+        """gaussian or binomial."""
+        return self._facts["family"]
+
+    @property
+    def scheme(self) -> Scheme:
+        """What a report holds."""
+        return self._facts["scheme"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The p columns of the design."""
+        return tuple(self._facts["names"])
+
+    @property
+    def n(self) -> int:
+        """The promised least number of reports."""
+        return self._facts["n"]
+
+    @property
+    def delta(self) -> float:
+        """Of every guarantee."""
+        return self._facts["delta"]
+
+    @property
+    def radius(self) -> float:
+        """The guess at the norm of the coefficients."""
+        return self._facts["radius"]
+
+    @property
+    def size(self) -> int:
+        """The number of integers in a report."""
+        p = len(self.names)
+        return 2 * p if self.scheme == "features" else p + p * (p + 1) // 2
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """How fine the reports' lattice is, and what one record moves on it."""
+        eps, local_eps, delta = self._facts["eps"], self._facts["local_eps"], self.delta
+        if self.scheme == "features":
+            target = self._printed_mu(eps) if local_eps is None else greatest_mu(local_eps, delta)
+            return lattice_for(target, 1, self.size, self.n)
+        if local_eps is None:
+            return lattice_for(greatest_mu(eps, delta), self.n, self.size, self.n)
+        return lattice_for(greatest_mu(local_eps, delta), 1, self.size, self.n)
+
+    @cached_property
+    def _noise(self) -> tuple[float, float]:
+        """Standard deviations in the sum of n reports: of p, and of q q' (its scaled triangle) or q."""
+        linear, square = BOUNDS[self.family]
+        if self.scheme == "features":
+            shape = printed_noise(self._printed_eps, self.delta, self.n, len(self.names), linear, square)
+            sensitivity = features_sensitivity(linear, square, *shape)
+        else:
+            shape = (best_ratio(linear, square, self.radius), 1.0)
+            sensitivity = joint_sensitivity(linear, square, *shape)
+        # The statistics may take all of the lattice's sensitivity but what rounding takes.
+        stretch = sensitivity * math.sqrt(self.n) * self.lattice.scale / self.lattice.unrounded
+        return shape[0] * stretch, shape[1] * stretch
+
+    def _printed_mu(self, eps: float) -> float:
+        """mu of one report at the paper's printed noise."""
+        linear, square = BOUNDS[self.family]
+        sigma_u, sigma_b = printed_noise(eps, self.delta, self.n, len(self.names), linear, square)
+        return math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u)
+
+    @cached_property
+    def _printed_eps(self) -> float:
+        """The eps at which the paper's formulas give this local guarantee."""
+        if self._facts["eps"] is not None:
+            return self._facts["eps"]
+        from scipy import optimize
+
+        target = greatest_mu(self._facts["local_eps"], self.delta)
+        found = optimize.brentq(lambda log_eps: self._printed_mu(math.exp(log_eps)) - target, -40.0, 40.0, xtol=1e-12)
+        return math.exp(float(found))
+
+    @property
+    def sigma_b(self) -> float:
+        """Standard deviation of the noise in each entry of the sum of p over n reports."""
+        return self._noise[0]
+
+    @property
+    def tau(self) -> float:
+        """The same of q q': on the diagonal; tau / sqrt(2) off it. Only scheme="statistics" has it."""
+        if self.scheme == "features":
+            raise ArgumentError("tau belongs to scheme='statistics'; the noise of features is sigma_u")
+        return self._noise[1]
+
+    @property
+    def sigma_u(self) -> float:
+        """sqrt(n) times the standard deviation of the noise in each entry of q. Only scheme="features" has it."""
+        if self.scheme == "statistics":
+            raise ArgumentError("sigma_u belongs to scheme='features'; the noise of statistics is tau")
+        return self._noise[1]
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """Lattice units of p and of the rest of a report."""
+        step = math.sqrt(self.n) * self.lattice.scale
+        return self._noise[0] / step, self._noise[1] / step
+
+    @property
+    def mu_local(self) -> float:
+        """Of one report, to whoever sees it: its (eps, delta) are those of a Gaussian mechanism of this mu."""
+        return self.lattice.mu(1)
+
+    @property
+    def mu_central(self) -> float:
+        """Of the sum of n reports. scheme="features" has none, since not only sums leave the collector."""
+        if self.scheme == "features":
+            raise ArgumentError("scheme='features' has no proof of a central guarantee; use scheme='statistics'")
+        return self.lattice.mu(self.n)
+
+    @property
+    def eps(self) -> float:
+        """The central eps: as given or, in scheme="features", as the paper claims it; else what `local_eps` implies."""
+        if self._facts["eps"] is not None:
+            return self._facts["eps"]
+        return self._printed_eps if self.scheme == "features" else least_eps(self.mu_central, self.delta)
+
+    @property
+    def local_eps(self) -> float:
+        """The local eps, as given or as `eps` implies it."""
+        given = self._facts["local_eps"]
+        return given if given is not None else least_eps(self.mu_local, self.delta)
+
+    @property
+    def local_guarantee(self) -> Guarantee:
+        """Of one report, to the collector and whoever else sees it."""
+        return Guarantee(self.local_eps, self.delta, "replace_one", basis=PROOF, mu=self.mu_local)
+
+    def central_guarantee(self, colluders: int = 0) -> Guarantee:
+        """Of the fit, to its readers, of whom `colluders` have sent reports and know the noise in these.
+
+        Raises
+        ------
+        ArgumentError
+            If `colluders` is not an integer from 0 to n - 1.
+        """
+        if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
+            raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {colluders!r}")
+        if self.scheme == "features" and colluders:
+            return self.local_guarantee  # which holds whoever colludes
+        if self.scheme == "features":
+            reason = "the paper's central claim for reports of features is unproven; the local guarantee holds"
+            return Guarantee(self.eps, self.delta, "replace_one").uncertified(reason)
+        mu = self.lattice.mu(self.n - colluders)
+        eps = self.eps if colluders == 0 else least_eps(mu, self.delta)
+        return Guarantee(eps, self.delta, "replace_one", basis=PROOF, mu=mu)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Spec {self.formula!r}, {self.family}, {self.scheme}: eps={self.eps:.4g}, local_eps={self.local_eps:.4g}>"
+        )
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """The numbers as plain Python ones, or ArgumentError."""
+    eps, local_eps, delta, n, radius = given.values()
+    if (eps is None) == (local_eps is None):
+        raise ArgumentError("give either eps (central) or local_eps, and the other follows")
+    check_budget(local_eps if eps is None else eps, delta)
+    if not delta >= LEAST_DELTA:
+        raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {delta!r}")
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {n!r}")
+    usable = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(radius, bool)
+    if radius is not None and not (usable and math.isfinite(radius) and radius > 0):
+        raise ArgumentError(f"radius must be None or a positive number, got {radius!r}")
+    floats = {"eps": eps, "local_eps": local_eps, "delta": delta, "radius": radius}
+    return {**{name: None if value is None else float(value) for name, value in floats.items()}, "n": int(n)}
+
+
+def _check_names(family: object, scheme: object) -> None:
+    for name, value, known in (("family", family, get_args(Family)), ("scheme", scheme, get_args(Scheme))):
+        if value not in known:
+            raise ArgumentError(f"{name} must be one of {list(known)}, got {value!r}")

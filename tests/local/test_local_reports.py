@@ -1,0 +1,214 @@
+"""Reports: encoding, noise, transport, and that contributors need neither pandas nor statsmodels."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.families import get_family
+from dpstats.formula.design import design_spec
+from dpstats.local.contributor import noisy_report, on_lattice, statistics
+
+DOMAIN = {"y": (0, 10), "x": (0, 1), "z": (-3, 5), "g": ["a", "b", "c"], "h": [1, 2], "b": (0, 1)}
+FORMULAS = (
+    "y ~ x + g",
+    "y ~ 0 + g + x:g",
+    "np.log(y + 1) ~ np.sqrt(x) * C(g, Sum) + I(z > 1):x",
+    "y ~ bs(x, df=5) + C(h, Treatment(2)) + poly(z, 3)",
+    "y ~ C(g, levels=['c', 'a', 'b']):C(h) + z",
+    "y ~ 1",
+)
+
+
+def records(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "y": random.uniform(-1, 12),
+            "x": random.uniform(-0.2, 1.2),
+            "z": random.uniform(-4, 6),
+            "g": str(random.choice(["a", "b", "c"])),
+            "h": int(random.integers(1, 3)),
+            "b": float(random.integers(0, 2)),
+        }
+        for _ in range(count)
+    ]
+
+
+def make(formula: str = "y ~ x + g", **changes: Any) -> dp.local.Spec:
+    return dp.local.Spec(DOMAIN, formula, **{"eps": 1.0, "delta": 1e-5, "n": 50, **changes})
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_record_is_encoded_as_a_row_of_a_table(formula: str) -> None:
+    spec, rows = make(formula), records(60)
+    exog, endog = design_spec(formula, DOMAIN, family=get_family("gaussian")).blocks(pd.DataFrame(rows))[0]
+    encoded = [dp.local.Spec.from_json(spec.to_json()).program.encode(rows[0])]
+    encoded += [spec.program.encode(row) for row in rows[1:]]
+    assert np.allclose([row for row, _ in encoded], exog, atol=1e-9)  # type: ignore[misc]
+    assert np.allclose([value for _, value in encoded], endog, atol=1e-12)  # type: ignore[misc]
+    assert max(np.linalg.norm(row) for row, _ in encoded) <= 1  # type: ignore[misc]
+
+
+def test_a_binary_response() -> None:
+    spec = make("b ~ x", family="binomial")
+    for value, coded in ((1, 1.0), ("0", 0.0), (True, 1.0), (2, None), (0.5, None)):
+        encoded = spec.program.encode({"b": value, "x": 0.5})
+        assert (None if encoded is None else encoded[1]) == coded
+
+
+class Loud:
+    """A cell that shouts whenever anyone asks it anything."""
+
+    def __float__(self) -> float:
+        raise ValueError("a cell")
+
+    __str__ = __repr__ = __hash__ = __float__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("cell", [None, float("nan"), float("inf"), "?", [1], Loud(), 10**400])
+def test_unusable_cells_make_the_null_report(cell: Any) -> None:
+    """Values of the null report are noise alone: within 12 standard deviations, at a false-alarm rate below 1e-30."""
+    spec = make(eps=400.0)
+    report = dp.local.randomize({"y": cell, "x": 0.2, "g": "a"}, spec)
+    assert np.abs(report.values).max() < 12 * spec.lattice.scale
+    assert np.abs(dp.local.randomize(None, spec).values).max() < 12 * spec.lattice.scale
+    full = dp.local.randomize({"y": 10, "x": 1, "g": "a"}, spec)
+    assert np.abs(full.values).max() > 12 * spec.lattice.scale
+
+
+def test_noise_has_the_stated_scale() -> None:
+    """Chi-square of 400 reports of 14 integers; both bounds are beyond six standard deviations: 1e-8."""
+    spec = make()
+    values = np.array([dp.local.randomize(None, spec).values for _ in range(400)]) / spec.lattice.scale
+    assert abs((values**2).mean() - 1) < 6 * np.sqrt(2 / values.size)
+    assert abs(values.mean()) < 6 / np.sqrt(values.size)
+
+
+def test_statistics_are_unbiased_on_the_lattice() -> None:
+    spec, row = make(), records(1)[0]
+    encoded = spec.program.encode(row)
+    assert encoded is not None
+    exog, endog = encoded
+    values = on_lattice(statistics(exog[None], np.array([endog]), spec)[0], spec)
+    gradient, unit = spec.units
+    assert np.allclose(values[:4] * gradient, endog * exog, atol=gradient)
+    triangle = np.outer(exog, exog)[np.triu_indices(4)] * np.where(np.eye(4)[np.triu_indices(4)] > 0, 1, np.sqrt(2))
+    assert np.allclose(values[4:] * unit, triangle, atol=unit)
+
+
+@pytest.mark.parametrize("record", [[1, 2], "y", {"y": 1.0, "x": 1.0}])
+def test_records_of_another_shape(record: Any) -> None:
+    with pytest.raises(dp.errors.DataError, match="record"):
+        dp.local.randomize(record, make())
+    with pytest.raises(dp.errors.ArgumentError, match="spec"):
+        dp.local.randomize({}, "y ~ x")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def sent() -> tuple[dp.local.Spec, list[dp.local.Report]]:
+    spec = make()
+    return spec, [noisy_report(row, spec, np.random.default_rng(i)) for i, row in enumerate(records(50))]
+
+
+@pytest.mark.parametrize("name", ["reports.jsonl", "reports.parquet"])
+def test_files_keep_every_integer(sent: Any, name: str, tmp_path: Path) -> None:
+    spec, reports = sent
+    dp.local.write(reports, tmp_path / name)
+    back = list(dp.local.read(tmp_path / name))
+    assert [report.spec for report in back] == [spec.hash] * 50
+    assert np.array_equal([report.values for report in back], [report.values for report in reports])
+    for source in (tmp_path / name, reports, iter(reports)):
+        found = dp.local.total(source, spec)
+        assert found.count == 50
+        assert np.array_equal(found.values, np.sum([report.values for report in reports], axis=0))
+
+
+def test_sums_modulo_a_power_of_two(sent: Any) -> None:
+    spec, reports = sent
+    whole = dp.local.total(reports, spec)
+    modulus = 2**40
+    folded = sum(report.values.astype(object) for report in reports) % modulus
+    lifted = dp.local.Total.from_modular(folded, modulus, 50, spec)
+    assert np.array_equal(lifted.values, whole.values)
+    halves = dp.local.total(reports[:20], spec) + dp.local.total(reports[20:], spec)
+    assert np.array_equal(halves.values, whole.values)
+    with pytest.raises(dp.errors.ArgumentError, match="modulus"):
+        dp.local.Total.from_modular(folded, 2**16, 50, spec)
+
+
+@pytest.mark.parametrize("name", ["reports.jsonl", "reports.parquet"])
+def test_reports_to_another_specification(sent: Any, name: str, tmp_path: Path) -> None:
+    """Planted: one report among fifty."""
+    spec, reports = sent
+    mixed = [*reports[:-1], dp.local.randomize(records(1)[0], make(n=51))]
+    dp.local.write(mixed, tmp_path / name)
+    for source in (mixed, tmp_path / name, dp.local.total(mixed[-1:], make(n=51))):
+        with pytest.raises(dp.errors.ArgumentError, match="another specification"):
+            dp.local.total(source, spec)
+
+
+LINES = ("", "7", "{}", "[1]", '{"spec": 1, "values": []}', '{"spec": "HASH", "values": [1.5, 2]}')
+LINES += ('{"spec": "HASH", "values": [1]}', '{"spec": "HASH", "values": [[1]]}', '{"spec": "HASH", "values": ["a"]}')
+LINES += ('{"spec": "HASH", "values": [99999999999999999999]}', '{"spec": "HASH", "values": null}')
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_that_are_no_reports(line: str, tmp_path: Path) -> None:
+    spec = make()
+    (tmp_path / "r.jsonl").write_text(line.replace("HASH", spec.hash) + "\n")
+    with pytest.raises(dp.errors.DataError):
+        dp.local.total(tmp_path / "r.jsonl", spec)
+
+
+def test_poisoned_integers_are_refused() -> None:
+    spec = make()
+    for value in (2**50, -(2**63)):
+        report = dp.local.Report(spec.hash, np.full(spec.size, value, dtype=np.int64))
+        with pytest.raises(dp.errors.DataError, match="not made by"):
+            dp.local.total([report], spec)
+
+
+def test_other_files(tmp_path: Path) -> None:
+    with pytest.raises(dp.errors.ArgumentError, match="jsonl"):
+        dp.local.write([], tmp_path / "reports.csv")
+    with pytest.raises(dp.errors.DataError, match="no file"):
+        dp.local.total(tmp_path / "none.jsonl", make())
+    (tmp_path / "broken.parquet").write_text("no")
+    with pytest.raises(dp.errors.DataError, match="Parquet"):
+        dp.local.total(tmp_path / "broken.parquet", make())
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(dp.errors.DataError, match="Parquet"):
+        dp.local.total(tmp_path / "other.parquet", make())
+
+
+LEAN = """
+import sys
+for name in ("pandas", "statsmodels", "pyarrow"):
+    sys.modules[name] = None
+import dpstats as dp
+spec = dp.local.Spec.from_json(sys.stdin.read())
+report = dp.local.randomize({"y": 1.0, "x": 0.5, "z": 0.0, "g": "b", "h": 1}, spec)
+print(dp.local.to_json(report))
+"""
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_contributor_needs_neither_pandas_nor_statsmodels(formula: str) -> None:
+    spec = make(formula)
+    ran = subprocess.run(
+        [sys.executable, "-c", LEAN], input=spec.to_json(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    report = dp.local.from_json(ran.stdout)
+    assert report.spec == spec.hash
+    assert len(report.values) == spec.size
+    assert json.loads(dp.local.to_json(report)) == json.loads(ran.stdout)
