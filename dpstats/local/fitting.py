@@ -82,7 +82,7 @@ def fit(
     features : {"debiased", "printed"}
         For scheme "features": the noise's own second moment is taken off the matrix, or stays as in the paper.
     allow_uncertified : bool
-        Scheme "features" needs it: its central guarantee is unproven, and the summary says so.
+        Scheme "features" with a central eps needs it: that guarantee is unproven, and the summary says so.
 
     Returns
     -------
@@ -95,11 +95,14 @@ def fit(
     DataError
         If reports cannot be read.
     UncertifiedError
-        For scheme "features" without `allow_uncertified`.
+        For scheme "features" with a central eps, without `allow_uncertified`.
     """
     convex = _checked_penalty(named_penalty(penalty, alpha), curvature, features)
-    if spec.scheme == "features" and not allow_uncertified:
-        raise UncertifiedError("scheme='features' has no proof of a central guarantee; pass allow_uncertified=True")
+    if not (spec.central_guarantee().certified or allow_uncertified):
+        raise UncertifiedError(
+            "scheme='features' has no proof of a central guarantee: give the specification local_eps instead of eps, "
+            "or pass allow_uncertified=True"
+        )
     moments = _feature_moments(reports, spec, features) if spec.scheme == "features" else _moments(reports, spec)
     if moments.count < spec.n:
         raise ArgumentError(

@@ -64,6 +64,24 @@ def printed_noise(eps: float, delta: float, n: int, size: int, linear: float, sq
     return sigma_u, sigma_b
 
 
+def best_features(mu: float, n: int, size: int, linear: float, square: float, radius: float) -> tuple[float, float]:
+    """sigma_u and sigma_b with the least noise in a debiased gradient, where one report has this mu.
+
+    The debiased matrix has noise of variance about 2 sigma_u^2 square/size + sigma_u^4/n in an entry.
+    """
+
+    def pair(log_share: float) -> tuple[float, float]:
+        share, unit = math.exp(log_share), 2 * math.sqrt(n) / mu
+        return unit * math.sqrt(square / share), unit * linear / math.sqrt(1 - share)
+
+    def noise(log_share: float) -> float:
+        sigma_u, sigma_b = pair(log_share)
+        return sigma_b**2 + radius**2 * (2 * sigma_u**2 * square / size + sigma_u**4 / n)
+
+    found = optimize.minimize_scalar(noise, bounds=(-12.0, -1e-6), method="bounded", options={"xatol": 1e-6})
+    return pair(float(found.x))
+
+
 def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: float) -> float:
     """The greatest distance between (p / sigma_b, q / sigma_u) of two records, by separate maxima."""
     return 2 * math.sqrt(square / sigma_u**2 + (linear / sigma_b) ** 2)

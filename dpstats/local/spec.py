@@ -15,7 +15,13 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.encoding import Program
 from dpstats.local.lattice import Lattice, lattice_for
-from dpstats.local.sensitivity import best_ratio, features_sensitivity, joint_sensitivity, printed_noise
+from dpstats.local.sensitivity import (
+    best_features,
+    best_ratio,
+    features_sensitivity,
+    joint_sensitivity,
+    printed_noise,
+)
 from dpstats.privacy.gaussian import greatest_mu, least_eps
 from dpstats.privacy.guarantee import Guarantee, check_budget
 
@@ -51,8 +57,8 @@ class Spec:
     family : {"gaussian", "binomial"}
         Linear regression, or logistic regression by its quadratic approximation.
     scheme : {"statistics", "features"}
-        What a report holds: (q q', p), certified for both guarantees; or the paper's (q, p), whose central guarantee is
-        unproven.
+        What a report holds: (q q', p), certified for both guarantees; or the paper's (q, p): with `eps`, noise as
+        printed and a central guarantee that is unproven; with `local_eps`, the best noise, and that guarantee alone.
     radius : float, optional
         A guess at the norm of the coefficients in model units, which shares the noise out between q q' and p.
 
@@ -203,9 +209,11 @@ class Spec:
     def lattice(self) -> Lattice:
         """How fine the reports' lattice is, and what one record moves on it."""
         eps, local_eps, delta = self._facts["eps"], self._facts["local_eps"], self.delta
-        if self.scheme == "features":
-            target = self._printed_mu(eps) if local_eps is None else greatest_mu(local_eps, delta)
-            return lattice_for(target, 1, self.size, self.n)
+        if self.scheme == "features" and local_eps is None:
+            linear, square = BOUNDS[self.family]
+            sigma_u, sigma_b = self._features_noise(linear, square)
+            printed_mu = math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u)
+            return lattice_for(printed_mu, 1, self.size, self.n)
         if local_eps is None:
             return lattice_for(greatest_mu(eps, delta), self.n, self.size, self.n)
         return lattice_for(greatest_mu(local_eps, delta), 1, self.size, self.n)
@@ -215,8 +223,8 @@ class Spec:
         """Standard deviations in the sum of n reports: of p, and of q q' (its scaled triangle) or q."""
         linear, square = BOUNDS[self.family]
         if self.scheme == "features":
-            shape = printed_noise(self._printed_eps, self.delta, self.n, len(self.names), linear, square)
-            sensitivity = features_sensitivity(linear, square, *shape)
+            sigma_u, sigma_b = self._features_noise(linear, square)
+            shape, sensitivity = (sigma_b, sigma_u), features_sensitivity(linear, square, sigma_b, sigma_u)
         else:
             shape = (best_ratio(linear, square, self.radius), 1.0)
             sensitivity = joint_sensitivity(linear, square, *shape)
@@ -224,22 +232,13 @@ class Spec:
         stretch = sensitivity * math.sqrt(self.n) * self.lattice.scale / self.lattice.unrounded
         return shape[0] * stretch, shape[1] * stretch
 
-    def _printed_mu(self, eps: float) -> float:
-        """mu of one report at the paper's printed noise."""
-        linear, square = BOUNDS[self.family]
-        sigma_u, sigma_b = printed_noise(eps, self.delta, self.n, len(self.names), linear, square)
-        return math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u)
-
-    @cached_property
-    def _printed_eps(self) -> float:
-        """The eps at which the paper's formulas give this local guarantee."""
-        if self._facts["eps"] is not None:
-            return self._facts["eps"]
-        from scipy import optimize
-
-        target = greatest_mu(self._facts["local_eps"], self.delta)
-        found = optimize.brentq(lambda log_eps: self._printed_mu(math.exp(log_eps)) - target, -40.0, 40.0, xtol=1e-12)
-        return math.exp(float(found))
+    def _features_noise(self, linear: float, square: float) -> tuple[float, float]:
+        """sigma_u and sigma_b up to rounding: as printed for a central eps, the best there are for a local one."""
+        eps, p = self._facts["eps"], len(self.names)
+        if eps is not None:
+            return printed_noise(eps, self.delta, self.n, p, linear, square)
+        mu = greatest_mu(self._facts["local_eps"], self.delta)
+        return best_features(mu, self.n, p, linear, square, self.radius)
 
     @property
     def sigma_b(self) -> float:
@@ -280,10 +279,10 @@ class Spec:
 
     @property
     def eps(self) -> float:
-        """The central eps: as given or, in scheme="features", as the paper claims it; else what `local_eps` implies."""
+        """The central eps: as given (in scheme="features" a mere claim), or as `local_eps` implies it."""
         if self._facts["eps"] is not None:
             return self._facts["eps"]
-        return self._printed_eps if self.scheme == "features" else least_eps(self.mu_central, self.delta)
+        return self.local_eps if self.scheme == "features" else least_eps(self.mu_central, self.delta)
 
     @property
     def local_eps(self) -> float:
@@ -306,8 +305,8 @@ class Spec:
         """
         if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
             raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {colluders!r}")
-        if self.scheme == "features" and colluders:
-            return self.local_guarantee  # which holds whoever colludes
+        if self.scheme == "features" and (colluders or self._facts["eps"] is None):
+            return self.local_guarantee  # which holds for all that follows from reports, whoever colludes
         if self.scheme == "features":
             reason = "the paper's central claim for reports of features is unproven; the local guarantee holds"
             return Guarantee(self.eps, self.delta, "replace_one").uncertified(reason)

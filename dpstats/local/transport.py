@@ -19,8 +19,8 @@ from dpstats.local.spec import Spec
 
 Integers = NDArray[np.int64]
 
-BATCH = 8192
-"""Reports read at a time."""
+BATCH, LINES = 8192, 1024
+"""Reports read at a time, and as lines of JSON, whose integers take more memory."""
 
 REACH = 40
 """No honest integer is beyond a record's reach by so many standard deviations, but with probability e^-800."""
@@ -201,7 +201,7 @@ def _batches(path: Path) -> Iterator[Batch]:
         raise DataError(f"reports: there is no file {str(path)!r}")
     if _suffix(path) == ".jsonl":
         with path.open() as lines:
-            while some := [_fields(line) for line in itertools.islice(lines, BATCH)]:
+            while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
                 yield Batch(_integers([values for _, values in some]), frozenset(spec for spec, _ in some))
         return
     for specs, values in _parquet_columns(path):

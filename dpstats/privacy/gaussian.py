@@ -37,7 +37,8 @@ def greatest_mu(eps: float, delta: float) -> float:
         found = gaussian_delta(eps, math.exp(log_mu))
         return math.log(found / delta) if found > 0 else -1e3
 
-    low, high = math.log(eps) - 10, math.log(math.sqrt(2 * eps) + eps + 10)
+    # mu grows like eps while eps is small and like sqrt(2 eps) when it is large.
+    low, high = math.log(min(eps, math.sqrt(2 * eps))) - 10, math.log(math.sqrt(2 * eps) + 40)
     if excess(high) <= 0:
         raise ArgumentError(f"delta must be below what needs no noise, got {delta!r}")
     root = float(optimize.brentq(excess, low, high, xtol=1e-9))

@@ -89,9 +89,18 @@ def test_either_eps_implies_the_other() -> None:
     back = make(eps=None, local_eps=there.local_eps)
     assert back.eps == pytest.approx(0.5, rel=1e-5)
     assert back.tau == pytest.approx(there.tau, rel=1e-3)
-    features = make(scheme="features")
-    again = make(scheme="features", eps=None, local_eps=features.local_eps)
-    assert again.eps == pytest.approx(features.eps, rel=1e-3)
+
+
+def test_features_have_the_local_guarantee_only() -> None:
+    printed = make(scheme="features")
+    assert not printed.central_guarantee().certified
+    local = make(scheme="features", eps=None, local_eps=printed.local_eps)
+    for guarantee in (printed.central_guarantee(7), local.central_guarantee(), local.central_guarantee(7)):
+        assert guarantee.certified
+        assert guarantee.eps == pytest.approx(printed.local_eps)
+    # The same guarantee with less noise than a bad division of it has.
+    assert local.mu_local == pytest.approx(printed.mu_local, rel=1e-3)
+    assert min(local.sigma_u / printed.sigma_u, local.sigma_b / printed.sigma_b) < 1
 
 
 def test_more_colluders_know_more() -> None:
