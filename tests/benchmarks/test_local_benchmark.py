@@ -14,7 +14,7 @@ def test_it_compares_every_method() -> None:
     assert set(found) == {
         "input, statistics",
         "objective, central",
-        "the same, no cap",
+        "objective, norm 1",
         "input, features as printed",
         "input, features debiased",
     }
