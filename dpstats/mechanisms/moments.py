@@ -137,12 +137,12 @@ class Equations:
 
 @dataclass(frozen=True)
 class Rows:
-    """How many rows there are.
+    """How many complete rows there are.
 
     Attributes
     ----------
     count, deviation : float
-        The number and the standard deviation of its noise; at least as large as that.
+        The number and the standard deviation of its noise.
     """
 
     count: float
@@ -150,13 +150,12 @@ class Rows:
 
 
 def rows_of(plan: StatisticsPlan, moments: Moments, public: int | None) -> Rows:
-    """The number of rows: public, or read off the released sum of squares of the intercept."""
-    if public is not None:
-        return Rows(float(max(public, 1)), 0.0)
+    """The number of complete rows, read off the released sum of squares of the intercept; at most the public number."""
     at, constant = plan.intercept
     size = constant**2
     deviation = float(np.sqrt(2 * moments.law.variance)) * float(moments.law.metric[at, at]) / size
-    return Rows(max(float(moments.matrix[at, at]) / size, deviation), deviation)
+    count = max(float(moments.matrix[at, at]) / size, deviation)
+    return Rows(count if public is None else min(count, float(max(public, 1))), deviation)
 
 
 def inference_of(

@@ -140,10 +140,10 @@ class ReleasedStatistics:
         names = ["an entry of X'X", "an entry of X'y", "y'y"]
         lines = [(name, [format_number(float(np.sqrt(value)))]) for name, value in zip(names, deviations, strict=True)]
         facts = [("Columns:", str(len(self.names) - 1)), ("Response:", shorten(self.plan.design.response_name, 22))]
-        shown = str(self.nobs if self.nobs is not None else _rounded(mass.count, mass.deviation))
+        shown = _rounded(mass.count, mass.deviation)
         summary = Summary()
         summary.tables = [
-            _header("Released Statistics", [*facts, ("Rows:", shown)], self.plan),
+            _header("Released Statistics", [*facts, ("Complete Rows:", shown)], self.plan),
             full_width(["sd of noise"], lines, [14], title="Noise, rows within the unit ball of the design's metric"),
         ]
         summary.add_extra_txt(

@@ -10,7 +10,7 @@ import pytest
 
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.mechanisms.moments import Moments, rows_of
+from dpstats.mechanisms.moments import Moments, inference_of, rows_of
 from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
 from dpstats.privacy.information.matrix import analytic_mu
 from dpstats.privacy.information.statistics import frobenius_sensitivity
@@ -127,4 +127,18 @@ def test_number_of_rows() -> None:
     assert np.mean([rows.count for rows in counts]) == pytest.approx(400, abs=5 * counts[0].deviation / 10)
     # The projection knows more of the rows than the deviation, of the intercept's entry alone, says.
     assert np.std([rows.count for rows in counts]) <= 1.3 * counts[0].deviation
-    assert rows_of(plan, Moments.of(plan, released(plan, 400, 0)[0]), 400).count == 400
+    bounded = [rows_of(plan, Moments.of(plan, released(plan, 400, seed)[0]), 400).count for seed in range(20)]
+    assert max(bounded) == 400
+
+
+def test_incomplete_rows_do_not_make_the_residual_variance_smaller() -> None:
+    """Under replace_one the public number counts them too: caught if it stood for the complete ones."""
+    spec, whole = design(), frame(4000)
+    whole.loc[:1999, "a"] = np.nan
+    plan = plan_statistics(spec, eps=100.0, adjacency="replace_one")
+    mapped = (np.eye(plan.noise.size + 1)[:, :-1], np.eye(plan.noise.size + 1)[:, -1])
+    errors = []
+    for data in (whole, whole.iloc[2000:]):
+        moments = Moments.of(plan, plan.release(spec.blocks(data), np.random.default_rng(1)))
+        errors.append(inference_of(plan, moments, spec, mapped, len(data), 1.0).se)
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
