@@ -62,6 +62,14 @@ class ReleasedStatistics:
         return self.plan.guarantee
 
     @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget was spent on: one release, and the cover of its floating point."""
+        paid, cover = self.guarantee, self.plan.cover_eps
+        lines = [(paid.eps - cover, paid.delta, f"{self.plan.noise.law} noise"), (cover, 0.0, "floating point")]
+        names = pd.Index(["statistics", "cover"], name="purchase")
+        return pd.DataFrame(lines, columns=["eps", "delta", "buys"], index=names)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The columns, then the response."""
         return (*self.plan.design.names, self.plan.design.response_name)

@@ -101,6 +101,8 @@ def test_one_charge_for_all_models(delta: float, adjacency: str, tmp_path: Path)
         assert len(ledger.entries()) == 1
         assert stats.guarantee.certified
         assert stats.guarantee.eps == 0.8
+        assert stats.budget["eps"].sum() == pytest.approx(0.8)
+        assert stats.budget["delta"].sum() == stats.guarantee.delta
         assert stats.nobs == (3000 if adjacency == "replace_one" else None)
         # Another one is refused, and nothing is released or read.
         with pytest.raises(dp.errors.BudgetExceeded):
