@@ -22,7 +22,7 @@ from dpstats.local.sensitivity import (
     joint_sensitivity,
     printed_noise,
 )
-from dpstats.privacy.gaussian import greatest_mu, least_eps
+from dpstats.privacy.gaussian import analytic_mu, least_eps
 from dpstats.privacy.guarantee import Guarantee, check_budget
 
 Family = Literal["gaussian", "binomial"]
@@ -215,8 +215,8 @@ class Spec:
             printed_mu = math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u)
             return lattice_for(printed_mu, 1, self.size, self.n)
         if local_eps is None:
-            return lattice_for(greatest_mu(eps, delta), self.n, self.size, self.n)
-        return lattice_for(greatest_mu(local_eps, delta), 1, self.size, self.n)
+            return lattice_for(analytic_mu(eps, delta), self.n, self.size, self.n)
+        return lattice_for(analytic_mu(local_eps, delta), 1, self.size, self.n)
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
@@ -237,7 +237,7 @@ class Spec:
         eps, p = self._facts["eps"], len(self.names)
         if eps is not None:
             return printed_noise(eps, self.delta, self.n, p, linear, square)
-        mu = greatest_mu(self._facts["local_eps"], self.delta)
+        mu = analytic_mu(self._facts["local_eps"], self.delta)
         return best_features(mu, self.n, p, linear, square, self.radius)
 
     @property

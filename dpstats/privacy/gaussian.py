@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import optimize
 
-from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration_gaussian import ROUNDING, check_delta, insertion
 
 LEAST_EPS = 1e-9
@@ -23,28 +21,25 @@ def gaussian_delta(eps: float, mu: float) -> float:
     return float(insertion(np.array([eps]), mu, signed=True)[0]) * (1 + ROUNDING)
 
 
-def greatest_mu(eps: float, delta: float) -> float:
-    """The greatest mu, up to 1e-6 relative, at which a Gaussian mechanism is (eps, delta)-DP.
+def analytic_mu(eps: float, delta: float) -> float:
+    """The greatest mu = sensitivity / sigma, up to 1e-12, at which a Gaussian mechanism is (eps, delta)-DP.
 
     Raises
     ------
     ArgumentError
-        If `delta` is zero or too small for the arithmetic.
+        If `delta` is too small for the arithmetic.
     """
     check_delta(delta)
-
-    def excess(log_mu: float) -> float:
-        found = gaussian_delta(eps, math.exp(log_mu))
-        return math.log(found / delta) if found > 0 else -1e3
-
-    # mu grows like eps while eps is small and like sqrt(2 eps) when it is large.
-    low, high = math.log(min(eps, math.sqrt(2 * eps))) - 10, math.log(math.sqrt(2 * eps) + 40)
-    if excess(high) <= 0:
-        raise ArgumentError(f"delta must be below what needs no noise, got {delta!r}")
-    root = float(optimize.brentq(excess, low, high, xtol=1e-9))
-    while excess(root) > 0:
-        root -= 1e-8
-    return math.exp(root)
+    low, high = 0.0, 1.0
+    while gaussian_delta(eps, high) <= delta:
+        low, high = high, 2 * high
+    while low == 0:
+        half = high / 2
+        low, high = (half, high) if gaussian_delta(eps, half) <= delta else (0.0, half)
+    while high > low * (1 + 1e-12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(eps, middle) <= delta else (low, middle)
+    return low
 
 
 def least_eps(mu: float, delta: float) -> float:

@@ -18,7 +18,7 @@ from dpstats.local.sensitivity import (
     null_sensitivity,
     printed_noise,
 )
-from dpstats.privacy.gaussian import gaussian_delta, greatest_mu, least_eps
+from dpstats.privacy.gaussian import analytic_mu, gaussian_delta, least_eps
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"]}
 
@@ -34,9 +34,9 @@ def make(**changes: Any) -> dp.local.Spec:
 )
 def test_mu_of_the_gaussian_mechanism(eps: float, delta: float, mu: float) -> None:
     """privacy.md's reference values."""
-    assert greatest_mu(eps, delta) == pytest.approx(mu, rel=1e-5)
+    assert analytic_mu(eps, delta) == pytest.approx(mu, rel=1e-5)
     assert least_eps(mu, delta) == pytest.approx(eps, rel=1e-5)
-    assert gaussian_delta(eps, greatest_mu(eps, delta)) <= delta
+    assert gaussian_delta(eps, analytic_mu(eps, delta)) <= delta
 
 
 def test_calibration_matches_the_reference() -> None:
@@ -45,7 +45,7 @@ def test_calibration_matches_the_reference() -> None:
     assert spec.mu_local == pytest.approx(8.476521, rel=1e-3)
     assert spec.local_eps == pytest.approx(71.26863, rel=1e-3)
     assert spec.central_guarantee(500).eps == pytest.approx(1.46517, rel=1e-3)
-    mu = greatest_mu(1.0, 1e-5)
+    mu = analytic_mu(1.0, 1e-5)
     assert null_sensitivity(1, 1, 1, 1) / mu == pytest.approx(5.275910, rel=1e-3)
 
 

@@ -12,7 +12,7 @@ from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.moments import Moments, inference_of, rows_of
 from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
-from dpstats.privacy.information.matrix import analytic_mu
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.information.statistics import frobenius_sensitivity
 
 DOMAIN = {"y": (0, 10), "a": (0, 5), "b": (-1, 1), "g": ["u", "v", "w"]}

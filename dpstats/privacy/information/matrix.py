@@ -13,7 +13,7 @@ from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.calibration_gaussian import EPS_MAX, ROUNDING, check_delta, insertion
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, folded
 
@@ -235,26 +235,6 @@ def forward_substituted(exog: Float, mixing: tuple[tuple[float, ...], ...]) -> F
             if entry != 0:
                 cells[:, column] -= entry * cells[:, other]
     return cells
-
-
-def analytic_mu(eps: float, delta: float) -> float:
-    """The greatest mu = sensitivity / sigma, up to 1e-12, of the analytic Gaussian mechanism (Balle and Wang 2018)."""
-    check_delta(delta)
-    at = np.array([min(eps, EPS_MAX)])
-    low, high = 0.0, 1.0
-
-    def holds(mu: float) -> bool:
-        return float(insertion(at, mu, signed=True)[0]) * (1 + ROUNDING) <= delta
-
-    while holds(high):
-        low, high = high, 2 * high
-    while low == 0:
-        half = high / 2
-        low, high = (half, high) if holds(half) else (0.0, half)
-    while high > low * (1 + 1e-12):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
 
 
 def _entry_variance(law: MatrixLaw, scale: float, size: int) -> float:

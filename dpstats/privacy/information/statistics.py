@@ -13,8 +13,9 @@ from scipy import optimize
 
 from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
-from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, analytic_mu
+from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise
 from dpstats.privacy.information.rows import (
     BLOCK_ROWS,
     COVER_PLACES,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.calibration_gaussian import check_delta
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
-from dpstats.privacy.information.matrix import analytic_mu
 from dpstats.privacy.randomness import random_source
 from dpstats.streaming.sums.draws import Draws, GaussianDraws
 from dpstats.streaming.sums.rows import lattice_total

@@ -14,8 +14,8 @@ from scipy import special, stats
 from wishart_law import log_density, log_ratio
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.information import MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
-from dpstats.privacy.information.matrix import analytic_mu
 from dpstats.privacy.randomness import SystemRandom
 
 LEVEL = 1e-4
