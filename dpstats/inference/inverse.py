@@ -22,6 +22,9 @@ SOLVED = 1e-5
 TOLERANCE = 1e-12
 """Size of an entry of the normalised equation's residual at which it counts as solved."""
 
+ROUNDED = 8 * float(np.finfo(np.float64).eps)
+"""Where two large terms all but cancel, an error of so much of them is rounding."""
+
 LADDER = 2.0 ** np.arange(-30, 31)
 """Steps tried; the full Newton step is taken whenever it gains a quarter of what the slope promises."""
 
@@ -84,10 +87,12 @@ def _descend(scaled: Float, factor: Float, square: MatrixMap) -> tuple[Float, bo
     """The factor of the solution by Newton's steps from another one, and whether it is one."""
     before = np.inf
     for _ in range(STEPS):
-        residual = factor.T @ (scaled + square(factor @ factor.T)) @ factor - np.eye(len(scaled))
+        own = factor.T @ scaled @ factor
+        residual = own + factor.T @ square(factor @ factor.T) @ factor - np.eye(len(scaled))
         error = float(np.max(np.abs(residual)))
-        # Newton's steps square small errors, so one that hardly falls has reached rounding.
-        if error <= TOLERANCE or (error < SOLVED and error > before / 4):
+        # Newton's steps square small errors, so one that hardly falls has reached rounding, of the larger terms.
+        small = max(SOLVED, ROUNDED * float(np.max(np.abs(own))))
+        if error <= TOLERANCE or (error < small and error > before / 4):
             return factor, True
         before = error
         factor = _step(residual, factor, square)
