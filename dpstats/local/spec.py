@@ -314,6 +314,10 @@ class Spec:
         eps = self.eps if colluders == 0 else least_eps(mu, self.delta)
         return Guarantee(eps, self.delta, "replace_one", basis=PROOF, mu=mu)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its text: compiled parts of it cannot be."""
+        return Spec.from_json, (self.to_json(),)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and self.hash == other.hash
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ def test_json_round_trip(tmp_path: Path) -> None:
     spec = make(scheme="features")
     again = dp.local.Spec.from_json(spec.to_json())
     assert again == spec
+    assert pickle.loads(pickle.dumps(spec)) == spec
     assert again.units == spec.units
     assert spec.to_dict()["formula"] == "y ~ x + g"
     assert make(n=1001) != make()
