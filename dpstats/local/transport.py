@@ -212,7 +212,7 @@ def _parquet_columns(path: Path) -> Iterator[tuple[Any, Integers]]:
     """Batches of the two columns of a file of reports."""
     pyarrow, parquet = _pyarrow()
     try:
-        with parquet.ParquetFile(path, read_dictionary=["spec"]) as file:
+        with parquet.ParquetFile(path, read_dictionary=["spec"], pre_buffer=False) as file:
             kind = file.schema_arrow.field("values").type
             if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.int64():
                 raise DataError("'values' must be a column of lists of 64-bit integers, all of one length")
