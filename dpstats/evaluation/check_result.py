@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.evaluation import stored
 from dpstats.plan.tables import Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.results import stored
 
 SURE = 4.0
 """Standard deviations of the noise from which on rows are taken to be there: noise alone passes once in 600 figures."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.evaluation import stored
 from dpstats.evaluation.noise import IntegerNoise
 from dpstats.plan.tables import Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.results import stored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

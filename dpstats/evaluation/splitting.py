@@ -95,7 +95,7 @@ def holdout(
     calls may change sides: keep the data as they are, or name columns with `by` that stay.
 
     Releases from one side are private for that side's rows under add_remove, where the number of its rows is private
-    too. Do not use ``adjacency="replace_one"`` on one side: a replaced row may change sides.
+    too. ``adjacency="replace_one"`` is refused on one side: a replaced row may change sides.
     """
     chance = _check_share(share)
     random_source(seed)  # refuses what is no seed

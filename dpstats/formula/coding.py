@@ -127,6 +127,32 @@ def is_numeric(info: DesignInfo, term: PatsyTerm) -> bool:
     return all(info.factor_infos[factor].type == "numerical" for factor in term.factors)
 
 
+def column_ranges(
+    info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]], has_intercept: bool
+) -> tuple[Array, Array, Array]:
+    """Lower and upper end and centre of each column in the user's units, shapes (p,)."""
+    parts = [part for bounds in by_term.values() for part in bounds]
+    lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
+    center = np.zeros(len(lower))
+    for term, columns in info.term_slices.items():
+        single = columns.stop - columns.start == 1 and is_numeric(info, term)
+        if has_intercept and single and term.factors:
+            center[columns] = lower[columns] / 2 + upper[columns] / 2
+    return lower, upper, center
+
+
+def subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]]) -> list[tuple[slice, FactorBounds]]:
+    """Columns and bounds of every subterm, in the order of the columns."""
+    found = []
+    for term, parts in by_term.items():
+        start = info.term_slices[term].start
+        for part in parts:
+            if len(part.low):  # a factor of one level has no columns beside an intercept
+                found.append((slice(start, start + len(part.low)), part))
+            start += len(part.low)
+    return found
+
+
 def design_rows(info: DesignInfo, encoded: Mapping[str, Encoded], rows: int) -> Array:
     """patsy's design matrix of complete encoded rows, shape (rows, p), in the user's units; may hold infinities."""
     if not info.factor_infos:

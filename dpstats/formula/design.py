@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from patsy.desc import Term as PatsyTerm
 from patsy.design_info import DesignInfo
 
 from dpstats.domain import Domain
@@ -22,7 +21,7 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.families.base import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
-from dpstats.formula.bounds import Array, FactorBounds, Term, combined_norm, term_norm, unit_term
+from dpstats.formula.bounds import Array, Term, combined_norm, term_norm, unit_term
 from dpstats.formula.codes import Encoded
 from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.parse import Formula, parse
@@ -337,10 +336,11 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
 def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
     info = coding.public_design(parsed, domain)
     has_intercept = any(not term.factors for term in info.term_codings)
+    constant = info.column_names.index("Intercept") if has_intercept else None
     response = bind_response(parsed, domain, kind, has_intercept)
     by_term, partial = coding.term_bounds(info, domain)
     partial += [response.spec.name] * response.partial
-    lower, upper, center = _ranges(info, by_term, has_intercept)
+    lower, upper, center = coding.column_ranges(info, by_term, has_intercept)
     reach = np.maximum(np.abs(lower - center), np.abs(upper - center))
     units = [
         unit_term(term.name(), info.term_slices[term], reach, [(part.l2, part.l1) for part in parts])
@@ -370,36 +370,8 @@ def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
         encoder=response,
         _parsed=parsed,
         shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
-        _bodies=term_bodies(
-            _subterms(info, by_term), reach, scale, info.column_names.index("Intercept") if has_intercept else None
-        ),
+        _bodies=term_bodies(coding.subterms(info, by_term), reach, scale, constant),
     )
-
-
-def _ranges(
-    info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]], has_intercept: bool
-) -> tuple[Array, Array, Array]:
-    """Lower and upper end and centre of each column in the user's units, shapes (p,)."""
-    parts = [part for subterms in by_term.values() for part in subterms]
-    lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
-    center = np.zeros(len(lower))
-    for term, columns in info.term_slices.items():
-        single = columns.stop - columns.start == 1 and coding.is_numeric(info, term)
-        if has_intercept and single and term.factors:
-            center[columns] = lower[columns] / 2 + upper[columns] / 2
-    return lower, upper, center
-
-
-def _subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]]) -> list[tuple[slice, FactorBounds]]:
-    """Columns and bounds of every subterm, in the order of the columns."""
-    found = []
-    for term, parts in by_term.items():
-        start = info.term_slices[term].start
-        for part in parts:
-            if len(part.low):  # a factor of one level has no columns beside an intercept
-                found.append((slice(start, start + len(part.low)), part))
-            start += len(part.low)
-    return found
 
 
 def _shrink(part: Array, term: Term) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.local.compiling import local_design
@@ -23,6 +23,7 @@ from dpstats.penalties import Penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
+from dpstats.results import stored
 from dpstats.tables import as_table
 
 Vector = NDArray[np.float64]
@@ -164,7 +165,6 @@ class LocalResults:
     def save(self, path: str | Path) -> None:
         """Write specification and released values as JSON."""
         facts = {
-            "format": 1,
             "spec": self.spec.to_json(),
             "scaled_params": self.scaled_params.tolist(),
             "noise_covariance": self.noise_covariance.tolist(),
@@ -173,28 +173,26 @@ class LocalResults:
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "features": self.features,
         }
-        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+        stored.write(path, "LocalResults", facts)
 
     @classmethod
     def load(cls, path: str | Path) -> LocalResults:
         """Read what `save` wrote; raises DataError on anything else."""
-        try:
-            facts = json.loads(Path(path).read_text())
-            if facts["format"] != 1:
-                raise ValueError("unknown format")
-            spec = Spec.from_json(facts["spec"])
-            return cls(
-                spec,
-                local_design(spec.formula, spec.domain, spec.family),
-                np.asarray(facts["scaled_params"]),
-                np.asarray(facts["noise_covariance"]),
-                facts["nobs"],
-                facts["curvature"],
-                None if facts["penalty"] is None else penalties.from_dict(facts["penalty"]),
-                facts["features"],
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"path: {str(path)!r} is not a file written by LocalResults.save") from error
+        return stored.read(path, "LocalResults", cls._from_dict)
+
+    @classmethod
+    def _from_dict(cls, facts: Mapping[str, Any]) -> LocalResults:
+        spec = Spec.from_json(facts["spec"])
+        return cls(
+            spec,
+            local_design(spec.formula, spec.domain, spec.family),
+            np.asarray(facts["scaled_params"]),
+            np.asarray(facts["noise_covariance"]),
+            facts["nobs"],
+            facts["curvature"],
+            None if facts["penalty"] is None else penalties.from_dict(facts["penalty"]),
+            facts["features"],
+        )
 
 
 def _header(results: LocalResults) -> SimpleTable:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.inference import KnownInformation, ModelSpread, RobustSpread, SpanNoise
 from dpstats.mechanisms.design import Bounds, constant_column
@@ -315,6 +316,21 @@ def _dispersion(
     return ModelSpread(phi, deviation)
 
 
+def _identified(
+    matrix: Vector, noise: MatrixNoise, design: Bounds, contrasts: Vector
+) -> tuple[NDArray[np.bool_], Vector]:
+    """Which contrasts the released matrix identifies, and its inverse: functions of what was released.
+
+    Where it cannot be inverted none is: what is paid for and released by now must not be lost to that.
+    """
+    try:
+        known = known_information(matrix, noise, design)
+        inverse = known.inverse
+        return known.inside(contrasts) & (np.sum(contrasts @ inverse * contrasts, axis=1) > 0), inverse
+    except (np.linalg.LinAlgError, ArgumentError):
+        return np.zeros(len(contrasts), dtype=bool), np.zeros_like(matrix)
+
+
 def _robust(
     plan: InformationPlan,
     family: Family,
@@ -326,11 +342,11 @@ def _robust(
     random: RandomSource,
 ) -> RobustSpread:
     """Variances of the identified coefficients, in the user's units, by their own scores (HC0); NaN for the others."""
-    known, contrasts = known_information(matrix, plan.noise, design), design.back_transform()[0]
-    inside = known.inside(contrasts)
+    contrasts, noise = design.back_transform()[0], plan.noise
+    inside, inverse = _identified(matrix, noise, design, contrasts)
     variances, deviations = np.full(len(contrasts), np.nan), np.zeros(len(contrasts))
     if inside.any():
-        inverse, rows, noise = known.inverse, contrasts[inside], plan.noise
+        rows = contrasts[inside]
         diagonal = np.array(noise.diagonal)
         choices = [np.ones(len(rows)), spread_allowances(inverse, diagonal, rows, noise.mixing)]
         bounds = [spread_bound(inverse, diagonal, rows, noise.mixing, choice) for choice in choices]

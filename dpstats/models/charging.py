@@ -42,12 +42,18 @@ def charged(
     Raises
     ------
     ArgumentError, DataError, DomainError
-        If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart.
+        If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart. If one side
+        of a holdout is to have a guarantee for replaced rows.
     BudgetExceeded, UncertifiedError, LedgerError
         If the ledger does not take the charge; `release` is not called then.
     ReleaseError
         If `release` fails; the charge stays.
     """
+    if data is not None and data.divided and guarantee.adjacency == "replace_one":
+        raise ArgumentError(
+            "adjacency='replace_one' does not go with one side of a holdout: a replaced row may change sides, and how "
+            "many rows a side has is private; use adjacency='add_remove'"
+        )
     if ledger is None:
         return guarded(lambda: release(data))
     if not isinstance(ledger, (Ledger, Part)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
+from dpstats.results import stored
 from dpstats.results.inferential import Inferential
 from dpstats.results.selection import selection_facts
 from dpstats.results.summary import Summary, summarize
@@ -204,9 +204,9 @@ class GLMResults(Inferential):
 
     def save(self, path: str | Path) -> None:
         """Write the released values and the public plan as JSON."""
-        facts = {"format": 1, "plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist()}
-        facts |= {"nobs": self.nobs, "information": None if self.released is None else self.released.to_dict()}
-        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+        released = None if self.released is None else self.released.to_dict()
+        facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
+        stored.write(path, "GLMResults", {**facts, "information": released})
 
     @classmethod
     def load(cls, path: str | Path) -> GLMResults:
@@ -217,17 +217,13 @@ class GLMResults(Inferential):
         DataError
             If there is no such file, or it is not one that `save` wrote.
         """
-        if not Path(path).is_file():
-            raise DataError(f"path: there is no file {str(path)!r}")
-        try:
-            facts = json.loads(Path(path).read_text())
-            if facts["format"] != 1:
-                raise ValueError("unknown format")
-            stored = facts.get("information")
-            information = None if stored is None else Information.from_dict(stored)
-            return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], information)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"path: {str(path)!r} is not a file written by GLMResults.save") from error
+
+        def build(facts: dict[str, Any]) -> GLMResults:
+            kept = facts.get("information")
+            released = None if kept is None else Information.from_dict(kept)
+            return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], released)
+
+        return stored.read(path, "GLMResults", build)
 
     def _respond(self, linear: Vector, which: str) -> Vector:
         """Scaled linear predictors as predictions in the response's units."""

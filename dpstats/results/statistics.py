@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
@@ -31,6 +30,7 @@ from dpstats.penalties import penalty as get_penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
+from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, ContrastTests, coefficient_cells, coefficient_headers
 from dpstats.tables import as_table
 
@@ -170,18 +170,17 @@ class ReleasedStatistics:
         return {"plan": self.plan.to_dict(), "released": self.released.tolist(), "nobs": self.nobs}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> ReleasedStatistics:
-        """The statistics whose `to_dict` gave `stored`."""
-        plan = StatisticsPlan.from_dict(stored["plan"])
-        released = np.asarray(stored["released"], dtype=np.float64)
+    def from_dict(cls, facts: Mapping[str, Any]) -> ReleasedStatistics:
+        """The statistics whose `to_dict` gave `facts`."""
+        plan = StatisticsPlan.from_dict(facts["plan"])
+        released = np.asarray(facts["released"], dtype=np.float64)
         if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
             raise ValueError("the stored matrix does not suit the plan")
-        return cls(plan, released, stored["nobs"])
+        return cls(plan, released, facts["nobs"])
 
     def save(self, path: str | Path) -> None:
         """Write the released values and the public plan as JSON."""
-        facts = {"format": 1, "kind": "statistics", **self.to_dict()}
-        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+        stored.write(path, "ReleasedStatistics", self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> ReleasedStatistics:
@@ -192,7 +191,7 @@ class ReleasedStatistics:
         DataError
             If there is no such file, or it is not one that `save` wrote.
         """
-        return _load(path, "statistics", cls)
+        return stored.read(path, "ReleasedStatistics", cls.from_dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,26 +340,24 @@ class StatisticsResults:
     def save(self, path: str | Path) -> None:
         """Write the model and the statistics it comes from as JSON."""
         facts = {
-            "format": 1,
-            "kind": "statistics fit",
             "statistics": self.statistics.to_dict(),
             "formula": self.design.formula,
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "radius": self.radius,
         }
-        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False))
+        stored.write(path, "StatisticsResults", facts)
 
     @classmethod
     def load(cls, path: str | Path) -> StatisticsResults:
         """Read what `save` wrote; errors as for `ReleasedStatistics.load`."""
-        return _load(path, "statistics fit", cls)
+        return stored.read(path, "StatisticsResults", cls.from_dict)
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> StatisticsResults:
+    def from_dict(cls, facts: Mapping[str, Any]) -> StatisticsResults:
         """The model whose facts `save` stored, fitted again: a function of the released statistics."""
-        penalty = None if stored["penalty"] is None else penalty_from_dict(stored["penalty"])
-        statistics = ReleasedStatistics.from_dict(stored["statistics"])
-        return statistics.fit(stored["formula"], penalty=penalty, radius=stored["radius"])
+        penalty = None if facts["penalty"] is None else penalty_from_dict(facts["penalty"])
+        statistics = ReleasedStatistics.from_dict(facts["statistics"])
+        return statistics.fit(facts["formula"], penalty=penalty, radius=facts["radius"])
 
     def _series(self, values: Vector, name: str) -> pd.Series[float]:
         return pd.Series(values, index=list(self.design.names), name=name)
@@ -395,15 +392,3 @@ def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
     table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
     return table
-
-
-def _load(path: str | Path, kind: str, cls: Any) -> Any:
-    if not Path(path).is_file():
-        raise DataError(f"path: there is no file {str(path)!r}")
-    try:
-        facts = json.loads(Path(path).read_text())
-        if (facts["format"], facts["kind"]) != (1, kind):
-            raise ValueError("unknown format")
-        return cls.from_dict(facts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"path: {str(path)!r} is not a file written by {cls.__name__}.save") from error

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Summary", "summarize"]
 
+MOST_NAMES = 8
+"""A note lists so many coefficients, and counts them where there are more."""
+
+LEAST_IDENTIFIED = 0.25
+"""Errors are shown where at least this share of the coefficients has one: a table of infinite errors says less than a
+bound."""
+
 
 def summarize(results: GLMResults) -> Summary:
     """Assemble the tables of a summary: header, coefficients, selection, budget, noise, risk, and notes."""
@@ -32,7 +39,12 @@ def summarize(results: GLMResults) -> Summary:
 
 def coefficient_table(results: GLMResults) -> SimpleTable:
     """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept."""
-    return bounded_table(results) if results.released is None else inference_table(results)
+    return inference_table(results) if shows_errors(results) else bounded_table(results)
+
+
+def shows_errors(results: GLMResults) -> bool:
+    """Whether the budget identifies enough of the coefficients for a table of their errors."""
+    return results.released is not None and float(np.mean(results.identified)) >= LEAST_IDENTIFIED
 
 
 def inference_table(results: GLMResults) -> SimpleTable:
@@ -58,16 +70,24 @@ def inference_notes(results: GLMResults) -> list[str]:
     """What a reader of standard errors must know."""
     if results.released is None:
         return []
+    asked = "More eps, inference=True" if results.plan.request.options.inference == "auto" else "More eps"
+    if not shows_errors(results):
+        known = int(np.sum(results.identified))
+        few = f"{known} of {len(results.params)} coefficients" if known else "no coefficient"
+        errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
+        return [
+            f"The information that was released identifies {few} at this budget: {errors}. 'noise at most' bounds the "
+            "standard deviation that noise alone gives a coefficient, whatever the rows are; 'scaled coef' is in model "
+            f"units. {asked} or fewer columns would help."
+        ]
     said = [
         "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients as "
         "released, which predict better."
     ]
-    unknown = [name for name, error in results.bse.items() if np.isinf(error)]
+    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
-        said.append(
-            f"Not identified at this budget, coef as released: {', '.join(str(name) for name in unknown)}. "
-            "More eps, inference=True or fewer columns would help."
-        )
+        which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
+        said.append(f"Not identified at this budget, coef as released: {which}. {asked} or fewer columns would help.")
         said += [
             f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as "
             "in C(g, Treatment('common')), to see the others."

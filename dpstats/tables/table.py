@@ -27,14 +27,24 @@ class Table:
         The column at a position.
     index : Index, optional
         Of a pandas DataFrame, for results that are aligned to it.
+    divided : bool
+        Whether these are the rows that their cells chose from a larger table: how many is private, whatever the
+        adjacency.
     """
 
     def __init__(
-        self, labels: Sequence[Any], rows: int, fetch: Callable[[int], Column], index: pd.Index[Any] | None = None
+        self,
+        labels: Sequence[Any],
+        rows: int,
+        fetch: Callable[[int], Column],
+        index: pd.Index[Any] | None = None,
+        *,
+        divided: bool = False,
     ) -> None:
         self.labels = tuple(labels)
         self.rows = rows
         self.index = index
+        self.divided = divided
         self._fetch = fetch
 
     def count(self, name: str) -> int:
@@ -60,7 +70,7 @@ class Table:
 
     def select(self, rows: Rows, count: int) -> Table:
         """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
-        return Table(self.labels, count, lambda position: self._fetch(position).select(rows))
+        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), divided=True)
 
     def __repr__(self) -> str:
         return f"<Table of {len(self.labels)} columns>"

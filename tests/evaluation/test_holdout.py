@@ -259,3 +259,20 @@ def test_hostile_cells_are_silent() -> None:
     cells = np.array([Loud(), [1], "\ud800", 10**400, float("inf"), "a"], dtype=object)
     split = dp.holdout({"x": cells, "z": np.arange(6)}, 0.5, seed=1)
     assert split.train.rows + split.test.rows == 6
+
+
+def test_a_side_has_no_guarantee_for_replaced_rows() -> None:
+    """How many rows a side has is private: an exact number of rows must not be printed beside it."""
+    split = dp.holdout(frame(), 0.3, seed=1)
+    for side in (split.train, split.test):
+        with pytest.raises(ArgumentError, match="add_remove"):
+            dp.ols("y ~ x", side, 1.0, domain=DOMAIN, adjacency="replace_one")
+        assert dp.ols("y ~ x", side, 1.0, domain=DOMAIN, seed=1).params.notna().all()
+
+
+def test_a_side_for_replaced_rows_is_refused_before_the_charge(ledger: dp.Ledger) -> None:
+    split = dp.holdout(frame(), 0.3, ledger=ledger)
+    before = ledger.remaining
+    with pytest.raises(ArgumentError, match="add_remove"):
+        dp.ols("y ~ x", split.train, 1.0, domain=DOMAIN, adjacency="replace_one", ledger=split.train_ledger)
+    assert ledger.remaining == before

@@ -27,7 +27,13 @@ from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Lasso, Ridge
-from dpstats.privacy.information import headroom, joint_information_loss, majorant_lipschitz, row_weights
+from dpstats.privacy.information import (
+    headroom,
+    joint_information_loss,
+    majorant_lipschitz,
+    row_weights,
+    spread_bound,
+)
 from dpstats.privacy.information.joint_gaussian import joint_profile
 from dpstats.privacy.information.rows import PLACES, integer_rows
 from dpstats.privacy.randomness import random_source
@@ -409,6 +415,12 @@ class TestEtaError:
             assert longest <= eta_error(final, 1.0)
             assert eta_error(final, 2.0) >= 2 * (final.distance + longest)
 
+    @pytest.mark.parametrize("size", [1, 2, 10, 60])
+    def test_covers_the_quantile_that_is_neglected(self, size: int) -> None:
+        """All of the noise in one coordinate: its two-sided quantile of exp(-59) is 59 scales from zero."""
+        final = LatticeRelease(0.01, 1e-6, size)
+        assert eta_error(final, 3.0) >= 3 * (final.distance + (TAIL - 1) * final.scale)
+
     def test_tail(self) -> None:
         """P(sum of p exponentials > its bound) <= exp(-59), and p exp(-60) for the largest, by the exact laws."""
         from scipy import special
@@ -570,3 +582,84 @@ class TestDispersion:
         cap = result.plan.family.lipschitz
         exact = float(np.sum(np.clip(residuals, -cap, cap) ** 2) / np.sum(np.abs(residuals) < cap))
         assert abs(spread.phi - exact) <= 4 * spread.deviation + 1e-6
+
+
+class TestRobust:
+    """What the robust variances are bought with."""
+
+    def test_the_purchase_is_that_of_the_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A factor of two in eps, L or the adjacency, here or in what is stated of the noise, is seen."""
+        asked: dict[str, Any] = {}
+
+        def bought(blocks: Any, **arguments: Any) -> np.ndarray:
+            asked.update(arguments)
+            return np.ones(len(arguments["contrasts"]))
+
+        monkeypatch.setattr(mechanism, "noisy_spread", bought)
+        family = Binomial()
+        data = rows(4000, family)
+        for adjacency, records in (("add_remove", 1), ("replace_one", 2)):
+            fit = dp.glm(
+                "y ~ x + z", data, 5.0, domain=domain_of(family), family=family, adjacency=adjacency,
+                inference="robust", seed=1,
+            )  # fmt: skip
+            stage = fit.plan.stages[-1].plan
+            assert stage.information is not None
+            assert fit.released is not None
+            noise = stage.information.noise
+            assert asked["eps"] == stage.information.purchase.spread_eps
+            assert asked["lipschitz"] == stage.family.lipschitz
+            assert asked["adjacency"] == adjacency
+            assert asked["mixing"] == noise.mixing
+            assert asked["diagonal"].tolist() == list(noise.diagonal)
+            own = np.sum(asked["contrasts"] @ asked["inverse"] * asked["contrasts"], axis=1)
+            bound = spread_bound(
+                asked["inverse"], asked["diagonal"], asked["contrasts"], asked["mixing"], asked["allowances"]
+            )
+            scale = records * stage.family.lipschitz**2 * bound * asked["allowances"] * own / asked["eps"]
+            assert fit.released.spread.deviations == pytest.approx(np.sqrt(2) * scale)
+
+    def test_sums_are_bought_with_their_shares(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of squared scores, of weights and of the cover: each its own bound and eps, each once."""
+        seen: list[tuple[float, float]] = []
+        covered: list[tuple[float, float]] = []
+        whole = mechanism.noisy_information
+
+        def bought(values: Any, bound: float, *, eps: float, random: Any) -> float:
+            seen.append((bound, eps))
+            return 100.0
+
+        def matrix(blocks: Any, noise: Any, *, weight_bound: float, cover_eps: float, random: Any) -> np.ndarray:
+            covered.append((weight_bound, cover_eps))
+            return whole(blocks, noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random)
+
+        monkeypatch.setattr(mechanism, "noisy_sum", bought)
+        monkeypatch.setattr(mechanism, "noisy_information", matrix)
+        law = Poisson(2.0, 4.0)
+        fit = dp.glm("y ~ 0 + x + z", rows(500, law), 2.0, domain=domain_of(law), family=law, inference=True, seed=1)
+        stage = fit.plan.stages[-1].plan
+        assert stage.information is not None
+        purchase, family = stage.information.purchase, stage.family
+        assert seen == [(family.lipschitz**2, purchase.spread_eps), (family.curvature_bound, purchase.weights_eps)]
+        assert covered == [(family.curvature_bound, purchase.cover_eps)]
+        assert min(purchase.weights_eps, purchase.spread_eps, purchase.cover_eps) > 0
+
+    def test_a_matrix_that_cannot_be_inverted_loses_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The coefficients are released by then: variances are missing, and that is all."""
+
+        def singular(*_: object) -> object:
+            raise np.linalg.LinAlgError("singular")
+
+        monkeypatch.setattr(mechanism, "known_information", singular)
+        fit = dp.glm(
+            "y ~ x + z",
+            rows(500, Binomial()),
+            2.0,
+            domain=domain_of(Binomial()),
+            family="binomial",
+            inference="robust",
+            seed=1,
+        )
+        assert np.isfinite(fit.params).all()
+        assert fit.released is not None
+        assert np.isnan(fit.released.spread.variances).all()

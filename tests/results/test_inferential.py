@@ -309,7 +309,9 @@ class TestUnidentified:
         assert found.wald_test_terms().table["pvalue"].gt(0.05).all()
         assert np.isinf(np.diag(found.cov_params())).sum() >= 0
         np.testing.assert_array_equal(found.variance_shares["information"], 1.0)
-        assert "Not identified" in found.summary().as_text()
+        shown = " ".join(found.summary().as_text().split())
+        assert "identifies no coefficient at this budget" in shown
+        assert "noise at most" in shown
         if not family.endswith("svm"):
             ends = found.get_prediction(DATA.head(2)).conf_int()
             unbounded = np.isinf(found.get_prediction(DATA.head(2)).linear_se)
@@ -525,3 +527,35 @@ def test_coverage(family: str, kind: Any, eps: float) -> None:
 def reference_error(family: str, data: pd.DataFrame) -> Any:
     law = sm.families.Binomial() if family == "binomial" else sm.families.Gaussian()
     return smf.glm(f"{RESPONSES[family]} ~ g + x", data, family=law).fit().bse
+
+
+def test_a_table_of_infinite_errors_is_not_shown() -> None:
+    """Where nothing is identified, the bound on the noise is shown, and the notes say why; where little is, a count."""
+    random = np.random.default_rng(3)
+    columns = [f"x{j}" for j in range(12)]
+    data = pd.DataFrame(random.uniform(-1, 1, (100, 12)), columns=columns).assign(b=random.integers(0, 2, 100))
+    domain = {**dict.fromkeys(columns, (-1, 1)), "b": [0, 1]}
+    fit = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=4)
+    assert fit.released is not None
+    assert not fit.identified.any()
+    shown = fit.summary().as_text()
+    assert "noise at most" in shown
+    assert "std err" not in shown
+    assert "identifies no coefficient at this budget" in " ".join(shown.split())
+    assert "inference=True or fewer columns" in " ".join(shown.split())
+    paid = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=4, inference=True)
+    assert "inference=True" not in paid.summary().as_text().split("identifies no coefficient")[-1]
+
+
+def test_few_errors_are_counted_and_not_shown() -> None:
+    """One of thirteen: the table has the bounds, and the note says where the one error is."""
+    random = np.random.default_rng(3)
+    columns = [f"x{j}" for j in range(12)]
+    data = pd.DataFrame(random.uniform(-1, 1, (100, 12)), columns=columns).assign(b=random.integers(0, 2, 100))
+    domain = {**dict.fromkeys(columns, (-1, 1)), "b": [0, 1]}
+    fit = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=1)
+    assert fit.identified.sum() == 1
+    shown = " ".join(fit.summary().as_text().split())
+    assert "identifies 1 of 13 coefficients at this budget: their standard errors are in uncertainty()" in shown
+    assert "std err" not in fit.summary().tables[1].as_text()
+    assert "noise at most" in fit.summary().tables[1].as_text()

@@ -99,7 +99,7 @@ def test_saved_and_pickled_results_come_back(result: dp.GLMResults, tmp_path: Pa
         if result.released is not None:
             assert again.tidy().equals(result.tidy())
             assert again.information.equals(result.information)
-    assert set(json.loads(path.read_text())) == {"format", "plan", "scaled_params", "nobs", "information"}
+    assert set(json.loads(path.read_text())) == {"format", "kind", "plan", "scaled_params", "nobs", "information"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 2}', '{"format": 1, "plan": {}}', "not json"])

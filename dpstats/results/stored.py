@@ -18,7 +18,7 @@ def write(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
-    """What `build` makes of what `write` wrote.
+    """What `build` makes of what `write` wrote. Files from before kinds were written are read too.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded])
         raise DataError(f"path: there is no file {str(path)!r}")
     try:
         facts = json.loads(Path(path).read_text())
-        if (facts.pop("format"), facts.pop("kind")) != (1, kind):
+        if (facts.pop("format"), facts.pop("kind", kind)) != (1, kind):
             raise ValueError("unknown format")
         return build(facts)
     except (OSError, ValueError, KeyError, TypeError) as error:
