@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--eps", type=float, required=True, help="the total eps")
     init.add_argument("--delta", type=float, default=0.0, help="the total delta (default 0)")
     init.add_argument("--adjacency", choices=get_args(Adjacency), default="add_remove")
+    init.add_argument("--unit", help="the column that tells persons apart, if the total is for persons (default: rows)")
     init.add_argument("--accountant", choices=get_args(LedgerAccountant), default="basic")
     init.set_defaults(run=_init)
 
@@ -78,7 +79,8 @@ def _show(options: argparse.Namespace) -> None:
 def _init(options: argparse.Namespace) -> None:
     if options.path.exists():
         raise LedgerError(f"path: {options.path} exists already; choose another path")
-    totals = {name: getattr(options, name) for name in ("dataset", "eps", "delta", "adjacency", "accountant")}
+    fixed = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
+    totals = {name: getattr(options, name) for name in fixed}
     with Ledger(options.path, **totals) as ledger:
         print(ledger.report())
 

@@ -208,6 +208,10 @@ def _one_adjacency(guarantees: Sequence[Guarantee]) -> list[Guarantee]:
     parts = list(guarantees)
     if not parts or not all(isinstance(part, Guarantee) for part in parts):
         raise ArgumentError("guarantees must be a non-empty sequence of Guarantee objects")
+    units = {part.unit for part in parts}
+    if len(units) > 1:
+        # Neither follows from the other at the same eps (docs/proofs/persons, section 6).
+        raise ArgumentError("guarantees are for different units: compose those of rows, and of one unit, by themselves")
     if len({part.adjacency for part in parts}) == 1:
         return parts
     return [part if part.adjacency == "replace_one" else group_rule(part) for part in parts]
@@ -231,6 +235,7 @@ def _summarise(parts: list[Guarantee], eps: float, delta: float) -> Guarantee:
         reason="; ".join(reasons) or None,
         rho=rho,
         mu=mu,
+        unit=parts[0].unit,
     )
 
 

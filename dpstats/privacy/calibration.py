@@ -37,6 +37,7 @@ def joint_scale(
     curvature_ratio: float,
     row_norm: float,
     adjacency: Adjacency = "add_remove",
+    shared: bool = False,
 ) -> float:
     """The least noise scale at which the joint bound guarantees (eps, delta).
 
@@ -52,6 +53,8 @@ def joint_scale(
     row_norm : float
         sup over rows of ||x||_K in the noise's norm K; the Euclidean norm for Gaussian noise.
     adjacency : {"add_remove", "replace_one"}
+    shared : bool
+        Whether a record is a person's rows, any number of them, with weights that sum to at most 1; else one row.
 
     Returns
     -------
@@ -61,12 +64,12 @@ def joint_scale(
     Raises
     ------
     ArgumentError
-        If an argument is outside its range or a cap of the family is open.
+        If an argument is outside its range, a cap of the family is open, or `shared` is asked for with a delta.
 
     Notes
     -----
-    docs/proofs/objective, theorems 1 and 2; seeds of the idea are Chaudhuri et al. (2011), algorithm 2, and Kifer et
-    al. (2012), algorithm 1, which bound the two factors apart.
+    docs/proofs/objective, theorems 1 and 2, and docs/proofs/persons, theorem 1; seeds of the idea are Chaudhuri et al.
+    (2011), algorithm 2, and Kifer et al. (2012), algorithm 1, which bound the two factors apart.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -76,9 +79,10 @@ def joint_scale(
     reach = norm * family.lipschitz
     curve = family.curve(CELLS)
     if delta > 0:
+        check_pure(delta, shared=shared)
         mu = gaussian_mu(curve, family.signed, eps, delta, kappa, adjacency)
         return reach / mu if mu > 0 else math.inf
-    left = eps * (1 - ROUNDING) - np.log1p(kappa * curve.curvature) * (1 + ROUNDING)
+    left = eps * (1 - ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
     if left.min() <= 0:
         return math.inf
     gradient = curve.gradient if adjacency == "add_remove" else curve.gradient + family.lipschitz
@@ -94,12 +98,13 @@ def joint_loss(
     row_norm: float,
     adjacency: Adjacency = "add_remove",
     kind: Kind = "laplace",
+    shared: bool = False,
 ) -> float:
     """The eps that noise of a given scale guarantees: the inverse of `joint_scale`.
 
     Parameters
     ----------
-    family, curvature_ratio, row_norm, adjacency
+    family, curvature_ratio, row_norm, adjacency, shared
         As for `joint_scale`.
     scale : float
         Of the noise.
@@ -115,11 +120,12 @@ def joint_loss(
     Raises
     ------
     ArgumentError
-        If an argument is outside its range, `delta` does not suit `kind`, or a cap of the family is open.
+        If an argument is outside its range, `delta` does not suit `kind` or `shared`, or a cap of the family is open.
     """
     family = get_family(family)
     _, delta = check_budget(1.0, delta)
     check_delta(delta)
+    check_pure(delta, shared=shared)
     if kind not in ("laplace", "gaussian") or (kind == "gaussian") != (delta > 0):
         raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {kind!r}")
     adjacency = check_adjacency(adjacency)
@@ -129,8 +135,26 @@ def joint_loss(
     if kind == "gaussian":
         return gaussian_eps(curve, family.signed, reach, delta, kappa, adjacency)
     shift = reach * curve.gradient / family.lipschitz
-    loss = float(np.max(np.log1p(kappa * curve.curvature) + shift))
+    loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + shift))
     return (loss + (reach if adjacency == "replace_one" else 0.0)) * (1 + ROUNDING)
+
+
+def determinant_loss(kappa: float, curvature: NDArray[np.float64], *, shared: bool) -> NDArray[np.float64]:
+    """Log of the most by which a record of sup l'' = `curvature` raises the determinant of the Hessian.
+
+    log(1 + kappa h) for one row. For rows whose weights sum to 1 it is up to kappa h, which several columns approach
+    (docs/proofs/persons, theorem 1).
+    """
+    return kappa * curvature if shared else np.log1p(kappa * curvature)
+
+
+def check_pure(delta: float, *, shared: bool) -> None:
+    """Raise ArgumentError for rows that share a weight and a positive delta, for which nothing is proved."""
+    if shared and delta > 0:
+        raise ArgumentError(
+            f"delta must be 0 for persons with several rows, got {delta!r}: normal noise is proved for one row a "
+            "record only"
+        )
 
 
 def classical_scale(

@@ -42,7 +42,9 @@ class Guarantee:
     eps, delta : float
         The privacy parameters: P(S | D) <= exp(eps) P(S | D') + delta for all events S and neighbours D, D'.
     adjacency : {"add_remove", "replace_one"}
-        Neighbours differ by the presence of one row, or by the contents of one row (n is then public).
+        Neighbours differ by the presence of one row, or by the contents of one row (n is then public). With a `unit`
+        by one person's rows: all of them are there or not, or others take their place (the number of persons is then
+        public, that of rows is not).
     certified : bool
         True if the proof at `basis` covers the release.
     basis : str
@@ -54,6 +56,8 @@ class Guarantee:
     mu : float or None
         The release is also mu-GDP, as one Gaussian mechanism of sensitivity mu times its standard deviation
         (Dong, Roth & Su 2022, Definition 4); None if unproved. It implies rho = mu^2/2.
+    unit : str or None
+        The column whose values tell persons apart (docs/proofs/persons); None if every row counts by itself.
     """
 
     eps: float
@@ -64,6 +68,7 @@ class Guarantee:
     reason: str | None = None
     rho: float | None = None
     mu: float | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
@@ -73,10 +78,13 @@ class Guarantee:
         for name, value in (("rho", self.rho), ("mu", self.mu)):
             if value is not None and not 0 < value < math.inf:
                 raise ArgumentError(f"{name} must be None or a positive number, got {value!r}")
+        if self.unit is not None and not (isinstance(self.unit, str) and self.unit):
+            raise ArgumentError(f"unit must be None or the name of a column, got {self.unit!r}")
 
     def __str__(self) -> str:
         spent = f"eps={self.eps:.4g}" + (f", delta={self.delta:.4g}" if self.delta else "")
-        return f"{spent}, {self.adjacency}, {'certified' if self.certified else 'NOT CERTIFIED'}"
+        whose = "" if self.unit is None else f" per {self.unit}"
+        return f"{spent}, {self.adjacency}{whose}, {'certified' if self.certified else 'NOT CERTIFIED'}"
 
     def uncertified(self, reason: str) -> Guarantee:
         """The same figures marked as uncertified for `reason` (appended to an earlier one)."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpstats.domain import as_number, canonical
+from dpstats.tables import identities
 from dpstats.tables.columns import (
     MISSING,
     Array,
@@ -62,6 +63,9 @@ class ArrowColumn(Column):
 
     def tokens(self) -> Tokens:
         return _joined([_tokens(chunk) for chunk in self.chunks], np.uint64)
+
+    def identities(self) -> identities.Identities:
+        return np.concatenate([identities.missing(0), *(_identities(chunk) for chunk in self.chunks)])
 
     def select(self, rows: Rows) -> Column:
         if not isinstance(rows, slice):
@@ -131,6 +135,24 @@ def _tokens(cells: pa.Array) -> Tokens:
     if _is_text(cells.type):
         return _by_text(cells, lambda text: token_of(canonical(text)), np.uint64, MISSING)
     return numeric_tokens(_numbers(cells))
+
+
+def _identities(cells: pa.Array) -> identities.Identities:
+    """One chunk as identities, shape (rows, 2)."""
+    if pa.types.is_dictionary(cells.type):
+        return identities.looked_up(_identities(cells.dictionary), _positions(cells.indices))
+    if _is_text(cells.type):
+        encoded = cells.cast(pa.large_binary()).dictionary_encode()
+        table = identities.of_objects(
+            np.fromiter(map(_decoded, encoded.dictionary.to_pylist()), object, len(encoded.dictionary))
+        )
+        return identities.looked_up(table, _positions(encoded.indices))
+    if not pa.types.is_integer(cells.type):
+        return identities.of_numbers(_numbers(cells))
+    whole = pa.uint64() if pa.types.is_unsigned_integer(cells.type) else pa.int64()
+    known = np.asarray(cells.is_valid().to_numpy(zero_copy_only=False))
+    values = cells.cast(whole).fill_null(0).to_numpy(zero_copy_only=False)
+    return identities.of_integers(values, known)
 
 
 def _by_text(cells: pa.Array, read: Callable[[str | None], Any], dtype: type[Any], missing: float) -> NDArray[Any]:

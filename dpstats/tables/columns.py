@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from dpstats.domain import as_number, canonical
 from dpstats.errors import DomainError
+from dpstats.tables import identities
+from dpstats.tables.identities import Identities
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -61,6 +63,10 @@ class Column(ABC):
         """A number for each cell's canonical value, the same in every container and process; shape (rows,)."""
         return numeric_tokens(self.numbers())
 
+    def identities(self) -> Identities:
+        """Each cell as the identity of a person, shape (rows, 2); see `dpstats.tables.identities`."""
+        return identities.of_numbers(self.numbers())
+
     @abstractmethod
     def select(self, rows: Rows) -> Column:
         """The cells at `rows`."""
@@ -95,6 +101,10 @@ class NumericColumn(Column):
     def codes(self, code_of: CodeOf) -> Codes:
         return numeric_codes(self.numbers(), code_of)
 
+    def identities(self) -> Identities:
+        integers = self.values.dtype.kind in "iu"
+        return identities.of_integers(self.values) if integers else super().identities()
+
     def select(self, rows: Rows) -> NumericColumn:
         return type(self)(self.values[rows])
 
@@ -112,6 +122,13 @@ class NullableColumn(NumericColumn):
     def numbers(self) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self.values.to_numpy(dtype=np.float64, na_value=np.nan))
+
+    def identities(self) -> Identities:
+        dtype = self.values.dtype
+        if not pd.api.types.is_integer_dtype(dtype) or isinstance(dtype, pd.SparseDtype):
+            return identities.of_numbers(self.numbers())
+        whole = np.uint64 if pd.api.types.is_unsigned_integer_dtype(dtype) else np.int64
+        return identities.of_integers(self.values.to_numpy(dtype=whole, na_value=0), ~np.asarray(self.values.isna()))
 
 
 class ObjectColumn(Column):
@@ -157,6 +174,9 @@ class ObjectColumn(Column):
 
         return np.fromiter(map(token, self.cells), np.uint64, len(self.cells))
 
+    def identities(self) -> Identities:
+        return identities.of_objects(self.cells)
+
     def select(self, rows: Rows) -> ObjectColumn:
         return ObjectColumn(self.cells[rows], self._type_name)
 
@@ -187,6 +207,9 @@ class CategoricalColumn(Column):
 
     def tokens(self) -> Tokens:
         return look_up(self.categories.tokens(), self.positions, MISSING)
+
+    def identities(self) -> Identities:
+        return identities.looked_up(self.categories.identities(), self.positions)
 
     def select(self, rows: Rows) -> CategoricalColumn:
         return CategoricalColumn(self.positions[rows], self.categories)
@@ -226,6 +249,10 @@ class ChosenColumn(Column):
         around, positions = self._around()
         return around.tokens()[positions]
 
+    def identities(self) -> Identities:
+        around, positions = self._around()
+        return around.identities()[positions]
+
     def select(self, rows: Rows) -> ChosenColumn:
         return ChosenColumn(self.column, self.positions[rows])
 
@@ -260,6 +287,9 @@ class UnusableColumn(Column):
 
     def codes(self, code_of: CodeOf) -> Codes:
         return np.full(self._rows, -1, dtype=np.intp)
+
+    def identities(self) -> Identities:
+        return identities.missing(self._rows)
 
     def select(self, rows: Rows) -> UnusableColumn:
         return UnusableColumn(self._type_name, len(np.empty(self._rows, dtype=bool)[rows]))

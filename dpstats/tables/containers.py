@@ -155,6 +155,9 @@ class PolarsColumn(Column):
     def tokens(self) -> Any:
         return self._column(self.series).tokens()
 
+    def identities(self) -> Any:
+        return self._column(self.series).identities()
+
     def select(self, rows: Rows) -> PolarsColumn:
         return PolarsColumn(self.series[rows] if isinstance(rows, slice) else self.series.filter(rows))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM, get_family
-from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive
+from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
 Float = NDArray[np.float64]
@@ -125,12 +125,13 @@ def joint_information_loss(
     row_norm: float,
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
+    shared: bool = False,
 ) -> float:
     """The eps of a fit with Laplace noise of `scale` and its information with Wishart noise of `matrix_scale`.
 
     Parameters
     ----------
-    family, curvature_ratio, row_norm, adjacency
+    family, curvature_ratio, row_norm, adjacency, shared
         As for `dpstats.privacy.calibration.joint_scale`.
     scale, matrix_scale : float
         s and s2.
@@ -140,7 +141,8 @@ def joint_information_loss(
     Returns
     -------
     float
-        sup over C of [log(1 + kappa h) + X g / s + h / s2], and to replace one sup over C of [X g / s + h / s2] more.
+        sup over C of [log(1 + kappa h) + X g / s + h / s2], and to replace one sup over C of [X g / s + h / s2] more;
+        kappa h for the logarithm if `shared`.
         An upper bound, by the cells of the curve.
     """
     family = get_family(family)
@@ -149,7 +151,7 @@ def joint_information_loss(
     kappa = check_positive("curvature_ratio", curvature_ratio)
     curve, moved = family.curve(CELLS), _moved(family, eta_error)
     cost = per_gradient * curve.gradient + per_weight * (curve.curvature + moved)
-    loss = float(np.max(np.log1p(kappa * curve.curvature) + cost))
+    loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + cost))
     if check_adjacency(adjacency) == "replace_one":
         loss += float(np.max(cost))
     return loss * (1 + 3 * ROUNDING)
@@ -164,12 +166,13 @@ def joint_scales(
     ratio: float,
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
+    shared: bool = False,
 ) -> JointScales:
     """The least scales of fit and matrix noise for a pure budget of both, for a given ratio of the two.
 
     Parameters
     ----------
-    family, eps, curvature_ratio, row_norm, adjacency
+    family, eps, curvature_ratio, row_norm, adjacency, shared
         As for `dpstats.privacy.calibration.joint_scale`.
     ratio : float
         1 / s2 as a multiple of row_norm / s; not negative. For logistic regression 1 is the free amount and the share
@@ -193,7 +196,7 @@ def joint_scales(
     ratio = check_ratio(ratio)
     curve = family.curve(CELLS)
     cost = curve.gradient + ratio * (curve.curvature + _moved(family, eta_error))
-    left = eps * (1 - 3 * ROUNDING) - np.log1p(kappa * curve.curvature) * (1 + ROUNDING)
+    left = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
     if left.min() <= 0:
         return JointScales(math.inf, math.inf)
     second = float(np.max(cost)) if check_adjacency(adjacency) == "replace_one" else 0.0
@@ -210,12 +213,13 @@ def free_ratio(
     row_norm: float,
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
+    shared: bool = False,
 ) -> float:
     """The largest ratio, as `joint_scales` takes it, at which eps pays for a fit with noise of `scale` and the matrix.
 
     Parameters
     ----------
-    family, eps, curvature_ratio, row_norm, adjacency, eta_error
+    family, eps, curvature_ratio, row_norm, adjacency, eta_error, shared
         As for `joint_scales`.
     scale : float
         s.
@@ -236,7 +240,10 @@ def free_ratio(
     unit = check_positive("scale", scale) / norm
     curve = family.curve(CELLS)
     weight = curve.curvature + _moved(family, eta_error)
-    left = unit * (eps * (1 - 3 * ROUNDING) - np.log1p(kappa * curve.curvature) * (1 + ROUNDING)) - curve.gradient
+    left = (
+        unit * (eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING))
+        - curve.gradient
+    )
     if check_adjacency(adjacency) == "add_remove":
         return max(0.0, float(np.min(left / weight)))
     # With the second record: the greatest g_i + r h_i is added to what each cell needs.

@@ -109,7 +109,11 @@ def open_holdout(
     ------
     LedgerError
         If the ledger knows a holdout with another share, other columns or another key: a row could be on both sides.
+        If it is for persons and `by` is not the column that tells them apart.
     """
+    if spender.unit is not None:
+        by = (spender.unit,) if by is None else by
+        spender.check_division(by)
     with spender._store.transaction(write=True) as connection:
         known = read_books(connection).holdout(spender._account)
         if known is None:

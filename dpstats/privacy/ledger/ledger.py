@@ -16,6 +16,9 @@ from dpstats.privacy.ledger.schema import ROOT
 from dpstats.privacy.ledger.spender import Budget, Facts, Spender
 from dpstats.privacy.ledger.store import Store, create
 
+_FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
+"""What is fixed when a ledger is made."""
+
 
 class Ledger(Spender):
     """The budget of one data set in a file, shared safely by processes and threads of one machine.
@@ -33,6 +36,9 @@ class Ledger(Spender):
         The total budget.
     adjacency : {"add_remove", "replace_one"}
         The notion of neighbouring data that the total is stated for.
+    unit : str, optional
+        The column that tells persons apart, if the total is for persons with all their rows: it then takes charges of
+        calls with the same ``unit`` only. Left out, it is for rows, and takes charges of calls without.
     accountant : {"basic", "zcdp"}
         "basic" adds eps and delta. "zcdp" adds rho, which is better for many Gaussian releases; half of delta pays
         for its conversion, the other half for charges that have a delta and no rho.
@@ -56,6 +62,7 @@ class Ledger(Spender):
         delta: float = 0.0,
         *,
         adjacency: Adjacency = "add_remove",
+        unit: str | None = None,
         accountant: LedgerAccountant = "basic",
         timeout: float = 60.0,
     ) -> None:
@@ -64,12 +71,15 @@ class Ledger(Spender):
             raise ArgumentError(f"accountant must be one of {list(get_args(LedgerAccountant))}, got {accountant!r}")
         if not isinstance(dataset, str) or not dataset.strip():
             raise ArgumentError("dataset must be a non-empty name")
-        asked = Facts(dataset, eps, delta, check_adjacency(adjacency), accountant, limits(accountant, eps, delta))
+        if unit is not None and not (isinstance(unit, str) and unit.strip()):
+            raise ArgumentError(f"unit must be None or the name of a column, got {unit!r}")
+        limit = limits(accountant, eps, delta)
+        asked = Facts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
         file = _resolve(path)
         if not file.exists():
             create(file, _row(asked))
         self._open(file, timeout)
-        for name in ("dataset", "eps", "delta", "adjacency", "accountant"):
+        for name in _FIXED:
             found, wanted = getattr(self._facts, name), getattr(asked, name)
             if found != wanted:
                 self.close()
@@ -112,10 +122,12 @@ class Ledger(Spender):
         self._store, self._account = Store(path, timeout), ROOT
         self._store.verify()
         with self._store.transaction(write=False) as connection:
+            unit = "unit" if connection.execute("PRAGMA user_version").fetchone()[0] > 1 else "NULL"
             row = connection.execute(
-                "SELECT dataset, eps, delta, adjacency, accountant, limit_eps, limit_delta, limit_rho FROM ledger"
+                "SELECT dataset, eps, delta, adjacency, accountant, limit_eps, limit_delta, limit_rho, "
+                f"{unit} FROM ledger"
             ).fetchone()
-        self._facts = Facts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:]))
+        self._facts = Facts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:8]), row[8])
 
 
 def _resolve(path: str | os.PathLike[str]) -> Path:
@@ -129,7 +141,7 @@ def _resolve(path: str | os.PathLike[str]) -> Path:
 def _row(facts: Facts) -> dict[str, Any]:
     return {
         "identity": secrets.token_hex(16),
-        **{name: getattr(facts, name) for name in ("dataset", "eps", "delta", "adjacency", "accountant")},
+        **{name: getattr(facts, name) for name in _FIXED},
         **{f"limit_{name}": value for name, value in facts.limit._asdict().items()},
         "version": __version__,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -16,14 +16,28 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _COLUMNS = (
-    *("eps", "delta", "rho", "label", "formula", "method", "adjacency", "basis", "version", "plan_hash", "time"),
+    *(
+        "eps",
+        "delta",
+        "rho",
+        "label",
+        "formula",
+        "method",
+        "adjacency",
+        "unit",
+        "basis",
+        "version",
+        "plan_hash",
+        "time",
+    ),
     *("state", "part", "note"),
 )
+_DERIVED = ("rho", "part", "unit")
 
 
-def entries(connection: sqlite3.Connection, books: Books, account: int) -> pd.DataFrame:
-    """The entries of `account` and of the parts below it, indexed by their number."""
-    columns = ", ".join(name for name in _COLUMNS if name not in ("rho", "part"))
+def entries(connection: sqlite3.Connection, books: Books, account: int, unit: str | None) -> pd.DataFrame:
+    """The entries of `account` and of the parts below it, indexed by their number; all are for the ledger's `unit`."""
+    columns = ", ".join(name for name in _COLUMNS if name not in _DERIVED)
     rows = connection.execute(f"SELECT id, account, cost_rho, {columns} FROM entry ORDER BY id").fetchall()
     table = pd.DataFrame(rows, columns=["entry", "account", "rho", *columns.split(", ")]).set_index("entry")
     accounts = books.below(account)
@@ -31,6 +45,7 @@ def entries(connection: sqlite3.Connection, books: Books, account: int) -> pd.Da
     zcdp = connection.execute("SELECT accountant FROM ledger").fetchone()[0] == "zcdp"
     table = table.assign(
         rho=table["rho"].astype(float) * float(RHO_UNIT) if zcdp else float("nan"),
+        unit=pd.Series([unit] * len(table), index=table.index, dtype=object),
         part=table["account"].map({number: books.path(number) for number in accounts}).astype(object),
         time=pd.to_datetime(table["time"], utc=True, format="ISO8601"),
     )
@@ -40,7 +55,8 @@ def entries(connection: sqlite3.Connection, books: Books, account: int) -> pd.Da
 def text(table: pd.DataFrame, facts: Facts, part: str, spent: Amount, left: Amount) -> str:
     """The totals and one paragraph an entry, in at most 80 columns."""
     lines = ["Privacy budget of " + _plain(facts.dataset) + (f", part {_plain(part)}" if part else "")]
-    lines += [f"adjacency {facts.adjacency}, {facts.accountant} composition"]
+    whose = "" if facts.unit is None else f" per {_plain(facts.unit)}"
+    lines += textwrap.wrap(f"adjacency {facts.adjacency}{whose}, {facts.accountant} composition", WIDTH)
     if facts.accountant == "zcdp":
         lines += [f"total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"]
     lines += ["=" * WIDTH, _row("", "total", "spent", "remaining")]

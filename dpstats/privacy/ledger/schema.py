@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 APPLICATION_ID = 0x64704C67  # "dpLg", in the file's header
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, 2)
+"""Versions that this one reads and writes: a file of version 1 has no unit, so that its charges are for rows."""
 
 ROOT = 1  # the account of the whole data set
 
@@ -12,7 +14,7 @@ ROOT = 1  # the account of the whole data set
 CREATE = f"""
 CREATE TABLE ledger (
     one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL, dataset TEXT NOT NULL,
-    eps REAL NOT NULL, delta REAL NOT NULL, adjacency TEXT NOT NULL, accountant TEXT NOT NULL,
+    eps REAL NOT NULL, delta REAL NOT NULL, adjacency TEXT NOT NULL, unit TEXT, accountant TEXT NOT NULL,
     limit_eps INTEGER NOT NULL, limit_delta INTEGER NOT NULL, limit_rho INTEGER NOT NULL,
     version TEXT NOT NULL, created TEXT NOT NULL
 );

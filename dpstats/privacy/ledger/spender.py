@@ -46,6 +46,7 @@ class Facts(NamedTuple):
     adjacency: Adjacency
     accountant: LedgerAccountant
     limit: Amount
+    unit: str | None = None
 
 
 class Spender:
@@ -64,6 +65,11 @@ class Spender:
     def adjacency(self) -> Adjacency:
         """The notion of neighbouring data that the totals are stated for."""
         return self._facts.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """The column that tells persons apart, if the totals are for persons; None if they are for rows."""
+        return self._facts.unit
 
     @property
     def accountant(self) -> LedgerAccountant:
@@ -115,7 +121,8 @@ class Spender:
         UncertifiedError
             If the guarantee is not certified.
         LedgerError
-            If the adjacency cannot be converted, or the file cannot be trusted or written.
+            If the adjacency cannot be converted, the guarantee is for another unit than the ledger, or the file cannot
+            be trusted or written.
         ArgumentError
             If an argument has the wrong type.
         """
@@ -166,11 +173,12 @@ class Spender:
         Raises
         ------
         LedgerError
-            If the ledger knows this rule with other parts.
+            If the ledger knows this rule with other parts, or is for persons and `by` does not tell them apart.
         ArgumentError
             If `by` or `parts` has the wrong type, or a part occurs twice.
         """
         levels = _check_parts(by, parts)
+        self.check_division((by,))
         with self._store.transaction(write=True) as connection:
             known = read_books(connection).parts(self._account, by)
             if not known:
@@ -192,17 +200,18 @@ class Spender:
         -------
         DataFrame
             `eps` and `delta` are the guarantee under the ledger's adjacency, `rho` what it took under zCDP (else
-            NaN), `adjacency` the one it was stated in, `part` the part of a partition, `state` one of "charged"
-            (spent, rows not yet announced), "read" (spent for good) and "refunded" (costs nothing).
+            NaN), `adjacency` the one it was stated in, `unit` the column that tells persons apart (None for rows),
+            `part` the part of a partition, `state` one of "charged" (spent, rows not yet announced), "read" (spent for
+            good) and "refunded" (costs nothing).
         """
         with self._store.transaction(write=False) as connection:
-            return report.entries(connection, read_books(connection), self._account)
+            return report.entries(connection, read_books(connection), self._account, self.unit)
 
     def report(self) -> str:
         """A table of at most 80 columns: the totals, and what was spent on what."""
         with self._store.transaction(write=False) as connection:
             books = read_books(connection)
-            table = report.entries(connection, books, self._account)
+            table = report.entries(connection, books, self._account, self.unit)
         spent, left = books.total(self._account), self._left(books)
         return report.text(table, self._facts, books.path(self._account), spent, left)
 
@@ -213,6 +222,17 @@ class Spender:
     def rows_of(self, table: Table) -> Table:
         """The same of a table."""
         return table
+
+    def check_division(self, columns: Sequence[str]) -> None:
+        """Raise LedgerError if parts by these columns could hold rows of one person each, where totals are for persons.
+
+        Such parts would not compose in parallel: a person in two of them would pay in both.
+        """
+        if self.unit is not None and set(columns) != {self.unit}:
+            raise LedgerError(
+                f"by must be {self.unit!r}: the ledger is for persons, and by other columns the rows of one person "
+                "could fall into several parts"
+            )
 
     def _read(self) -> Books:
         with self._store.transaction(write=False) as connection:
@@ -230,6 +250,8 @@ class Spender:
                 f"guarantee is not certified ({guarantee.reason}); no ledger accepts it: "
                 "use a certified method, or run without a ledger"
             )
+        if guarantee.unit != self.unit:
+            raise LedgerError(f"guarantee: {_whose(guarantee.unit)}, and the ledger is {_other(self.unit)}")
         if guarantee.adjacency == "replace_one" and (self.adjacency == "add_remove" or self._account != ROOT):
             where = "a part of a partition" if self._account != ROOT else "an add_remove ledger"
             raise LedgerError(
@@ -310,6 +332,17 @@ class Partition(Mapping[Level, Part]):
 
     def __len__(self) -> int:
         return len(self._parts)
+
+
+def _whose(unit: str | None) -> str:
+    return "it is for rows" if unit is None else f"it is for all rows of a {unit}"
+
+
+def _other(unit: str | None) -> str:
+    """What the ledger is for, and what to do about a guarantee that is not."""
+    if unit is None:
+        return "for rows; neither bounds the other, so keep another ledger, made with that unit"
+    return f"for all rows of a {unit}; pass unit={unit!r} to the call, or keep another ledger"
 
 
 def read_books(connection: sqlite3.Connection) -> Books:

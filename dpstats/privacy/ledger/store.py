@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.errors import LedgerError
-from dpstats.privacy.ledger.schema import APPLICATION_ID, CREATE, SCHEMA_VERSION, UNBALANCED
+from dpstats.privacy.ledger.schema import APPLICATION_ID, CREATE, READABLE, SCHEMA_VERSION, UNBALANCED
 
 _RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _DAMAGED = (
@@ -169,7 +169,7 @@ class Store:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise LedgerError(f"path: {self.path} is another program's database; give the ledger a file of its own")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != SCHEMA_VERSION:
+        if version not in READABLE:
             fix = "upgrade dpstats" if version > SCHEMA_VERSION else "use the dpstats version that wrote it"
             raise LedgerError(f"ledger {self.path} has schema version {version}, not {SCHEMA_VERSION}; {fix}")
         identity = connection.execute("SELECT identity FROM ledger").fetchone()[0]

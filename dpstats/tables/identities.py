@@ -1,0 +1,117 @@
+"""Cells as identities of persons: 128 bits that tell any two values apart, alike in every container and process.
+
+Cells are one identity if they are one canonical value (`dpstats.domain.canonical`): 1, 1.0, True and "1" are, as are
+"F" and " F ". Whole numbers that a double cannot hold, as numbers or as text, are told apart exactly all the same.
+Empty text is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.domain import as_number
+
+Identities = NDArray[np.uint64]
+"""Shape (rows, 2)."""
+
+MISSING = np.uint64(2**64 - 1)
+"""Both halves of the identity of a missing cell."""
+
+NUMBER, INTEGER = np.uint64(0), np.uint64(1)
+"""First halves: of a number, whose bits follow, and of a whole number that no double holds. Texts' are hashed."""
+
+EXACT = 2**53
+"""Whole numbers below it are doubles."""
+
+
+def missing(rows: int) -> Identities:
+    """Missing cells, shape (rows, 2)."""
+    return np.full((rows, 2), MISSING)
+
+
+def of_numbers(numbers: NDArray[np.float64]) -> Identities:
+    """Identities of doubles; what is not finite is missing."""
+    # Adding zero makes minus zero zero.
+    bits = (numbers + 0.0).view(np.uint64)
+    return np.where(np.isfinite(numbers)[:, None], np.column_stack([np.full(len(bits), NUMBER), bits]), MISSING)
+
+
+def of_integers(values: NDArray[np.integer[Any]], known: NDArray[np.bool_] | None = None) -> Identities:
+    """Identities of integers of up to 64 bits, exactly; `known` is False where a cell is missing."""
+    wide = (values >= EXACT) | (values <= -EXACT)
+    exact = np.column_stack([np.full(len(values), INTEGER), values.astype(np.uint64, casting="unsafe")])
+    found = np.where(wide[:, None], exact, of_numbers(values.astype(np.float64)))
+    return found if known is None else np.where(known[:, None], found, MISSING)
+
+
+def looked_up(table: Identities, positions: NDArray[np.integer[Any]]) -> Identities:
+    """table[positions], missing for every position outside of the table."""
+    found = missing(len(positions))
+    inside = (positions >= 0) & (positions < len(table))
+    found[inside] = table[positions[inside]]
+    return found
+
+
+def of_objects(cells: NDArray[np.object_]) -> Identities:
+    """Identities of Python objects: numbers, text, bytes and UUIDs; all others are missing."""
+    found = np.empty((len(cells), 2), dtype=np.uint64)
+    # Only strings are remembered: a dictionary takes 1, True and timedelta(1) for one key.
+    seen: dict[str, tuple[int, int]] = {}
+    for place, cell in enumerate(cells):
+        if type(cell) is not str:
+            found[place] = of_cell(cell)
+        else:
+            if cell not in seen:
+                seen[cell] = of_cell(cell)
+            found[place] = seen[cell]
+    return found
+
+
+def of_cell(cell: object) -> tuple[int, int]:
+    """Both halves of one cell's identity. Never raises, and calls no method of the cell's own class."""
+    kind = type(cell)
+    if kind is bytes:
+        return _hashed(b"b" + cell)  # type: ignore[operator]
+    if kind is uuid.UUID:
+        return _hashed(b"u" + uuid.UUID.__int__(cell).to_bytes(16, "little"))  # type: ignore[arg-type]
+    number = as_number(cell)
+    if abs(number) < EXACT:
+        return int(NUMBER), _bits(number)
+    if issubclass(kind, int):
+        return _integer(int.__int__(cell))  # type: ignore[arg-type]
+    if issubclass(kind, np.integer):
+        return _integer(int(cell))  # type: ignore[call-overload]
+    if issubclass(kind, str):
+        return _text(str.strip(cell))  # type: ignore[arg-type]
+    # A double, or what counts as one, beyond all whole numbers that differ from their neighbours by one.
+    return (int(NUMBER), _bits(number)) if number == number else (int(MISSING), int(MISSING))
+
+
+def _text(text: str) -> tuple[int, int]:
+    """Text that is no small number: a whole number by its digits, anything else by its letters; none is missing."""
+    if not text:
+        return int(MISSING), int(MISSING)
+    if text.isascii() and text.isdigit() and len(text) < 40:
+        return _integer(int(text))
+    return _hashed(b"t" + text.encode("utf-8", "surrogatepass"))
+
+
+def _integer(value: int) -> tuple[int, int]:
+    """A whole number from 2**53 on: by its bits as `of_integers` has them, or hashed if 64 do not hold it."""
+    if -(2**63) <= value < 2**64:
+        return int(INTEGER), value % 2**64
+    return _hashed(b"i" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+
+
+def _bits(number: float) -> int:
+    return int(np.float64(number + 0.0).view(np.uint64))
+
+
+def _hashed(cell: bytes) -> tuple[int, int]:
+    digest = hashlib.blake2b(cell, digest_size=16).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")

@@ -1,0 +1,116 @@
+"""Identities of persons: alike in every container, exact beyond doubles, and never an error from a cell."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dpstats.tables import as_table
+from dpstats.tables.identities import MISSING, of_cell
+
+BIG = 2**53
+
+
+def identities(column: object) -> list[tuple[int, int]]:
+    """Of the cells of one column, whatever holds it."""
+    found = as_table({"id": column}).column("id").identities()
+    assert found.dtype == np.uint64
+    return [(int(first), int(second)) for first, second in found]
+
+
+NOBODY = (int(MISSING), int(MISSING))
+NUMBERS = [
+    np.array([1, 2, 1, 3], dtype=np.int8),
+    np.array([1, 2, 1, 3], dtype=np.uint64),
+    np.array([1.0, 2.0, 1.0, 3.0]),
+    ["1", 2, True, Decimal(3)],
+    np.array(["1", " 2", "1.0", "3"], dtype=object),
+    pd.array([1, 2, 1, 3], dtype="Int64"),
+    pd.array([1, 2, 1, 3], dtype="Float32"),
+    pd.Categorical([1, 2, 1, 3]),
+    pd.array([1, 2, 1, 3], dtype="Sparse[int]"),
+    pa.array([1, 2, 1, 3], type=pa.int16()),
+    pa.array(["1", "2", "1", "3"]).dictionary_encode(),
+    pa.array([1, 2, 1, 3], type=pa.decimal128(5, 0)),
+    pa.chunked_array([[1, 2], [1, 3]]),
+]
+
+
+@pytest.mark.parametrize("column", NUMBERS, ids=lambda column: f"{type(column).__name__}")
+def test_one_number_is_one_person_in_every_container(column: object) -> None:
+    assert identities(column) == [of_cell(number) for number in (1, 2, 1, 3)]
+
+
+def test_polars() -> None:
+    polars = pytest.importorskip("polars")
+    found = as_table(polars.DataFrame({"id": [BIG + 1, BIG, None], "name": ["a", "b", None]}))
+    assert [tuple(map(int, row)) for row in found.column("id").identities()] == [of_cell(BIG + 1), of_cell(BIG), NOBODY]
+    assert [tuple(map(int, row)) for row in found.column("name").identities()] == [of_cell("a"), of_cell("b"), NOBODY]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([BIG, BIG + 1, -BIG - 1]),
+        [BIG, str(BIG + 1), -BIG - 1],
+        np.array([np.int64(BIG), BIG + 1, np.int64(-BIG - 1)], dtype=object),
+        pd.array([BIG, BIG + 1, -BIG - 1], dtype="Int64"),
+        pa.array([BIG, BIG + 1, -BIG - 1]),
+    ],
+    ids=["numpy", "list", "objects", "Int64", "arrow"],
+)
+def test_whole_numbers_that_no_double_holds_are_told_apart(column: object) -> None:
+    assert float(BIG) == float(BIG + 1)
+    assert identities(column) == [of_cell(BIG), of_cell(BIG + 1), of_cell(-BIG - 1)]
+    assert len(set(identities(column))) == 3
+
+
+def test_long_identifiers_of_text_are_told_apart() -> None:
+    texts = ["12345678901234567890123", "12345678901234567890124", "id-1", "id-2", "1e400", "1e401"]
+    assert len(set(identities(texts))) == len(texts)
+    assert identities(np.array([2**64 - 1], dtype=np.uint64)) == identities([str(2**64 - 1)])
+
+
+class Hostile:
+    """A cell that must not be asked for anything."""
+
+    def __hash__(self) -> int:
+        raise AssertionError("asked")
+
+    __eq__ = __str__ = __int__ = __float__ = __hash__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [None, np.nan, np.inf, "", "  ", pd.NaT, pd.NA, [1], {}, Hostile(), 1j],
+    ids=lambda cell: type(cell).__name__,
+)
+def test_cells_that_name_nobody_are_missing(cell: object) -> None:
+    assert identities([cell, 1]) == [NOBODY, of_cell(1)]
+
+
+def test_missing_cells_of_typed_columns() -> None:
+    assert identities(pd.array([1, None], dtype="Int64")) == [of_cell(1), NOBODY]
+    assert identities(pd.array([1, None], dtype="UInt8")) == [of_cell(1), NOBODY]
+    assert identities(pa.array([1, None])) == [of_cell(1), NOBODY]
+    assert identities(pa.array(["a", None])) == [of_cell("a"), NOBODY]
+    assert identities(pd.Categorical(["a", None])) == [of_cell("a"), NOBODY]
+    assert identities(np.array([1.0, np.nan])) == [of_cell(1), NOBODY]
+    assert identities(np.array([0.0, -0.0])) == [of_cell(0)] * 2
+
+
+def test_bytes_and_uuids() -> None:
+    one, other = uuid.UUID(int=1), uuid.UUID(int=2**127)
+    assert len(set(identities([one, other, b"1", b"", "x"]))) == 5
+    assert identities([one]) == identities([uuid.UUID(int=1)])
+
+
+def test_chosen_rows_keep_their_identities() -> None:
+    table = as_table(pa.table({"id": ["a", "b", None, "a"]}))
+    chosen = table.select(np.array([True, False, True, True]), 3).column("id").identities()
+    assert [tuple(map(int, row)) for row in chosen] == [of_cell("a"), NOBODY, of_cell("a")]
