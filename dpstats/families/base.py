@@ -44,6 +44,11 @@ class LossCurve:
     gradient: NDArray[np.float64]
     curvature: NDArray[np.float64]
 
+    def __post_init__(self) -> None:
+        # Curves are kept and shared between plans.
+        self.gradient.flags.writeable = False
+        self.curvature.flags.writeable = False
+
 
 class Family(ABC):
     """A convex GLM loss l(eta; y), eta = x'theta, with bounded l' and l''.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -42,10 +43,7 @@ class Binomial(Family):
 
         Smaller p have no more of either derivative than p = 1/2 and lie in the first cell.
         """
-        phi = np.linspace(0.0, np.pi / 2, size)
-        gradient = (1 + np.sin(phi)) / 2
-        gradient[-1] = 1.0
-        return LossCurve(gradient, np.cos(np.concatenate(([0.0], phi[:-1]))) ** 2 / 4)
+        return _curve(size)
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         # With t = -eta for a response of 1 and eta for 0, the loss is log(1 + exp(t)) and l' = +-1 / (1 + exp(-t)),
@@ -75,3 +73,12 @@ class Binomial(Family):
     def clip_response(self, endog: Array) -> Array:
         """Round to 0 or 1 at one half."""
         return round_binary(endog)
+
+
+@lru_cache(maxsize=4)
+def _curve(size: int) -> LossCurve:
+    """See `Binomial.curve`: a plan needs it a few dozen times."""
+    phi = np.linspace(0.0, np.pi / 2, size)
+    gradient = (1 + np.sin(phi)) / 2
+    gradient[-1] = 1.0
+    return LossCurve(gradient, np.cos(np.concatenate(([0.0], phi[:-1]))) ** 2 / 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -70,9 +71,7 @@ class Poisson(Family):
         if cap >= y_max:
             return LossCurve(np.array([cap]), np.array([cap]))
         # y - mean = a leaves mean <= y_max - a, and mean - y = a leaves mean >= a: l'' is small in both.
-        edges = np.linspace(max(cap, y_max - cap), y_max, size)
-        bound = np.minimum(cap, self.steepness * (y_max - edges[:-1]))
-        return LossCurve(edges, np.concatenate(([cap], bound)))
+        return _curve(cap, y_max, self.steepness, size)
 
     @property
     def steepness(self) -> float:
@@ -136,3 +135,11 @@ class Poisson(Family):
             if y_max <= 0:
                 raise ArgumentError(f"response_range must reach above 0 for a count, got {response_range!r}")
         return replace(self, y_max=y_max, mean_cap=CAP_SHARE * y_max if self.mean_cap is None else self.mean_cap)
+
+
+@lru_cache(maxsize=16)
+def _curve(cap: float, y_max: float, steepness: float, size: int) -> LossCurve:
+    """See `Poisson.curve`: a plan needs it a few dozen times."""
+    edges = np.linspace(max(cap, y_max - cap), y_max, size)
+    bound = np.minimum(cap, steepness * (y_max - edges[:-1]))
+    return LossCurve(edges, np.concatenate(([cap], bound)))

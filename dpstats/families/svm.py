@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -100,9 +101,7 @@ class SmoothSVM(_RoundedHinge):
 
         Negative v have no more of either derivative than v = 0 and lie in the first cell.
         """
-        v = np.linspace(0.0, 1.0, size)
-        curvature = self.curvature_bound * (1 - np.concatenate(([0.0], v[:-1])) ** 2)
-        return LossCurve(0.5 + (3 * v - v**3) / 4, curvature)
+        return _smooth_curve(self.curvature_bound, size)
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         h = eta.dtype.type(self.h)
@@ -115,3 +114,11 @@ class SmoothSVM(_RoundedHinge):
         rise = 1 + v
         value = np.where(shortfall > h, shortfall, rise * rise * rise * (3 - v) * (h / 16))
         return value, -sign * slope, (1 - square) * (3 / (4 * h))
+
+
+@lru_cache(maxsize=16)
+def _smooth_curve(curvature_bound: float, size: int) -> LossCurve:
+    """See `SmoothSVM.curve`: a plan needs it a few dozen times."""
+    v = np.linspace(0.0, 1.0, size)
+    curvature = curvature_bound * (1 - np.concatenate(([0.0], v[:-1])) ** 2)
+    return LossCurve(0.5 + (3 * v - v**3) / 4, curvature)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.families.base import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
-from dpstats.formula.bounds import Array, Term, combined_norm, term_norm, unit_term
+from dpstats.formula.bounds import Array, Term, TermNorms, combined_norm, unit_term
 from dpstats.formula.codes import Encoded
 from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.parse import Formula, parse
@@ -113,6 +114,10 @@ class DesignSpec:
         """What is known of every sum of w x x' over rows; see `dpstats.formula.structure.design_forms`."""
         return design_forms(self, columns)
 
+    @cached_property
+    def _norms(self) -> TermNorms:
+        return TermNorms(self.terms)
+
     def norm_bound(self, which: str, weights: Array) -> float:
         """A bound on the norm of x * weights over all rows x.
 
@@ -128,8 +133,7 @@ class DesignSpec:
             The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
         """
         sizes = np.abs(np.asarray(weights, dtype=float))
-        bounds = np.array([term_norm(term, which, sizes[term.columns]) for term in self.terms])
-        return combined_norm(bounds, which)
+        return combined_norm(self._norms.norms(which, sizes), which)
 
     def curvature_ratio(self, curvature: Array) -> float:
         """kappa: the supremum over all rows x of sum_j x_j**2 / curvature_j, for positive `curvature`, shape (p,)."""
@@ -334,6 +338,15 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
 
 
 def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
+    """The design of a formula under a Domain of its columns, in their order."""
+    # Text tells levels apart that compare equal, such as 1, 1.0 and True.
+    return _built(parsed.text, domain.to_json(), kind)
+
+
+@lru_cache(maxsize=16)
+def _built(formula: str, declared: str, kind: Kind) -> DesignSpec:
+    """See `_build`; public facts alone, and a plan and its fit, or several fits, have the same."""
+    parsed, domain = parse(formula), Domain.from_json(declared)
     info = coding.public_design(parsed, domain)
     has_intercept = any(not term.factors for term in info.term_codings)
     constant = info.column_names.index("Intercept") if has_intercept else None

@@ -10,7 +10,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,12 @@ def parse(formula: str) -> Formula:
     """
     if not isinstance(formula, str):
         raise FormulaError(f"formula must be a string, got {type(formula).__name__}")
+    return _parse(formula)
+
+
+@lru_cache(maxsize=64)
+def _parse(formula: str) -> Formula:
+    """See `parse`; a call reads its formula several times."""
     try:
         tree = balanced(parse_formula(formula))
         described = ModelDesc.from_formula(tree)

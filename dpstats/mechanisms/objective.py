@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -29,6 +30,9 @@ from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import Block, PerturbedObjective
 
 Vector = NDArray[np.float64]
+
+SURELY = 1e-6
+"""Risk bounds that differ by less than this part are compared as they are computed."""
 
 NO_JACOBIAN = 1e-9
 """A curvature ratio at which the Jacobian costs nothing."""
@@ -196,8 +200,7 @@ def plan_objective(
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     sizes = typical_sizes(family, design, purchase.radius)
-    candidates = [_choose(metric, design, family, purchase, sizes) for metric in metrics(design, purchase)]
-    metric, default, _ = min(candidates, key=lambda choice: choice.risk)
+    metric, default = _best(design, family, purchase, sizes)
     own = ridge * weights
     total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
@@ -311,8 +314,22 @@ class _Choice(NamedTuple):
     risk: float
 
 
-def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, sizes: Vector) -> _Choice:
+def _best(design: Bounds, family: Family, purchase: Purchase, sizes: Vector) -> tuple[Metric, Vector]:
+    """The law of the least risk bound, the first of several, and the default curvature that suits it."""
+    best: _Choice | None = None
+    for metric in metrics(design, purchase):
+        choice = _choose(metric, design, family, purchase, sizes, math.inf if best is None else best.risk)
+        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
+    assert best is not None
+    return best.metric, best.curvature
+
+
+def _choose(
+    metric: Metric, design: Bounds, family: Family, purchase: Purchase, sizes: Vector, beaten: float
+) -> _Choice | None:
     """The best default curvature for the noise of one law; the least risk decides between laws.
+
+    None for a law whose risk is certainly no less than `beaten`: its search would be for nothing.
 
     The bound is sum_j (E b_j^2 / m_j + m_j r_j^2) / 2 (docs/proofs/risk): m_j is in proportion to the column's noise
     over the typical size r_j of its coefficient. Columns of much noise are those of terms with few columns, whose
@@ -336,6 +353,9 @@ def _choose(metric: Metric, design: Bounds, family: Family, purchase: Purchase, 
         return float(np.sum(metric.variances / direction)) * scale**2
 
     size = float(np.sqrt(np.sum(direction * sizes**2)))
+    # Without a Jacobian the bound is least: E / 2 m + m r^2 / 2 is never below the root of E r^2.
+    if np.sqrt(mean_square(np.inf)) * size > beaten * (1 + SURELY):
+        return None
     curvature, risk = risk_curvature(size, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps))
     if asked is not None and not asked.free:
         # What is paid for is the interval: less noise, for the shrinkage will be undone.

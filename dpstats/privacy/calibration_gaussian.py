@@ -91,7 +91,8 @@ def corner_lines(curve: LossCurve, curvature_ratio: float, every: int = 64) -> t
         excess = np.maximum.reduceat(cost - np.interp(gradient, gradient[knots], raised), knots[:-1])
         raised = raised + np.maximum(np.append(excess, 0.0), np.append(0.0, excess))
     slopes = np.append(0.0, gradient[knots] / gradient[-1])
-    return slopes, np.append(cost[0], raised)
+    # The term in the slope's square that `removal_profile` adds is convex: it brings no line back.
+    return upper_hull(slopes, np.append(cost[0], raised))
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,7 @@ class RemovalProfile:
 def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> RemovalProfile:
     """Bound the removal profile for noise with X L / sigma = mu."""
     slopes = mu * lines[0]
-    values = np.multiply.outer(slopes, grid.nodes)
-    values += (lines[1] + slopes**2 / 2)[:, None]
-    levels = values.max(axis=0)
+    levels = highest(slopes, lines[1] + slopes**2 / 2, grid.nodes)
     levels = levels[levels <= EPS_MAX + 1] if levels[0] <= EPS_MAX else levels[:1]
     cells, steps = len(levels) - 1, np.diff(levels)
     mass, part = grid.mass[:cells], grid.mean[:cells] * steps
@@ -141,6 +140,40 @@ def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> 
     # From one level to the next the bound falls by positive terms only, so that nothing cancels.
     falls = -mass * np.expm1(-part) + np.exp(levels[:-1] + kept[1:]) * np.expm1(steps)
     return RemovalProfile(levels, grid.beyond[cells] + _sums_from(falls))
+
+
+def upper_hull(slopes: Float, heights: Float) -> tuple[Float, Float]:
+    """The lines that can be highest somewhere, and perhaps a few others; slopes do not decrease.
+
+    A line is left out if its point (slope, height) lies on or below the chord of its neighbours.
+    """
+    while len(slopes) > 2:
+        left, right = slopes[1:-1] - slopes[:-2], slopes[2:] - slopes[1:-1]
+        above = heights[1:-1] * (left + right) > heights[:-2] * right + heights[2:] * left
+        # Of equal slopes the higher line must stay, and which it is a chord does not tell.
+        above |= (left == 0) | (right == 0)
+        if above.all():
+            break
+        kept = np.concatenate(([True], above, [True]))
+        slopes, heights = slopes[kept], heights[kept]
+    return slopes, heights
+
+
+def highest(slopes: Float, heights: Float, at: Float) -> Float:
+    """The supremum of the lines heights + slopes u at each u in `at`, an increasing array; slopes do not decrease.
+
+    On the hull the highest line moves to the right with u. Three lines are compared at each u, so that the rounding
+    of where they cross decides nothing.
+    """
+    slopes, heights = upper_hull(slopes, heights)
+    last = len(slopes) - 1
+    rises = slopes[1:] - slopes[:-1]
+    turns = np.where(rises > 0, (heights[:-1] - heights[1:]) / np.where(rises > 0, rises, 1.0), -np.inf)
+    nearest = np.searchsorted(np.maximum.accumulate(turns), at)
+    result = slopes[nearest] * at + heights[nearest]
+    for line in (np.maximum(nearest - 1, 0), np.minimum(nearest + 1, last)):
+        np.maximum(result, slopes[line] * at + heights[line], out=result)
+    return result
 
 
 def _sums_from(terms: Float) -> Float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,6 +95,12 @@ def check_images(images: Sequence[Image]) -> int:
         If there is none, a map is zero, there are two intercepts, two blocks other than the intercept share a
         column, or the maps together do not reach every direction of the p columns.
     """
+    return _checked(tuple(images))
+
+
+@lru_cache(maxsize=32)
+def _checked(images: tuple[Image, ...]) -> int:
+    """See `check_images`; a law is made at many scales from the same images, which do not change."""
     if not images:
         raise ArgumentError("a design needs a block")
     if sum(image.block.kind == "intercept" for image in images) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -244,6 +244,12 @@ def body_noise(images: Sequence[Image], scale: float = 1.0) -> BodyNoise:
     ArgumentError
         As `BodyNoise`.
     """
+    return _unit_noise(tuple(images)).scaled(scale)
+
+
+@lru_cache(maxsize=16)
+def _unit_noise(images: tuple[Image, ...]) -> BodyNoise:
+    """See `body_noise`: the grouping takes time, and every plan of a design has the same."""
     check_images(images)
     grouping = group_blocks(images)
-    return BodyNoise(scale, tuple(images), grouping.groups, grouping.shares)
+    return BodyNoise(1.0, images, grouping.groups, grouping.shares)

@@ -6,6 +6,7 @@ docs/proofs/information, 1: the bodies of the blocks give the metric D, and ever
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +54,13 @@ def design_metric(images: Sequence[Image], weights: Mapping[str, float] = WEIGHT
     ArgumentError
         If the images do not make up a design, or a weight is not positive.
     """
-    size = check_images(images)
+    return _metric(tuple(images), tuple(sorted(weights.items())))
+
+
+@lru_cache(maxsize=16)
+def _metric(images: tuple[Image, ...], ordered: tuple[tuple[str, float], ...]) -> Metric:
+    """See `design_metric`: every plan of a design has the same."""
+    size, weights = check_images(images), dict(ordered)
     if not all(np.isfinite(weight) and weight > 0 for weight in weights.values()):
         raise ArgumentError("weights must be finite and positive")
     parts = _parts(images, size)
