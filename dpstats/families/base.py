@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class Derivatives(NamedTuple):
     curvature: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LossCurve:
     """Upper corners of cells that cover the loss curve {(|l'|, l'')} (docs/proofs/families).
 
@@ -48,6 +49,12 @@ class LossCurve:
         # Curves are kept and shared between plans.
         self.gradient.flags.writeable = False
         self.curvature.flags.writeable = False
+
+
+@lru_cache(maxsize=64)
+def one_cell(gradient: float, curvature: float) -> LossCurve:
+    """The curve of a family that reaches its corner, both derivatives extreme at once."""
+    return LossCurve(np.array([gradient]), np.array([curvature]))
 
 
 class Family(ABC):

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
+from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
 
 # The default cap as a multiple of half the response's range.
 DEFAULT_CAP = 0.25
@@ -59,7 +59,7 @@ class Gaussian(Family):
 
     def curve(self, size: int = 1000) -> LossCurve:
         """One cell: the curve reaches its corner (residual_cap, 1)."""
-        return LossCurve(np.array([self.lipschitz]), np.array([1.0]))
+        return one_cell(self.lipschitz, 1.0)
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         cap = eta.dtype.type(self.lipschitz)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpstats.errors import ArgumentError
-from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
+from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
 
 CAP_SHARE = 0.5
 """The default cap on the mean as a share of y_max (docs/defaults)."""
@@ -69,7 +69,7 @@ class Poisson(Family):
         """One cell when mean_cap >= y_max; otherwise l'' falls to 0 where gradients get extreme."""
         cap, y_max = self._caps
         if cap >= y_max:
-            return LossCurve(np.array([cap]), np.array([cap]))
+            return one_cell(cap, cap)
         # y - mean = a leaves mean <= y_max - a, and mean - y = a leaves mean >= a: l'' is small in both.
         return _curve(cap, y_max, self.steepness, size)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.families.base import Array, Family, LossCurve, check_cap
+from dpstats.families.base import Array, Family, LossCurve, check_cap, one_cell
 from dpstats.families.binomial import round_binary
 
 
@@ -63,7 +63,7 @@ class HuberSVM(_RoundedHinge):
 
     def curve(self, size: int = 1000) -> LossCurve:
         """One cell: the curve reaches its corner (1, 1 / (2 h))."""
-        return LossCurve(np.array([1.0]), np.array([self.curvature_bound]))
+        return one_cell(1.0, self.curvature_bound)
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         h = eta.dtype.type(self.h)

@@ -144,10 +144,12 @@ def joint_integral(points: JointPoints, mu: float, inverse: float, at: Float, gr
 
 def _levels(gradient: Float, cost: Float, slope: Float, nodes: Float, second: Float) -> Float:
     """g at the nodes of v and of u, shape (nodes of v, nodes of u): the largest of the planes."""
+    pulls, group = np.unique(gradient, return_inverse=True)
+    heights = np.full((len(pulls), len(second)), -np.inf)
+    np.maximum.at(heights, group, cost[:, None] + np.multiply.outer(slope, second) + (slope**2 / 2)[:, None])
     levels = np.full((len(second), len(nodes)), -np.inf)
-    for pull, fixed, tilt in zip(gradient, cost, slope, strict=True):
-        line = pull * nodes + pull**2 / 2
-        np.maximum(levels, line + (fixed + tilt * second + tilt**2 / 2)[:, None], out=levels)
+    for pull, height in zip(pulls, heights, strict=True):
+        np.maximum(levels, (pull * nodes + pull**2 / 2) + height[:, None], out=levels)
     return levels
 
 
