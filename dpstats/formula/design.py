@@ -364,6 +364,8 @@ def _built(formula: str, declared: str, kind: Kind) -> DesignSpec:
         raise FormulaError(f"formula {parsed.text!r}: every column is zero on the declared ranges")
     terms = [Term(term.name, term.columns, term.maxima / norm, term.l2 / norm, term.l1 / norm) for term in units]
     scale = np.where(reach > 0, reach, 1.0) * norm * (1 + SLACK)
+    for shared in (lower, upper, center, scale, *(term.maxima for term in terms)):
+        shared.setflags(write=False)
     numeric = {term.name() for term in by_term if any(info.factor_infos[f].type == "numerical" for f in term.factors)}
     return DesignSpec(
         formula=parsed.text,

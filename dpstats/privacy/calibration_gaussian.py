@@ -146,15 +146,15 @@ def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> 
 
 
 def upper_hull(slopes: Float, heights: Float) -> tuple[Float, Float]:
-    """The lines that can be highest somewhere, and perhaps a few others; slopes do not decrease.
+    """The lines that can be highest somewhere, and perhaps a few others; slopes increase.
 
     A line is left out if its point (slope, height) lies on or below the chord of its neighbours.
     """
+    first = np.flatnonzero(np.append(True, slopes[1:] > slopes[:-1]))
+    slopes, heights = slopes[first], np.maximum.reduceat(heights, first)
     while len(slopes) > 2:
         left, right = slopes[1:-1] - slopes[:-2], slopes[2:] - slopes[1:-1]
         above = heights[1:-1] * (left + right) > heights[:-2] * right + heights[2:] * left
-        # Of equal slopes the higher line must stay, and which it is a chord does not tell.
-        above |= (left == 0) | (right == 0)
         if above.all():
             break
         kept = np.concatenate(([True], above, [True]))
@@ -171,12 +171,10 @@ def highest(slopes: Float, heights: Float, at: Float) -> Float:
     if len(slopes) <= FEW:
         return np.asarray((np.multiply.outer(slopes, at) + heights[:, None]).max(axis=0), dtype=np.float64)
     slopes, heights = upper_hull(slopes, heights)
-    last = len(slopes) - 1
-    rises = slopes[1:] - slopes[:-1]
-    turns = np.where(rises > 0, (heights[:-1] - heights[1:]) / np.where(rises > 0, rises, 1.0), -np.inf)
-    nearest = np.searchsorted(np.maximum.accumulate(turns), at)
+    crossings = (heights[:-1] - heights[1:]) / (slopes[1:] - slopes[:-1])
+    nearest = np.searchsorted(np.maximum.accumulate(crossings), at)
     result = slopes[nearest] * at + heights[nearest]
-    for line in (np.maximum(nearest - 1, 0), np.minimum(nearest + 1, last)):
+    for line in (np.maximum(nearest - 1, 0), np.minimum(nearest + 1, len(slopes) - 1)):
         np.maximum(result, slopes[line] * at + heights[line], out=result)
     return result
 
