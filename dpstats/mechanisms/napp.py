@@ -6,9 +6,9 @@ with a fresh draw of noise; what follows from a released stage is public, and st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,11 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
 from dpstats.mechanisms.inferring import with_inference
-from dpstats.mechanisms.information import Information, follow, release_information
+from dpstats.mechanisms.information import Information, release_information
 from dpstats.mechanisms.metrics import Purchase, design_norms
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, recentred, release_objective
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
+from dpstats.mechanisms.output import OutputPlan, check_output_options, plan_output, release_output
 from dpstats.mechanisms.selection import noise_aware, noise_threshold
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature
@@ -151,7 +151,7 @@ def release_stages(
             done += refitted.stages
             continue
         plan = _follow(planned, design, penalty, weights, params) if role == "fit" and done else planned
-        params = release_objective(plan, choosing, random)
+        params = _release(plan, choosing, random)
         information = inform(plan, design, params, choosing, random)
         done.append(Stage(role, plan))
     return Fitted(params, tuple(done), information)
@@ -179,6 +179,41 @@ def inform(
     return release_information(
         plan.information, plan.final, plan.family, design, params, blocks, plan.adjacency, random
     )
+
+
+def plan_output_stage(
+    design: Bounds,
+    family: Family,
+    penalty: Penalty | None,
+    weights: Vector,
+    *,
+    eps: float,
+    delta: float,
+    adjacency: Adjacency,
+    options: Options,
+) -> tuple[Stage, ...]:
+    """The one stage of output perturbation, planned without rows; arguments and errors as for `plan_stages`.
+
+    Raises
+    ------
+    ArgumentError
+        Also for an option that output perturbation does not have.
+    """
+    check_output_options(options)
+    purchase = _purchase(eps, delta, adjacency, options)
+    return (Stage("fit", plan_output(design, family, purchase, penalty, weights, options)),)
+
+
+def _release(plan: ObjectivePlan, blocks: Sequence[Block], random: RandomSource) -> Vector:
+    """One stage's coefficients, by the mechanism that was planned."""
+    if isinstance(plan, OutputPlan):
+        return release_output(plan, blocks, random)
+    return release_objective(plan, blocks, random)
+
+
+def stored_plan(stored: Mapping[str, Any]) -> ObjectivePlan:
+    """The plan of a stage whose `to_dict` gave `stored`."""
+    return (OutputPlan if stored.get("released") == "output" else ObjectivePlan).from_dict(stored)
 
 
 def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> Purchase:
@@ -259,22 +294,6 @@ def _follow(
     elif penalty is not None:
         own = np.minimum(penalty.majorizer(pilot, weights), HEAVIEST * float(np.max(privacy)))
     return recentred(plan, privacy + own, -privacy * pilot)
-
-
-def recentred(plan: ObjectivePlan, curvature: Vector, linear: Vector) -> ObjectivePlan:
-    """The plan with a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
-    tolerance = gradient_tolerance(
-        plan.family,
-        rms=float(np.sqrt(plan.expected_square)),
-        row_length=plan.row_length,
-        curvature=curvature,
-        rows=plan.rows_at_most,
-        penalty=plan.penalty,
-        linear=linear,
-    )
-    final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
-    information = None if plan.information is None else follow(plan.information, final, plan.row_length)
-    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
 
 
 def _refit(

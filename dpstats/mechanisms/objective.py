@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.information import InformationPlan, eta_error
+from dpstats.mechanisms.information import InformationPlan, eta_error, follow
 from dpstats.mechanisms.metrics import Metric, Purchase, metrics
 from dpstats.mechanisms.pricing import PAID_ROOM, Price, price_fit, price_information, room, scales
 from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
@@ -131,6 +131,11 @@ class ObjectivePlan:
         """The mean squared norm of the linear term's noise."""
         return float(np.sum(self.noise_variances))
 
+    @property
+    def gradient_size(self) -> float:
+        """The noise in the objective's gradient, root mean square: what the solver's tolerance must be small beside."""
+        return float(np.sqrt(self.expected_square))
+
     def sample(self, random: RandomSource) -> Vector:
         """One draw of the objective's linear term, its public part included, shape (p,)."""
         if isinstance(self.noise, BodyNoise):
@@ -163,6 +168,8 @@ class ObjectivePlan:
             information=None if stored.get("information") is None else InformationPlan.from_dict(stored["information"]),
         )
 
+
+AnyPlan = TypeVar("AnyPlan", bound=ObjectivePlan)
 
 _PLAIN = (
     *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
@@ -286,6 +293,22 @@ def _priced(
             return _Priced(found[0], inside, tolerance, final, found[1])
     price = price_fit(design, family, purchase.whole, metric, curvature)
     return _Priced(price, curvature, *rounded(price, curvature), None)
+
+
+def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
+    """The plan with a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
+    tolerance = gradient_tolerance(
+        plan.family,
+        rms=plan.gradient_size,
+        row_length=plan.row_length,
+        curvature=curvature,
+        rows=plan.rows_at_most,
+        penalty=plan.penalty,
+        linear=linear,
+    )
+    final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
+    information = None if plan.information is None else follow(plan.information, final, plan.row_length)
+    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
 
 
 def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: RandomSource) -> Vector:

@@ -14,6 +14,9 @@ from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
 
+ROWS_GUESS = 10_000
+"""The number of rows that a default curvature is chosen for unless another is guessed."""
+
 CHOICES: dict[str, tuple[Any, ...]] = {
     "stages": (1, 2, "auto"),
     "realization": ("analytic", "augmented"),
@@ -67,6 +70,9 @@ class Options:
         Share of eps that this costs.
     release_share : float
         Share of each release's eps that the final discrete noise is charged.
+    rows_guess : float
+        A public guess at the number of rows, for the default curvature of method="output", which goes by its cube root.
+        No guarantee depends on it.
     rows_at_most : float
         So many rows are certified, whatever they are, on this machine's arithmetic; from 1 to 1e10. It is public and
         not a limit: more rows are fitted like any others, but the proof of the last rounding does not speak of them
@@ -126,6 +132,7 @@ class Options:
     radius: float | None = None
     range_share: float = 0.1
     rows_at_least: float = ROWS_AT_LEAST
+    rows_guess: float = ROWS_GUESS
     response: Literal["auto", "bought", "declared"] = "auto"
     response_share: float = 0.06
     release_share: float = 0.01
@@ -159,8 +166,10 @@ class Options:
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
         if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= 1e10):
             raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {self.rows_at_most!r}")
-        if not (_is_number(self.rows_at_least) and self.rows_at_least > 0):
-            raise ArgumentError(f"rows_at_least must be a positive finite number, got {self.rows_at_least!r}")
+        for name in ("rows_at_least", "rows_guess"):
+            value = getattr(self, name)
+            if not (_is_number(value) and value > 0):
+                raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
         if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
             raise ArgumentError(f"refit_share must lie in [0, 1), got {self.refit_share!r}")
         if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
-from dpstats.mechanisms.napp import Fitted, Stage, divided, plan_stages, recentred, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.napp import Fitted, Stage, divided, plan_stages, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan, recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
 from dpstats.penalties import Penalty

@@ -16,13 +16,14 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.napp import Stage
+from dpstats.mechanisms.napp import Stage, stored_plan
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.replication import is_replication, plan_replication
-from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.budget import budget_frame, range_eps
+from dpstats.plan.methods import output_facts, planned_fit, proof_page
 from dpstats.plan.response import ResponsePurchase, centred
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.bodies import BodyNoise
@@ -30,7 +31,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.request import Request
-from dpstats.risk import excess_risk
+from dpstats.risk import excess_risk, output_risk
 
 Vector = NDArray[np.float64]
 
@@ -125,7 +126,10 @@ class Plan:
 
     @property
     def noise_sd(self) -> pd.Series[float]:
-        """Standard deviation of the linear term of each column, in model units; released noise is about it over n h."""
+        """Standard deviation of the linear term of each column, in model units; released noise is about it over n h.
+
+        Of output perturbation that of the noise in the released coefficients.
+        """
         names = [name for name, kept in zip(self.names, self.kept, strict=True) if kept]
         return pd.Series(np.sqrt(self.objective.noise_variances), index=names, name="noise_sd")
 
@@ -183,7 +187,11 @@ class Plan:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        table = excess_risk(self, pi, radius, n)
+        objective = self.objective
+        if isinstance(objective, OutputPlan):
+            table = output_risk(self, output_facts(objective), pi, radius, n)
+        else:
+            table = excess_risk(self, pi, radius, n)
         if printed:
             return table
         return table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]].drop_duplicates("bound")
@@ -237,34 +245,12 @@ class Plan:
             design=design.from_dict(stored["design"]),
             formula=stored["formula"],
             bought=tuple(stored["bought"]),
-            stages=tuple(Stage(role, ObjectivePlan.from_dict(plan)) for role, plan in stored["stages"]),
+            stages=tuple(Stage(role, stored_plan(plan)) for role, plan in stored["stages"]),
             guarantee=Guarantee(**stored["guarantee"]),
             response=None if response is None else ResponsePurchase(**response),
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
         )
-
-
-def penalty_weights(design: PublicDesign, options: Options) -> Vector:
-    """The penalty's weight on each column, shape (p,): 0 on the intercept, else as the options say, else 1.
-
-    Raises
-    ------
-    ArgumentError
-        If a key of the option `penalty_weights` is neither a term nor a column.
-    """
-    weights = np.ones(len(design.names))
-    if design.has_intercept:
-        weights[design.names.index("Intercept")] = 0.0
-    terms = {getattr(term, "name", ""): term.columns for term in design.terms}
-    for key, weight in (options.penalty_weights or {}).items():
-        if key in terms:
-            weights[terms[key]] = weight
-        elif key in design.names:
-            weights[design.names.index(key)] = weight
-        else:
-            raise ArgumentError(f"penalty_weights: {key!r} is neither a term nor a column; terms: {', '.join(terms)}")
-    return weights
 
 
 @np.errstate(all="ignore")
@@ -306,15 +292,11 @@ def make_plan(
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
-    screening, stages = plan_fit(
+    screening, stages = planned_fit(
+        request,
         design,
         family,
-        request.penalty,
-        penalty_weights(design, request.options),
-        eps=request.eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
-        delta=request.delta,
-        adjacency=request.adjacency,
-        options=request.options,
+        request.eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
     )
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
@@ -342,15 +324,3 @@ def paid_apart(stages: tuple[Stage, ...], options: Options) -> tuple[tuple[Stage
     if options.split is not None and stages[-1].role == "refit":
         return stages[:-1], stages[-1:]
     return (stages,)
-
-
-def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
-    """The proof that covers what the request releases."""
-    options = request.options
-    if options.screen is not None:
-        return "docs/proofs/screening"
-    if any(role == "pilot" for role, _ in stages):
-        return "docs/proofs/two_stage"
-    if options.selection is not None or options.refit_share > 0:
-        return "docs/proofs/selection"
-    return "docs/proofs/objective" if request.penalty is None else "docs/proofs/napp"

@@ -12,6 +12,7 @@ from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import Poisson
+from dpstats.mechanisms.output import OutputPlan
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -139,15 +140,22 @@ def noise_table(plan: Plan) -> SimpleTable:
         for role, stage in plan.stages
     ]
     headers = ["scale", "classical", "ratio", "curvature"]
-    return full_width(headers, rows, [11, 11, 9, 20], title="Noise in the objective")
+    title = "Noise in the coefficients, in the metric of the curvature" if is_output(plan) else "Noise in the objective"
+    return full_width(headers, rows, [11, 11, 9, 20], title=title)
 
 
 def risk_table(plan: Plan) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
-    rows = [(row["bound"], [format_number(row["value"])]) for _, row in plan.excess_risk(RISK_LEVEL).iterrows()]
-    return full_width(
-        ["at most"], rows, [20], title="Excess risk: proved bounds on what privacy adds to the sum of losses"
-    )
+    n = int(plan.request.options.rows_guess) if is_output(plan) else None
+    table = plan.excess_risk(RISK_LEVEL, n=n)
+    rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
+    losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"
+    return full_width(["at most"], rows, [20], title=f"Excess risk: proved bounds on what privacy adds to {losses}")
+
+
+def is_output(plan: Plan) -> bool:
+    """Whether the noise is in the coefficients themselves, not in the objective."""
+    return isinstance(plan.stages[-1].plan, OutputPlan)
 
 
 def full_width(
@@ -226,6 +234,12 @@ def errors_note(plan: Plan) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
     information = plan.stages[-1].plan.information
+    if is_output(plan):
+        return (
+            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
+            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
+            "part of this release; method='napp' releases them."
+        )
     if information is None:
         return (
             "Standard errors are functions of the rows and no part of this release; inference=True buys them. 'noise "

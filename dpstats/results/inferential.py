@@ -134,7 +134,8 @@ class Inferential:
 
         Of the part that is linear in the noise, from public values alone (docs/proofs/inference, 10); of two stages,
         of the last. It needs no inference. It holds however few the rows are, so with many of them the noise is far
-        less: only a coefficient beyond it says something.
+        less: only a coefficient beyond it says something. Of output perturbation it is the exact standard deviation of
+        the noise, however many rows there are.
         """
         columns = np.flatnonzero(self.plan.kept) if self.released is None else np.array(self.released.columns)
         last = self.plan.stages[-1].plan
@@ -308,6 +309,11 @@ class Inferential:
 
 def missing_information(plan: Plan) -> str:
     """Why a result has no errors, and what to do."""
+    if plan.request.method == "output":
+        return (
+            "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "
+            "deviation of the noise in them; method='napp' releases standard errors"
+        )
     if plan.request.options.inference is None:
         return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)

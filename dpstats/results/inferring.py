@@ -12,6 +12,7 @@ from dpstats.inference.known import self_adjoint
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import Information, known_information
 from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.output import OutputPlan
 from dpstats.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -92,6 +93,8 @@ def shrunk_towards(stage: ObjectivePlan) -> Vector:
 def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
     """A bound on the standard deviation that the noise gives each coefficient, in the user's units, shape (k,).
 
+    Of output perturbation the standard deviation itself.
+
     Parameters
     ----------
     plan : Plan
@@ -101,5 +104,7 @@ def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
     """
     stage = plan.stages[-1].plan
     transform, _ = plan.design.back_transform()
+    if isinstance(stage, OutputPlan):
+        return np.asarray(np.sqrt(transform[np.ix_(columns, columns)] ** 2 @ stage.noise_variances))
     covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
     return noise_at_most(covariance, np.diag(stage.curvature), transform[np.ix_(columns, columns)])

@@ -8,7 +8,16 @@ import numpy as np
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.inference.contrasts import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width, header_table, plan_notes, plan_tables, wrap_notes
+from dpstats.plan.tables import (
+    Summary,
+    format_number,
+    full_width,
+    header_table,
+    is_output,
+    plan_notes,
+    plan_tables,
+    wrap_notes,
+)
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.inferring import rare_references
 
@@ -63,7 +72,8 @@ def bounded_table(results: GLMResults) -> SimpleTable:
         for (name, value), scaled, bound, kept in facts
         if kept
     ]
-    return full_width(["coef", "scaled coef", "noise at most", ""], rows, columns=[12, 13, 14, 13])
+    bound = "noise sd" if is_output(results.plan) else "noise at most"
+    return full_width(["coef", "scaled coef", bound, ""], rows, columns=[12, 13, 14, 13])
 
 
 def inference_notes(results: GLMResults) -> list[str]:

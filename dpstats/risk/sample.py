@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,12 +17,17 @@ from dpstats.mechanisms.design import array_norms
 from dpstats.privacy.calibration import check_positive, objective_noise
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
+from dpstats.privacy.output import output_noise
 from dpstats.risk import printed
-from dpstats.risk.gaps import check_failure, gap_quantile
+from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
+from dpstats.risk.output import OutputFacts, shortfall
 from dpstats.risk.table import PROOF
 
 NO_JACOBIAN = 1e6
 """Curvature, in units of the least feasible one, at which the Jacobian costs nothing visible."""
+
+SEARCHED = 24
+"""Curvatures tried before the best one is refined."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +69,7 @@ def sample_size(
     row_norm: float | Mapping[str, float] = 1.0,
     adjacency: Adjacency = "add_remove",
     curvature: float | None = None,
+    method: Literal["objective", "output"] = "objective",
 ) -> SampleSize:
     """The smallest n at which privacy costs at most `target` per row, with probability 1 - `pi`.
 
@@ -89,6 +96,8 @@ def sample_size(
     adjacency : {"add_remove", "replace_one"}
     curvature : float, optional
         The quadratic term; by default the one that needs the fewest rows.
+    method : {"objective", "output"}
+        The noise in the objective, or in its optimum (l2 noise then, whatever `row_norm` bounds).
 
     Returns
     -------
@@ -101,7 +110,7 @@ def sample_size(
 
     References
     ----------
-    docs/proofs/risk, theorem 2; Chaudhuri et al. (2011), theorems 3 and 4; Li & Liu, theorem 10.
+    docs/proofs/risk, theorems 2, 4 and 5; Chaudhuri et al. (2011), theorems 3 and 4; Li & Liu, theorem 10.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -110,25 +119,16 @@ def sample_size(
     target, radius = check_positive("target", target), check_positive("radius", radius)
     if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
         raise ArgumentError(f"columns must be a positive integer, got {columns!r}")
-    ones = np.ones(columns)
-
-    def noise_at(level: float) -> Noise:
-        return objective_noise(
-            family, eps=eps, delta=delta, row_norm=row_norm, curvature=level, adjacency=adjacency, size=columns
-        )
-
-    def cost(level: float) -> float:
-        diagonal = level * ones
-        return gap_quantile(noise_at(level), ones, diagonal, pi, removed=diagonal, radius=radius)
-
+    if method not in ("objective", "output"):
+        raise ArgumentError(f"method must be 'objective' or 'output', got {method!r}")
     row_square = array_norms(row_norm, columns)["l2"] ** 2
-    smoothness = family.curvature_bound * row_square
+    facts = (family, columns, eps, delta, pi, row_square, adjacency, target, radius)
+    rule = _OutputRule(*facts) if method == "output" else _ObjectiveRule(*facts, row_norm)
     if curvature is None:
-        least = smoothness / math.expm1(min(eps, 50.0))
-        free = math.sqrt(noise_at(NO_JACOBIAN * least).expected_square(columns)) / radius
-        curvature = _least_cost(cost, 1.01 * least, 100 * max(least, free))
+        curvature = _least_cost(rule.rows, *rule.range())
     curvature = check_positive("curvature", curvature)
-    n = math.ceil(cost(curvature) / target)
+    n = _whole(rule.rows(curvature), "curvature")
+    smoothness = family.curvature_bound * row_square
     setting = printed.Setting(
         columns=columns,
         eps=eps,
@@ -139,12 +139,126 @@ def sample_size(
         smoothness=smoothness,
         radius=radius,
     )
-    proved = ("unregularised, same rows", f"{PROOF}, theorem 2", n, "proved", "the price of privacy alone")
-    table = pd.DataFrame([proved, *printed_sizes(setting, target)], columns=["bound", "source", "n", "holds", "note"])
-    return SampleSize(n, curvature, noise_at(curvature), table)
+    low, high = rule.range()
+    sampled = 2 * family.lipschitz**2 * row_square / target
+    best = _least_cost(rule.new_rows, max(low, 1.001 * sampled), max(high, 100 * sampled))
+    fresh, note = _whole(rule.new_rows(best), "target"), f"in the mean, sampling included; at curvature {best:.4g}"
+    proved = [
+        ("unregularised, same rows", f"{PROOF}, theorem {rule.theorem}", n, "proved", "the price of privacy alone"),
+        ("population", f"{PROOF}, theorem 5", fresh, "proved", note),
+    ]
+    table = pd.DataFrame(
+        [*proved, *printed_sizes(setting, target, method)], columns=["bound", "source", "n", "holds", "note"]
+    )
+    return SampleSize(n, curvature, rule.noise(curvature), table)
 
 
-def printed_sizes(setting: printed.Setting, target: float) -> list[tuple[str, str, int, str, str]]:
+@dataclass(frozen=True)
+class _Rule:
+    """How many rows a method needs at a curvature; fields as the arguments of `sample_size`."""
+
+    family: Family
+    columns: int
+    eps: float
+    delta: float
+    pi: float
+    row_square: float
+    adjacency: Adjacency
+    target: float
+    radius: float
+
+    def left(self, level: float) -> float:
+        """What a row's sampling error leaves of the target (docs/proofs/risk, theorem 5)."""
+        return self.target - 2 * self.family.lipschitz**2 * self.row_square / level
+
+
+@dataclass(frozen=True)
+class _ObjectiveRule(_Rule):
+    """Noise in the objective: the bound on the sum of losses does not depend on n."""
+
+    row_norm: float | Mapping[str, float]
+    theorem: ClassVar[int] = 2
+
+    def noise(self, level: float) -> Noise:
+        return objective_noise(
+            self.family,
+            eps=self.eps,
+            delta=self.delta,
+            row_norm=self.row_norm,
+            curvature=level,
+            adjacency=self.adjacency,
+            size=self.columns,
+        )
+
+    def range(self) -> tuple[float, float]:
+        """Where the best curvature is sought."""
+        least = self.family.curvature_bound * self.row_square / math.expm1(min(self.eps, 50.0))
+        free = math.sqrt(self.noise(NO_JACOBIAN * least).expected_square(self.columns)) / self.radius
+        return 1.01 * least, 100 * max(least, free)
+
+    def rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 2 meets the target."""
+        ones = np.ones(self.columns)
+        gap = gap_quantile(self.noise(level), ones, level * ones, self.pi, removed=level * ones, radius=self.radius)
+        return gap / self.target
+
+    def new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 5 does."""
+        ones, left = np.ones(self.columns), self.left(level)
+        gap = gap_mean(self.noise(level), ones, level * ones, removed=level * ones, radius=self.radius)
+        return gap / left if left > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class _OutputRule(_Rule):
+    """Noise in the optimum: part of the bound grows with n, so the curvature must be large enough for the target."""
+
+    theorem: ClassVar[int] = 4
+
+    def noise(self, level: float) -> Noise:
+        ratio = self.row_square / level
+        return output_noise(
+            self.family, eps=self.eps, delta=self.delta, curvature_ratio=ratio, adjacency=self.adjacency
+        )
+
+    def range(self) -> tuple[float, float]:
+        """Where the best curvature is sought: from where the noise of one direction alone costs the target."""
+        each = self.noise(1.0).expected_square(self.columns) / self.columns
+        least = math.sqrt(self.family.curvature_bound * self.row_square * each / (2 * self.target))
+        return least, 1e3 * least / self.pi
+
+    def rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 4 meets the target; inf where none do."""
+        noise, shrunk = self.noise(level), math.sqrt(level) * self.radius
+        longest = noise.norm_quantile(self.columns, 1 - self.pi) ** 2
+        choices = [
+            (shortfall(noise, self.columns, self.pi), shortfall(noise, self.columns, self.pi, 2)),
+            (math.sqrt(longest), longest),
+        ]
+        return min(self._needed((shrunk + one) ** 2 / 4, square, level, self.target) for one, square in choices)
+
+    def new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 5 does."""
+        each = self.noise(level).expected_square(self.columns) / self.columns
+        return self._needed(level * self.radius**2 / 4, each, level, self.left(level))
+
+    def _needed(self, fixed: float, square: float, level: float, target: float) -> float:
+        """The least n with fixed + rise(n) <= n target; the rise is in proportion to n."""
+        facts = OutputFacts(self.family, self.noise(level), level * np.ones(self.columns), self.row_square / level)
+        left = target - facts.rise(square, 1.0)
+        return fixed / left if left > 0 else math.inf
+
+
+def _whole(rows: float, name: str) -> int:
+    """The number rounded up; ArgumentError if no number will do."""
+    if not math.isfinite(rows):
+        raise ArgumentError(f"{name} is too small for any number of rows")
+    return math.ceil(rows)
+
+
+def printed_sizes(
+    setting: printed.Setting, target: float, method: str = "objective"
+) -> list[tuple[str, str, int, str, str]]:
     """The sources' sample sizes, unknown constants taken as 1 (a factor) or 0 (a term); rows of the table."""
     lipschitz, radius, pi = setting.lipschitz, setting.radius, setting.pi
     sampling = (lipschitz * radius / target) ** 2 * math.log(1 / pi)
@@ -184,7 +298,11 @@ def printed_sizes(setting: printed.Setting, target: float) -> list[tuple[str, st
                 "output perturbation; C = 1 taken",
             ),
         ]
-    return [(bound, source, math.ceil(value), holds, note) for bound, source, value, holds, note in rows]
+    own = method == "output"
+    return [
+        (bound, source, math.ceil(value), holds if own is note.startswith("output") else "other mechanism", note)
+        for bound, source, value, holds, note in rows
+    ]
 
 
 def _balanced(noise: float, least: float, radius: float) -> float:
@@ -194,11 +312,11 @@ def _balanced(noise: float, least: float, radius: float) -> float:
 
 
 def _least_cost(cost: Callable[[float], float], low: float, high: float) -> float:
-    """The curvature of least cost between the two, to one percent."""
+    """The curvature of least cost between the two, to one percent; the cost may be infinite near the ends."""
+    levels = np.linspace(math.log(low), math.log(high), SEARCHED)
+    best = int(np.argmin([cost(math.exp(level)) for level in levels]))
+    around = levels[max(best - 1, 0)], levels[min(best + 1, SEARCHED - 1)]
     found = optimize.minimize_scalar(
-        lambda level: cost(math.exp(level)),
-        bounds=(math.log(low), math.log(high)),
-        method="bounded",
-        options={"xatol": 0.01},
+        lambda level: cost(math.exp(level)), bounds=around, method="bounded", options={"xatol": 0.01}
     )
     return math.exp(float(found.x))

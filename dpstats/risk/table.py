@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
+from dpstats.risk.output import OutputFacts, output_bounds
 from dpstats.risk.printed import Bound, Gap, Setting, Statement, printed_bounds
 from dpstats.risk.quantiles import quadratic_quantile
 
@@ -102,13 +104,50 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
     ----------
     docs/proofs/risk and docs/risk.
     """
+    pi, radius, n = _checked(plan, pi, radius, n)
+    proved = proved_bounds(plan, pi, radius)
+    if n is not None:
+        proved.append(population_bound(plan, radius, n))
+    return _table(proved, printed_bounds(_setting(plan, pi, radius, n)), pi, n)
+
+
+def output_risk(
+    plan: ReleasePlan, facts: OutputFacts, pi: float = 0.05, radius: float | None = None, n: int | None = None
+) -> pd.DataFrame:
+    """The table of `excess_risk` for output perturbation, whose bounds all need a number of rows.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    facts : OutputFacts
+        Noise and penalty of the release.
+    pi, radius, n
+        As for `excess_risk`.
+
+    References
+    ----------
+    docs/proofs/risk, theorems 3 to 5.
+    """
+    pi, radius, n = _checked(plan, pi, radius, n)
+    printed = [
+        replace(bound, same_mechanism=not bound.same_mechanism and "output" in bound.note)
+        for bound in printed_bounds(_setting(plan, pi, radius, n))
+    ]
+    return _table(output_bounds(facts, pi, radius, n), printed, pi, n)
+
+
+def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:
+    """The arguments of a table, checked, the radius filled in."""
     pi = check_failure(pi)
     radius = check_positive("radius", plan.radius if radius is None else radius)
     if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
         raise ArgumentError(f"n must be a positive integer, got {n!r}")
-    proved = proved_bounds(plan, pi, radius)
+    return pi, radius, None if n is None else int(n)
+
+
+def _table(proved: list[Bound], printed: list[Bound], pi: float, n: int | None) -> pd.DataFrame:
+    """Proved bounds first, then the printed ones with what is known of them."""
     best = {(bound.gap, bound.statement): bound.value for bound in reversed(proved)}
-    printed = printed_bounds(_setting(plan, pi, radius, n))
     bounds = [(bound, "proved") for bound in proved] + [(bound, _holds(bound, best)) for bound in printed]
     rows = [
         (_describe(bound, pi), bound.source, bound.value, bound.value / (n or math.nan), holds, bound.note)
@@ -142,6 +181,14 @@ def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:
     ]
 
 
+def population_bound(plan: ReleasePlan, radius: float, n: int) -> Bound:
+    """The expected loss of n new rows in the mean: theorem 2 and what the sample costs (theorem 5)."""
+    sampling = 2 * n * plan.family.lipschitz**2 * plan.kappa
+    mean = gap_mean(plan.noise, plan.noise_shape, plan.curvature, removed=plan.curvature, radius=radius)
+    note = f"against any coefficients of norm radius; sampling {sampling:.4g}"
+    return Bound("population", "mean", f"{PROOF}, theorem 5", mean + sampling, note)
+
+
 def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> Setting:
     """The plan in the sources' terms; they know one curvature, so its least entry."""
     row_square = plan.kappa * float(np.max(plan.curvature))
@@ -170,4 +217,5 @@ def _holds(bound: Bound, best: dict[tuple[Gap, Statement], float]) -> str:
         return "other mechanism"
     if bound.statement == "order":
         return "order only"
-    return "implied" if bound.value >= best[bound.gap, bound.statement] else "not implied"
+    known = best.get((bound.gap, bound.statement), math.nan)
+    return "implied" if bound.value >= known else "not implied"

@@ -100,6 +100,7 @@ def weakened(plan: Plan, factor: float) -> Plan:
 
 
 AXIS = "empty, axis row, response 1"
+OUTPUT = {"method": "output", "curvature": 1.0}
 AWARE = {"selection": "noise_aware", "refit_share": 0.3}
 LEAST = {"curvature": 0.4}
 SQUARED = Gaussian(residual_cap=2.0)
@@ -123,5 +124,10 @@ CASES = [
     Case("budget returned", Binomial(), AXIS, options={"retrieval": "return", "curvature": 1.0}),
     Case("lasso, noise-aware", Binomial(), AXIS, size=2, options={"penalty": "lasso", "alpha": 1.0} | AWARE),
     Case("lasso, two stages", Binomial(), AXIS, size=2, options={"penalty": "lasso", "alpha": 1.0, "stages": 2}),
+    Case("output", Binomial(), AXIS, options=OUTPUT),
+    Case("output, 3 columns", SQUARED, AXIS, size=3, options=OUTPUT),
+    Case("output, Gaussian noise", HuberSVM(), AXIS, delta=0.05, options=OUTPUT | {"noise": "gaussian"}),
+    Case("output, row replaced", Binomial(), AXIS + " to 0", adjacency="replace_one", options=OUTPUT),
+    Case("output, bridge", SQUARED, AXIS, size=2, options=OUTPUT | {"penalty": Bridge(1.0, 1.5)}),
     Case("bridge, q = 0.5, two stages", SQUARED, AXIS, size=2, options={"penalty": Bridge(1.0, 0.5), "stages": 2}),
 ]

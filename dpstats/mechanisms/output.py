@@ -1,0 +1,244 @@
+"""Output perturbation: the optimum plus noise in the metric of its curvature (docs/proofs/output)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.objective import ObjectivePlan, recentred
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.selection import noise_threshold
+from dpstats.penalties import Penalty, split_curvature
+from dpstats.privacy.noise import Kind, Noise
+from dpstats.privacy.output import output_noise
+from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers import newton, prox
+from dpstats.solvers.objective import Block, PerturbedObjective
+
+Vector = NDArray[np.float64]
+
+MEAN_CURVATURE = 0.5
+"""A guess at the mean of l'' at the optimum as a share of its supremum; the default curvature goes by its cube root."""
+
+LEAST_SHARE = 1e-3
+"""No term's curvature is planned for rows shorter than this share of the longest part of a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutputPlan(ObjectivePlan):
+    """Everything about one output perturbation that is fixed before rows are read.
+
+    The released coefficients are the optimum plus g / a, with `noise` the law of g and `noise_shape` the weights
+    a = sqrt(m): what `noise_variances` says is the variance of the noise in the coefficients themselves.
+    """
+
+    @property
+    def law(self) -> Noise:
+        """The law of g, the same in all directions."""
+        assert isinstance(self.noise, Noise)
+        return self.noise
+
+    @property
+    def gradient_size(self) -> float:
+        """What the solver's tolerance must be small beside: twice the noise, as a gradient of the flattest column.
+
+        Half of the rounding that this pays for is the noise's own (docs/proofs/output, 4).
+        """
+        return 2 * math.sqrt(self.law.expected_square(self.size)) * math.sqrt(float(np.min(self.curvature)))
+
+    def sample(self, random: RandomSource) -> Vector:
+        """One draw of the coefficients' noise, shape (p,)."""
+        return self.law.sample(self.size, random) / self.noise_shape
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return super().to_dict() | {"released": "output"}
+
+
+def plan_output(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    penalty: Penalty | None,
+    penalty_weights: Vector,
+    options: Options,
+) -> OutputPlan:
+    """Choose curvature and noise for one release, from public facts only.
+
+    Parameters
+    ----------
+    design : Bounds
+    family : Family
+        With every cap filled in.
+    purchase : Purchase
+    penalty : Penalty, optional
+        Convex. Curvature that it has everywhere counts towards M.
+    penalty_weights : ndarray, shape (p,)
+        Its weight on each column.
+    options : Options
+        `rows_guess` and `selection_level` count here.
+
+    Raises
+    ------
+    ArgumentError
+        If the penalty is not convex.
+    """
+    if penalty is not None and not penalty.convex:
+        raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='output' has no guarantee for it")
+    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
+    own, size = ridge * penalty_weights, len(design.names)
+    sizes = typical_sizes(family, design, purchase.radius)
+    kind = min(_kinds(purchase), key=lambda kind: _unit(family, purchase, kind).expected_square(size))
+    if purchase.curvature is None:
+        variance = _unit(family, purchase, kind).expected_square(size) / size
+        default = output_curvature(design, sizes, variance, options.rows_guess * _mean_curvature(family))
+        total = np.maximum(own, default)
+    else:
+        total = own + purchase.curvature
+    kappa = design.curvature_ratio(total)
+    noise = output_noise(
+        family,
+        eps=purchase.eps,
+        delta=purchase.delta if kind == "gaussian" else 0.0,
+        curvature_ratio=kappa,
+        adjacency=purchase.adjacency,
+        kind=kind,
+    )
+    row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
+    threshold = np.zeros(size)
+    if remainder is not None and remainder.sparse and np.any(penalty_weights):
+        columns = int(np.count_nonzero(penalty_weights))
+        bound = noise_threshold(noise, size, options.selection_level, columns=columns)
+        threshold = np.where(penalty_weights > 0, bound / np.sqrt(total), 0.0)
+    plan = OutputPlan(
+        family=family,
+        eps=purchase.eps,
+        delta=purchase.delta if kind == "gaussian" else 0.0,
+        adjacency=purchase.adjacency,
+        curvature=total,
+        kappa=kappa,
+        row_norm=row_length,
+        row_length=row_length,
+        rows_at_most=purchase.rows_at_most,
+        noise=noise,
+        noise_shape=np.sqrt(total),
+        classical_scale=classical_scale(family, purchase, noise.kind, total, row_length),
+        planned_eps=purchase.eps,
+        joint_need=purchase.eps,
+        penalty=remainder,
+        penalty_weights=penalty_weights,
+        threshold=threshold,
+        linear=np.zeros(size),
+        radius=float(np.linalg.norm(sizes)),
+        tolerance=math.inf,
+        final=LatticeRelease(purchase.final_eps, 1.0, size),
+    )
+    return recentred(plan, total, plan.linear)
+
+
+def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_curvature: float) -> Vector:
+    """The diagonal M that minimises what noise and shrinkage cost together, shape (p,), from public values alone.
+
+    For terms of length l_t and coefficients of norm R_t the cost is nearly c kappa h sum_j q_j / m_j + sum_j m_j r_j^2,
+    kappa = sum_t l_t^2 / m_t and sum of q_j over a term l_t^2: least at m_t = tau l_t / R_t with
+    tau^3 = 2 c h sum_t l_t R_t (docs/proofs/output, 5).
+
+    Parameters
+    ----------
+    design : Bounds
+    sizes : ndarray, shape (p,)
+        A guess r at the size of each coefficient.
+    unit_variance : float
+        c: the variance of a coordinate of g where kappa is 1.
+    row_curvature : float
+        h: a guess at the sum of l'' over all rows.
+    """
+    lengths, norms = np.ones(len(sizes)), np.ones(len(sizes))
+    longest = max(term.l2 for term in design.terms)
+    total = 0.0
+    for term in design.terms:
+        length, norm = max(term.l2, LEAST_SHARE * longest), float(np.linalg.norm(sizes[term.columns]))
+        lengths[term.columns], norms[term.columns] = length, norm
+        total += length * norm
+    return (2 * unit_variance * row_curvature * total) ** (1 / 3) * lengths / norms
+
+
+def classical_scale(family: Family, purchase: Purchase, kind: Kind, curvature: Vector, row_length: float) -> float:
+    """The scale of g whose mean square in the coefficients is that of the published rule at the same curvature.
+
+    The rule: sensitivity L X / min m in every direction, and sqrt(2 log(1.25 / delta)) / eps for normal noise.
+    """
+    rows = 2 if purchase.adjacency == "replace_one" else 1
+    sensitivity = rows * family.lipschitz * row_length / float(np.min(curvature))
+    factor = 1.0 if kind == "laplace" else math.sqrt(2 * math.log(1.25 / purchase.delta))
+    return sensitivity * factor / purchase.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
+
+
+def release_output(plan: OutputPlan, blocks: Iterable[Block], random: RandomSource) -> Vector:
+    """Read the rows once charged, minimise, and release coefficients in model units, shape (p,).
+
+    Coefficients under a sparse penalty that noise alone could have brought in are set to zero afterwards.
+
+    Parameters
+    ----------
+    plan : OutputPlan
+    blocks : collection of (exog, endog)
+        Rows within the bounds the plan was made for.
+    random : RandomSource
+    """
+    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.linear, plan.row_length)
+    if plan.penalty is None:
+        optimum = newton.minimize(objective, plan.tolerance)
+    else:
+        optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
+    released = plan.final.release(optimum + plan.sample(random), random)
+    return np.where(np.abs(released) <= plan.threshold, 0.0, released)
+
+
+def check_output_options(options: Options) -> None:
+    """Raise ArgumentError if an option asks for what output perturbation does not have."""
+    asked = {
+        "inference": options.inference not in ("auto", None),
+        "stages": options.stages == 2,
+        "selection": options.selection is not None,
+        "refit_share": options.refit_share > 0,
+        "screen": options.screen is not None,
+        "split": options.split is not None,
+        "retrieval": options.retrieval in ("return", "paper"),
+        "moor": options.moor is not None,
+        "realization": options.realization != "analytic",
+    }
+    for name, given in asked.items():
+        if given:
+            raise ArgumentError(f"{name} does not go with method='output'; leave it out, or take method='napp'")
+
+
+def _kinds(purchase: Purchase) -> tuple[Kind, ...]:
+    """The laws that the budget permits."""
+    if purchase.kind is not None:
+        return (purchase.kind,)
+    return ("laplace", "gaussian") if purchase.delta > 0 else ("laplace",)
+
+
+def _unit(family: Family, purchase: Purchase, kind: Kind) -> Noise:
+    """The law of g where kappa is 1."""
+    delta = purchase.delta if kind == "gaussian" else 0.0
+    return output_noise(
+        family, eps=purchase.eps, delta=delta, curvature_ratio=1.0, adjacency=purchase.adjacency, kind=kind
+    )
+
+
+def _mean_curvature(family: Family) -> float:
+    """A guess at the mean of l'' at the optimum."""
+    return MEAN_CURVATURE * family.curvature_bound
