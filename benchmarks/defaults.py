@@ -23,8 +23,9 @@ from dpstats.mechanisms.curvature import typical_sizes
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.objective import plan_objective
+from dpstats.rows import Block
 from dpstats.solvers.newton import minimize
-from dpstats.solvers.objective import Block, PerturbedObjective
+from dpstats.solvers.objective import PerturbedObjective
 
 SIZES = (0.15, 0.3, 0.6, 1.0, 1.7, 3.0)
 """Multiples of the norm that is the default."""

@@ -84,7 +84,7 @@ class Truth:
 
     def rows(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the model and responses, in model units."""
-        blocks = [(exog, self.plan.family.clip_response(endog)) for exog, endog in self.plan.design.blocks(frame)]
+        blocks = [(exog, self.plan.family.clip_response(endog)) for exog, endog, *_ in self.plan.design.blocks(frame)]
         return np.vstack([exog for exog, _ in blocks]), np.concatenate([endog for _, endog in blocks])
 
     @cached_property

@@ -75,7 +75,7 @@ def census(rows: int, random: np.random.Generator) -> pd.DataFrame:
 
 def simulated_total(data: pd.DataFrame, spec: Spec, random: np.random.Generator) -> Total:
     """The sum of the reports of all rows: its law, with normal noise in place of a sum of discrete Gaussians."""
-    exog, endog = local_design(spec.formula, spec.domain, spec.family).blocks(data)[0]
+    exog, endog, *_ = local_design(spec.formula, spec.domain, spec.family).blocks(data)[0]
     values = on_lattice(statistics(exog, endog, spec), spec).sum(axis=0)
     noise = np.rint(random.normal(0, spec.lattice.scale * np.sqrt(len(data)), spec.size)).astype(np.int64)
     return Total(spec.hash, values + noise, len(data))
@@ -83,7 +83,7 @@ def simulated_total(data: pd.DataFrame, spec: Spec, random: np.random.Generator)
 
 def simulated_reports(data: pd.DataFrame, spec: Spec, random: np.random.Generator) -> list[dp.local.Report]:
     """The reports of all rows, with rounded normal noise."""
-    exog, endog = local_design(spec.formula, spec.domain, spec.family).blocks(data)[0]
+    exog, endog, *_ = local_design(spec.formula, spec.domain, spec.family).blocks(data)[0]
     values = on_lattice(statistics(exog, endog, spec), spec)
     noise = np.rint(random.normal(0, spec.lattice.scale, values.shape)).astype(np.int64)
     return [dp.local.Report(spec.hash, row) for row in values + noise]
@@ -92,7 +92,7 @@ def simulated_reports(data: pd.DataFrame, spec: Spec, random: np.random.Generato
 def non_private(data: pd.DataFrame, family: str, formula: str) -> Any:
     """Coefficients in model units, and the design."""
     design = local_design(formula, DOMAIN, family)
-    exog, endog = design.blocks(data)[0]
+    exog, endog, *_ = design.blocks(data)[0]
     if family == "gaussian":
         return np.linalg.lstsq(exog, endog, rcond=None)[0], design
 
@@ -109,7 +109,7 @@ def by_norm(data: pd.DataFrame, eps: float, family: str, formula: str, seed: int
 
     That is what the paper compares with, with the noise that its repaired proof needs.
     """
-    exog, endog = local_design(formula, DOMAIN, family).blocks(data, len(data))[0]
+    exog, endog, *_ = local_design(formula, DOMAIN, family).blocks(data, len(data))[0]
     loss = dp.families.Gaussian(residual_cap=2.0) if family == "gaussian" else dp.families.Binomial()
     model = dp.GLM(endog, exog, family=loss, row_norm=1.0)
     return model.fit(eps, delta=DELTA, adjacency="replace_one", seed=seed, allow_uncertified=True)
@@ -131,7 +131,7 @@ def compare(rows: int, eps: float, family: Any, runs: int, seed: int = 1) -> dic
     given: dict[str, Any] = {"eps": eps, "delta": DELTA, "n": rows, "family": family}
     sums, pairs = Spec(DOMAIN, formula, **given), Spec(DOMAIN, formula, **given, scheme="features")
     equal = Spec(DOMAIN, formula, **{**given, "eps": None}, local_eps=sums.local_eps, scheme="features")
-    test = local_design(formula, DOMAIN, family).blocks(census(TEST_ROWS, random), TEST_ROWS)[0]
+    test = local_design(formula, DOMAIN, family).blocks(census(TEST_ROWS, random), TEST_ROWS)[0][:2]
     found: dict[str, list[float]] = {}
     for run in range(runs):
         data = census(rows, random)

@@ -16,8 +16,9 @@ from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso
+from dpstats.rows import Block
 from dpstats.solvers import prox
-from dpstats.solvers.objective import Block, PerturbedObjective
+from dpstats.solvers.objective import PerturbedObjective
 
 SEED = 2026
 FAMILY = Binomial()

@@ -39,14 +39,14 @@ def excess(rows: int, eps: float, runs: int, radius: float = RADIUS) -> pd.DataF
     """
     random = np.random.default_rng([SEED, rows, round(1000 * eps)])
     design = design_spec(f"{COLUMNS[0]} ~ {' + '.join(COLUMNS[1:])}", DOMAIN, family=Gaussian())
-    [(everyone, _)] = design.blocks(people(POPULATION, random), POPULATION)
+    [(everyone, *_)] = design.blocks(people(POPULATION, random), POPULATION)
     gram = everyone.T @ everyone / len(everyone)
     plan = plan_statistics(design, eps=eps, delta=DELTA, radius=radius)
     axes = np.eye(len(design.names) + 1)
     found = []
     for run in range(runs):
         blocks = design.blocks(people(rows, random), rows)
-        [(exog, endog)] = blocks
+        [(exog, endog, *_)] = blocks
         best = np.linalg.lstsq(exog, endog)[0]
         moments = Moments.of(plan, plan.release(blocks, random_source(run)))
         fitted = moments.equations(axes[:, :-1], axes[:, -1]).solve(radius, None, np.ones(len(best)))

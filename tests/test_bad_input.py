@@ -229,5 +229,5 @@ def test_what_depends_on_cells_makes_rows_missing() -> None:
     data.loc[3, "x"], data.loc[4, "x"], data.loc[5, "x"] = float("inf"), "no number", None
     data.loc[6, "g"] = "unknown"
     design = dp.plan("y ~ x + g", DOMAIN, 1.0).design
-    assert sum(len(endog) for _, endog in design.blocks(data)) == len(data) - 4  # type: ignore[attr-defined]
+    assert sum(len(endog) for _, endog, *_ in design.blocks(data)) == len(data) - 4  # type: ignore[attr-defined]
     assert np.isfinite(dp.glm("y ~ x + g", data, 1.0, domain=DOMAIN, seed=1).params).all()

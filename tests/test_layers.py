@@ -16,6 +16,7 @@ LAYERS = (
     "errors",
     "quiet",
     "domain",
+    "rows",
     "tables",
     "families",
     "penalties",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,9 +29,9 @@ from dpstats.privacy.randomness import random_source
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
 from dpstats.results.glm_results import GLMResults
+from dpstats.rows import Block as RowBlock
+from dpstats.rows import Rows, as_rows
 from dpstats.tables import Table, as_endog, as_exog, as_table
-
-Blocks = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
 
 class Model(Protocol):
@@ -153,10 +155,19 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     return NumericModel(family, 0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
 
 
-def count_rows(model: Model, blocks: Sequence[Block], rows: Blocks, params: NDArray[np.float64]) -> NDArray[np.int64]:
+def count_rows(
+    model: Model, blocks: Sequence[Block], rows: Rows[RowBlock] | Sequence[RowBlock], params: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """Sums over rows of their parts of the release, in steps. Reads rows: charge first."""
+    return as_rows(rows).total(partial(_counts, model, blocks, params), operator.add)
+
+
+def _counts(
+    model: Model, blocks: Sequence[Block], params: NDArray[np.float64], rows: Iterable[RowBlock]
+) -> NDArray[np.int64]:
+    """The sums over some rows."""
     total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
-    for exog, endog in rows:
+    for exog, endog, *_ in rows:
         linear = np.zeros(len(exog))
         # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
         for column, coefficient in zip(exog.T, params, strict=True):
@@ -218,10 +229,10 @@ def _table(plan: Plan, data: Any) -> Table | None:
     return None
 
 
-def _row_blocks(plan: Plan, rows: Table | None, data: Any) -> Blocks:
+def _row_blocks(plan: Plan, rows: Table | None, data: Any) -> Rows[RowBlock]:
     """Complete rows in model units. Reads rows: charge first."""
     if rows is not None:
         assert isinstance(plan.design, DesignSpec)
-        return plan.design.blocks(rows)
+        return plan.design.rows(rows)
     assert isinstance(plan.design, ArrayDesign)
     return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms)

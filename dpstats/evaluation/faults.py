@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,14 +171,27 @@ def count_faults(
     ndarray of int64, shape (1 + number of faults,)
         Rows with no fault, then the part of each fault; one row adds `STEPS` altogether.
     """
+    part = partial(_fault_sums, facts, design, tuple(faults), block_rows)
+    return table.batches().total(part, operator.add)
+
+
+def _fault_sums(
+    facts: Mapping[str, Range | Levels | None],
+    design: DesignSpec | None,
+    faults: Sequence[Fault],
+    block_rows: int,
+    tables: Iterable[Table],
+) -> NDArray[np.int64]:
+    """The sums over the rows of some tables."""
     total = np.zeros(1 + len(faults), dtype=np.int64)
-    for rows in slices(table.rows, block_rows):
-        block = table.select(rows, rows.stop - rows.start)
-        states = {name: _states(block, name, fact) for name, fact in facts.items()}
-        unusable = None
-        if design is not None and design.notes:
-            unusable = ~(design.exog(block)[1] & np.isfinite(design.endog(block)))
-        total += shared(_flags(states, faults, unusable))
+    for table in tables:
+        for rows in slices(table.rows, block_rows):
+            block = table.select(rows, rows.stop - rows.start)
+            states = {name: _states(block, name, fact) for name, fact in facts.items()}
+            unusable = None
+            if design is not None and design.notes:
+                unusable = ~(design.exog(block)[1] & np.isfinite(design.endog(block)))
+            total += shared(_flags(states, faults, unusable))
     return total
 
 

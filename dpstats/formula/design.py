@@ -8,9 +8,9 @@ norm is at most 1 whatever the cells are, and a bound that is too small costs ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ from dpstats.formula.structure import design_forms
 from dpstats.inference import Dummies
 from dpstats.privacy.bodies import Image, shrink_block
 from dpstats.quiet import quiet
-from dpstats.tables import Column, as_table, slices
+from dpstats.rows import Block, Rows
+from dpstats.tables import Column, Table, as_table, slices
 
 __all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "schema_domain"]
 
@@ -166,7 +167,13 @@ class DesignSpec:
         """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
         cells.check_columns(as_table(data), self.domain, self._parsed.columns)
 
-    def blocks(self, data: object, block_rows: int = 65536) -> list[tuple[Array, Array]]:
+    def rows(self, data: object, block_rows: int = 65536) -> Rows[Block]:
+        """Rows in model units, encoded whenever they are gone through; the rest as `blocks`."""
+        table = as_table(data)
+        self.check_schema(table)
+        return table.batches().through(partial(_encoded, self, block_rows))
+
+    def blocks(self, data: object, block_rows: int = 65536) -> list[Block]:
         """Rows in model units, in blocks.
 
         Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left
@@ -180,7 +187,7 @@ class DesignSpec:
 
         Returns
         -------
-        list of (exog, endog)
+        list of Block
             float64 arrays of shapes (r, p), C-contiguous, and (r,); one block of no rows if `data` has none.
 
         Raises
@@ -188,21 +195,21 @@ class DesignSpec:
         DataError, DomainError
             As `check_schema`.
         """
-        table = as_table(data)
-        self.check_schema(table)
+        with quiet():
+            return self.rows(data, block_rows).collected()
+
+    def encoded(self, table: Table, block_rows: int) -> Iterator[Block]:
+        """The rows of one table, which has passed `check_schema`, in blocks."""
         explaining = cells.read(table, self._parsed.exog_columns)
         explained = cells.read(table, [name for name in self._parsed.columns if name in self.encoder.domain])
-        with quiet():
-            return [self._block(explaining, explained, rows) for rows in slices(table.rows, block_rows)]
+        for rows in slices(table.rows, block_rows):
+            yield self._block(explaining, explained, rows)
 
-    def responses(self, data: object) -> list[Array]:
+    def responses(self, data: object) -> Rows[Array]:
         """Finite responses in the user's units, clipped to their range, in blocks of shape (r,)."""
-        values = self.endog(data)
-        return [values[np.isfinite(values)] * self.response.scale + self.response.center]
+        return as_table(data).batches().each(partial(_responses, self))
 
-    def _block(
-        self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice
-    ) -> tuple[Array, Array]:
+    def _block(self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice) -> Block:
         """One block of complete rows in model units."""
         encoded, complete = cells.encode(explaining, self.domain, rows)
         outcome, known = cells.encode(explained, self.encoder.domain, rows)
@@ -212,7 +219,7 @@ class DesignSpec:
         endog = self.encoder.encode(outcome)
         exog = self._model_rows(encoded, len(endog))
         kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
-        return (exog, endog) if kept.all() else (exog[kept], endog[kept])
+        return Block(exog, endog) if kept.all() else Block(exog[kept], endog[kept])
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
         """Rows for prediction; errors as in `check_schema`, of the columns that explain.
@@ -335,6 +342,17 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
                 "domain (variables of the calling program are not visible to formulas)"
             )
     return _build(parsed, Domain({name: declared[name] for name in parsed.columns}), family.response)
+
+
+def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
+    """The blocks of some tables."""
+    for table in tables:
+        yield from spec.encoded(table, block_rows)
+
+
+def _responses(spec: DesignSpec, table: Table) -> Array:
+    values = spec.endog(table)
+    return values[np.isfinite(values)] * spec.response.scale + spec.response.center
 
 
 def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:

@@ -9,7 +9,7 @@ guarantee covers it (docs/napp.md).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.penalties import Penalty
 from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Block, Rows, block_rows
 from dpstats.solvers.majorize import HEAVIEST
 
 Vector = NDArray[np.float64]
-Block = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 
 RESPONSES = {"gaussian": 1.0, "binomial": 0.0, "poisson": 0.0}
 """The response e_y of a noise row. The paper suggests 0 for linear and 1 for Poisson regression, where l'(0) = 0 and
@@ -45,7 +45,7 @@ def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDAr
     return np.concatenate([half, -half])
 
 
-def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.float64]) -> Block:
+def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.float64]) -> tuple[Vector, Vector]:
     """Noise rows whose losses add up to about 1/2 theta' diag(curvature) theta + noise'theta (seed eq. 3 and 5).
 
     Parameters
@@ -75,7 +75,7 @@ def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.
 
 def minimize(
     family: Family,
-    blocks: Sequence[Block],
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
     curvature: Vector,
     noise: Vector,
     penalty: Penalty | None,
@@ -94,8 +94,8 @@ def minimize(
     Parameters
     ----------
     family : Gaussian, Binomial or Poisson
-    blocks : sequence of (exog, endog)
-        Row blocks; stacked in memory.
+    rows : Rows of Block
+        Stacked in memory.
     curvature, noise : ndarray, shape (p,)
         As in `PerturbedObjective`.
     penalty : Penalty or None
@@ -114,8 +114,9 @@ def minimize(
     """
     scale = np.ones(len(noise)) if weights is None else np.asarray(weights, dtype=np.float64)
     draws = reference_draws(noise_rows, len(noise), random)
-    exog = np.concatenate([np.empty((0, len(noise))), *(block[0] for block in blocks)])
-    endog = np.concatenate([np.empty(0), *(block[1] for block in blocks)])
+    blocks = block_rows(rows).collected()
+    exog = np.concatenate([np.empty((0, len(noise))), *(block.exog for block in blocks)])
+    endog = np.concatenate([np.empty(0), *(block.endog for block in blocks)])
 
     def fit(total: Vector, start: Vector) -> Vector:
         extra, response = augment(family, total, noise, draws)

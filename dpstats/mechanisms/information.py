@@ -7,8 +7,9 @@ functions of the same linear predictor. What follows from it is post-processing 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ from dpstats.privacy.information import (
     spread_bound,
 )
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block, Rows
 
 Vector = NDArray[np.float64]
 SpreadKind = Literal["known", "dispersion", "robust"]
@@ -223,7 +224,7 @@ def release_information(
     family: Family,
     design: Bounds,
     params: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block],
     adjacency: Adjacency,
     random: RandomSource,
 ) -> Information | None:
@@ -238,7 +239,7 @@ def release_information(
     design : Bounds
     params : ndarray, shape (p,)
         Released, in model units.
-    blocks : collection of (exog, endog)
+    rows : Rows of Block
     adjacency : {"add_remove", "replace_one"}
     random : RandomSource
 
@@ -253,7 +254,7 @@ def release_information(
     if clamped or far or eta_error(final, row_length) > plan.eta_error * (1 + 1e-9):
         return None
     matrix = noisy_information(
-        _weighted(family, params, blocks),
+        rows.each(partial(_weighted, family, params)),
         plan.noise,
         weight_bound=plan.weight_bound,
         cover_eps=plan.purchase.cover_eps,
@@ -263,27 +264,31 @@ def release_information(
     if plan.purchase.spread == "known":
         return Information(every, matrix, ModelSpread())
     if plan.purchase.spread == "robust":
-        spread = _robust(plan, family, design, params, matrix, blocks, adjacency, random)
+        spread = _robust(plan, family, design, params, matrix, rows, adjacency, random)
         return Information(every, matrix, spread)
-    return Information(every, matrix, _dispersion(plan, family, design, params, matrix, blocks, random))
+    return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
 
 
-def _rows(blocks: Sequence[Block]) -> Iterator[tuple[Vector, Vector]]:
-    """The blocks in double precision."""
-    for exog, endog in blocks:
-        yield np.asarray(exog, dtype=np.float64), np.asarray(endog, dtype=np.float64)
-
-
-def _weighted(family: Family, params: Vector, blocks: Sequence[Block]) -> Iterator[tuple[Vector, Vector]]:
+def _weighted(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
     """Rows and l'' at the released coefficients."""
-    for exog, endog in _rows(blocks):
-        yield exog, row_weights(family, linear_predictor(exog, params), endog)
+    exog, endog, *_ = block.doubles()
+    return exog, row_weights(family, linear_predictor(exog, params), endog)
 
 
-def _slopes(family: Family, params: Vector, blocks: Sequence[Block]) -> Iterator[tuple[Vector, Vector]]:
+def _slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
     """Rows and l' at the released coefficients."""
-    for exog, endog in _rows(blocks):
-        yield exog, np.asarray(family.derivatives(linear_predictor(exog, params), endog).gradient, dtype=np.float64)
+    exog, endog, *_ = block.doubles()
+    return exog, np.asarray(family.derivatives(linear_predictor(exog, params), endog).gradient, dtype=np.float64)
+
+
+def _weights(family: Family, params: Vector, block: Block) -> Vector:
+    """l'' of each row."""
+    return _weighted(family, params, block)[1]
+
+
+def _squares(family: Family, params: Vector, block: Block) -> Vector:
+    """l'^2 of each row."""
+    return _slopes(family, params, block)[1] ** 2
 
 
 def _dispersion(
@@ -292,16 +297,16 @@ def _dispersion(
     design: Bounds,
     params: Vector,
     matrix: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block],
     random: RandomSource,
 ) -> ModelSpread:
     """phi = Q / W: the sum of squared scores over that of the weights."""
     bound, purchase = family.lipschitz**2, plan.purchase
-    squares = (slopes**2 for _, slopes in _slopes(family, params, blocks))
+    squares = rows.each(partial(_squares, family, params))
     total = noisy_sum(squares, bound, eps=purchase.spread_eps, random=random)
     total_sd = math.sqrt(2) * bound / purchase.spread_eps
     if purchase.weights_eps:
-        weights = (weights for _, weights in _weighted(family, params, blocks))
+        weights = rows.each(partial(_weights, family, params))
         mass = noisy_sum(weights, plan.weight_bound, eps=purchase.weights_eps, random=random)
         mass_sd = math.sqrt(2) * plan.weight_bound / purchase.weights_eps
     else:
@@ -337,7 +342,7 @@ def _robust(
     design: Bounds,
     params: Vector,
     matrix: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block],
     adjacency: Adjacency,
     random: RandomSource,
 ) -> RobustSpread:
@@ -346,17 +351,17 @@ def _robust(
     inside, inverse = _identified(matrix, noise, design, contrasts)
     variances, deviations = np.full(len(contrasts), np.nan), np.zeros(len(contrasts))
     if inside.any():
-        rows = contrasts[inside]
+        wanted = contrasts[inside]
         diagonal = np.array(noise.diagonal)
-        choices = [np.ones(len(rows)), spread_allowances(inverse, diagonal, rows, noise.mixing)]
-        bounds = [spread_bound(inverse, diagonal, rows, noise.mixing, choice) for choice in choices]
+        choices = [np.ones(len(wanted)), spread_allowances(inverse, diagonal, wanted, noise.mixing)]
+        bounds = [spread_bound(inverse, diagonal, wanted, noise.mixing, choice) for choice in choices]
         # The smaller noise for most, by public values.
         best = min(range(len(choices)), key=lambda at: float(np.median(choices[at])) * bounds[at])
         variances[inside] = noisy_spread(
-            _slopes(family, params, blocks),
+            rows.each(partial(_slopes, family, params)),
             inverse=inverse,
             diagonal=diagonal,
-            contrasts=rows,
+            contrasts=wanted,
             lipschitz=family.lipschitz,
             eps=plan.purchase.spread_eps,
             adjacency=adjacency,
@@ -366,6 +371,6 @@ def _robust(
         )
         records = 2 if adjacency == "replace_one" else 1
         unit = records * family.lipschitz**2 * bounds[best] / plan.purchase.spread_eps
-        own = np.sum(rows @ inverse * rows, axis=1)
+        own = np.sum(wanted @ inverse * wanted, axis=1)
         deviations[inside] = math.sqrt(2) * unit * choices[best] * own
     return RobustSpread(variances, deviations)

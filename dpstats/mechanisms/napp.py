@@ -6,8 +6,9 @@ with a fresh draw of noise; what follows from a released stage is public, and st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,8 +28,8 @@ from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers.objective import Block
+from dpstats.privacy.randomness import RandomSource, secret_key
+from dpstats.rows import Block, Rows, block_rows, divided
 
 Vector = NDArray[np.float64]
 Role = Literal["fit", "pilot", "refit"]
@@ -123,7 +124,7 @@ def release_stages(
     design: Bounds,
     penalty: Penalty | None,
     weights: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
     random: RandomSource,
     options: Options,
 ) -> Fitted:
@@ -136,14 +137,16 @@ def release_stages(
     design : Bounds
     penalty : Penalty or None
     weights : ndarray, shape (p,)
-    blocks : collection of (exog, endog)
+    rows : Rows of Block
     random : RandomSource
     options : Options
     """
     params = np.zeros(len(design.names))
     done: list[Stage] = []
     information = None
-    choosing, fitting = divided(blocks, random) if stages[-1].role == "refit" and options.split else (blocks, blocks)
+    choosing = fitting = block_rows(rows)
+    if stages[-1].role == "refit" and options.split:
+        choosing, fitting = divided(choosing, secret_key(random))
     for role, planned in stages:
         if role == "refit":
             refitted = _refit(planned, design, params, fitting, random, options)
@@ -157,28 +160,13 @@ def release_stages(
     return Fitted(params, tuple(done), information)
 
 
-def divided(blocks: Sequence[Block], random: RandomSource) -> tuple[list[Block], list[Block]]:
-    """Each row in one of two parts by a draw of its own: what one row costs in one part it does not in the other.
-
-    docs/proofs/composition: the releases of both parts together cost what the dearer one does.
-    """
-    parts: tuple[list[Block], list[Block]] = ([], [])
-    for exog, endog in blocks:
-        heads = random.random(len(endog)) < 0.5
-        for part, rows in zip(parts, (heads, ~heads), strict=True):
-            part.append((np.ascontiguousarray(exog[rows]), endog[rows]))
-    return parts
-
-
 def inform(
-    plan: ObjectivePlan, design: Bounds, params: Vector, blocks: Sequence[Block], random: RandomSource
+    plan: ObjectivePlan, design: Bounds, params: Vector, rows: Rows[Block], random: RandomSource
 ) -> Information | None:
     """The information at coefficients that this plan released, if it is to be released too."""
     if plan.information is None:
         return None
-    return release_information(
-        plan.information, plan.final, plan.family, design, params, blocks, plan.adjacency, random
-    )
+    return release_information(plan.information, plan.final, plan.family, design, params, rows, plan.adjacency, random)
 
 
 def plan_output_stage(
@@ -204,11 +192,11 @@ def plan_output_stage(
     return (Stage("fit", plan_output(design, family, purchase, penalty, weights, options)),)
 
 
-def _release(plan: ObjectivePlan, blocks: Sequence[Block], random: RandomSource) -> Vector:
+def _release(plan: ObjectivePlan, rows: Rows[Block], random: RandomSource) -> Vector:
     """One stage's coefficients, by the mechanism that was planned."""
     if isinstance(plan, OutputPlan):
-        return release_output(plan, blocks, random)
-    return release_objective(plan, blocks, random)
+        return release_output(plan, rows, random)
+    return release_objective(plan, rows, random)
 
 
 def stored_plan(stored: Mapping[str, Any]) -> ObjectivePlan:
@@ -300,7 +288,7 @@ def _refit(
     planned: ObjectivePlan,
     design: Bounds,
     selected: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block],
     random: RandomSource,
     options: Options,
 ) -> Fitted:
@@ -323,7 +311,7 @@ def _refit(
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
         plan = recentred(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
-    params, inside = np.zeros(len(selected)), [(exog[:, kept], endog) for exog, endog in blocks]
+    params, inside = np.zeros(len(selected)), rows.each(partial(Block.columns, kept=kept)).held()
     params[kept] = release_objective(plan, inside, random)
     information = inform(plan, part, params[kept], inside, random)
     if information is not None:

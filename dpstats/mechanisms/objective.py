@@ -26,8 +26,9 @@ from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.laws import law_from_dict
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Block, Rows
 from dpstats.solvers import newton, prox
-from dpstats.solvers.objective import Block, PerturbedObjective
+from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
 
@@ -311,17 +312,19 @@ def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
     return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
 
 
-def release_objective(plan: ObjectivePlan, blocks: Iterable[Block], random: RandomSource) -> Vector:
+def release_objective(
+    plan: ObjectivePlan, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource
+) -> Vector:
     """Read the rows once charged, minimise, and release coefficients in model units, shape (p,).
 
     Parameters
     ----------
     plan : ObjectivePlan
-    blocks : collection of (exog, endog)
-        Rows within the bounds the plan was made for.
+    rows : Rows of Block
+        Within the bounds the plan was made for.
     random : RandomSource
     """
-    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random), plan.row_length)
+    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.sample(random), plan.row_length)
     if plan.penalty is None:
         return plan.final.release(newton.minimize(objective, plan.tolerance), random)
     optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)

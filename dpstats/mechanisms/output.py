@@ -23,8 +23,9 @@ from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.output import output_noise
 from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Block, Rows
 from dpstats.solvers import newton, prox
-from dpstats.solvers.objective import Block, PerturbedObjective
+from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
 
@@ -185,7 +186,7 @@ def classical_scale(family: Family, purchase: Purchase, kind: Kind, curvature: V
     return sensitivity * factor / purchase.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
 
 
-def release_output(plan: OutputPlan, blocks: Iterable[Block], random: RandomSource) -> Vector:
+def release_output(plan: OutputPlan, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
     """Read the rows once charged, minimise, and release coefficients in model units, shape (p,).
 
     Coefficients under a sparse penalty that noise alone could have brought in are set to zero afterwards.
@@ -193,11 +194,11 @@ def release_output(plan: OutputPlan, blocks: Iterable[Block], random: RandomSour
     Parameters
     ----------
     plan : OutputPlan
-    blocks : collection of (exog, endog)
+    rows : Rows of Block
         Rows within the bounds the plan was made for.
     random : RandomSource
     """
-    objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.linear, plan.row_length)
+    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
     if plan.penalty is None:
         optimum = newton.minimize(objective, plan.tolerance)
     else:

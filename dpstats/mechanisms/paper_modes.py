@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,10 @@ from dpstats.families.base import Family
 from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget
 from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Block, Rows, block_rows
 from dpstats.solvers.majorize import DECREMENT, HEAVIEST
 from dpstats.solvers.newton import damped_newton
-from dpstats.solvers.objective import Block, PerturbedObjective
+from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
 Selection = Literal["vs", "vs+"]
@@ -130,7 +131,7 @@ def curvature(penalty: Penalty, theta: Vector, lambda0: float, *, moor: bool, we
 
 def fit(
     family: Family,
-    blocks: Iterable[Block],
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
     noise: Vector,
     penalty: Penalty,
     lambda0: float,
@@ -145,7 +146,7 @@ def fit(
     Parameters
     ----------
     family : Family
-    blocks : collection of (exog, endog)
+    rows : Rows of Block
     noise : ndarray, shape (p,)
         b, from `PaperConstants.sample`.
     penalty : Penalty
@@ -166,11 +167,11 @@ def fit(
     """
     size = len(noise)
     scale = np.ones(size) if weights is None else weights
-    blocks = list(blocks)
+    rows = block_rows(rows)
     heavier, linear = np.full(size, 2 * lambda0), noise
     theta = previous = np.zeros(size)
     for _ in range(iterations):
-        previous, theta = theta, damped_newton(PerturbedObjective(family, blocks, heavier, linear), theta, DECREMENT)[0]
+        previous, theta = theta, damped_newton(PerturbedObjective(family, rows, heavier, linear), theta, DECREMENT)[0]
         heavier = curvature(penalty, theta, lambda0, moor=moor, weights=scale)
         if selection is not None:
             linear = noise * np.sign(theta)

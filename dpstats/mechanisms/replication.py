@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block, Rows
 
 Vector = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def release_replication(
     design: Bounds,
     penalty: Penalty | None,
     weights: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
     random: RandomSource,
     options: Options,
 ) -> Fitted:
@@ -72,7 +72,7 @@ def release_replication(
     if not options.replicates:
         noise = plan.sample(random)
         theta = augmented.minimize(
-            plan.family, blocks, plan.curvature, noise, plan.penalty, random, weights=plan.penalty_weights
+            plan.family, rows, plan.curvature, noise, plan.penalty, random, weights=plan.penalty_weights
         )
         return Fitted(theta, tuple(stages))
     assert penalty is not None
@@ -82,9 +82,9 @@ def release_replication(
         selection = options.selection
     noise = constants.sample(plan.size, random, selection=selection)
     settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": weights}
-    theta = paper_modes.fit(plan.family, blocks, noise, penalty, constants.lambda0, **settings)
+    theta = paper_modes.fit(plan.family, rows, noise, penalty, constants.lambda0, **settings)
     if options.retrieval == "paper":
-        theta = _recycled(theta, plan.family, blocks, noise, penalty, constants, settings)
+        theta = _recycled(theta, plan.family, rows, noise, penalty, constants, settings)
     return Fitted(theta, tuple(stages))
 
 
@@ -102,7 +102,7 @@ def _constants(plan: ObjectivePlan, design: Bounds) -> paper_modes.PaperConstant
 def _recycled(
     theta: Vector,
     family: Family,
-    blocks: Sequence[Block],
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
     noise: Vector,
     penalty: Penalty,
     constants: paper_modes.PaperConstants,
@@ -115,7 +115,7 @@ def _recycled(
     planned = constants.share * constants.eps
     shrunk = noise * planned / (planned + constants.retrieved(heavier))
     lambda0 = max(constants.lambda0, float(np.min(heavier)) / 2)
-    return paper_modes.fit(family, blocks, shrunk, penalty, lambda0, **settings)
+    return paper_modes.fit(family, rows, shrunk, penalty, lambda0, **settings)
 
 
 def is_replication(options: Options) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
-from dpstats.mechanisms.napp import Fitted, Stage, divided, plan_stages, release_stages
+from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers.objective import Block
+from dpstats.privacy.randomness import RandomSource, secret_key
+from dpstats.rows import Block, Rows, divided
 
 Vector = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ def release_screened(
     design: Bounds,
     penalty: Penalty | None,
     weights: Vector,
-    blocks: Sequence[Block],
+    rows: Rows[Block],
     random: RandomSource,
     options: Options,
 ) -> tuple[ScreeningPlan, Fitted]:
@@ -97,11 +98,11 @@ def release_screened(
     screening : ScreeningPlan
     stages : sequence of Stage
         From `plan_fit`; their budgets hold whichever terms are chosen.
-    design, penalty, weights, blocks, random, options
+    design, penalty, weights, rows, random, options
         As for `dpstats.mechanisms.napp.release_stages`.
     """
     family = stages[0].plan.family
-    choosing, fitting = divided(blocks, random) if options.split else (blocks, blocks)
+    choosing, fitting = divided(rows, secret_key(random)) if options.split else (rows, rows)
     chosen = release_screening(screening, design, family, weights, choosing, random)
     kept = np.array(chosen)
     planned = _plan_part(screening, kept, design, family, penalty, weights, options)
@@ -110,7 +111,7 @@ def release_screened(
         for (role, plan), (_, stand_in) in zip(planned, stages, strict=True)
     )
     part = SubDesign(design, kept)
-    inside = [(np.ascontiguousarray(exog[:, kept]), endog) for exog, endog in fitting]
+    inside = fitting.each(partial(Block.columns, kept=kept)).held()
     fitted = release_stages(planned, part, penalty, weights[kept], inside, random, options)
     params = np.zeros(len(design.names))
     params[kept] = fitted.params

@@ -8,8 +8,9 @@ score by more than `STEPS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_
 from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block, Rows, block_rows
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -179,7 +180,7 @@ def plan_screening(
 
 
 def release_screening(
-    plan: ScreeningPlan, design: Bounds, family: Family, weights: Vector, blocks: Sequence[Block], random: RandomSource
+    plan: ScreeningPlan, design: Bounds, family: Family, weights: Vector, rows: Rows[Block], random: RandomSource
 ) -> tuple[int, ...]:
     """Choose the terms on rows that are paid for, and return the positions of all columns kept, increasing.
 
@@ -189,15 +190,14 @@ def release_screening(
     design : Bounds
     family : Family
     weights : ndarray, shape (p,)
-    blocks : collection of (exog, endog)
+    rows : Rows of Block
     random : RandomSource
     """
     always, candidates = split_terms(design, weights)
     eta = 0.0
     if plan.null is not None:
-        constant = [(np.ones((len(endog), 1)), endog) for _, endog in blocks]
-        eta = float(release_objective(plan.null, constant, random)[0])
-    scores = term_scores(candidates, NullResidual.at(family, eta), blocks, centred=plan.null is not None)
+        eta = float(release_objective(plan.null, rows.each(_constant), random)[0])
+    scores = term_scores(candidates, NullResidual.at(family, eta), rows, centred=plan.null is not None)
     chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)
     return _columns(always, [candidates[index] for index in chosen])
 
@@ -276,7 +276,11 @@ class NullResidual:
 
 
 def term_scores(
-    candidates: Sequence[Candidate], residual: NullResidual, blocks: Sequence[Block], *, centred: bool
+    candidates: Sequence[Candidate],
+    residual: NullResidual,
+    blocks: Rows[Block] | Iterable[tuple[Any, ...]],
+    *,
+    centred: bool,
 ) -> list[int]:
     """The score of each candidate: the length of its columns' sums, rounded down to a whole number.
 
@@ -286,10 +290,19 @@ def term_scores(
     ----------
     candidates : sequence of Candidate
     residual : NullResidual
-    blocks : collection of (exog, endog)
+    blocks : Rows of Block, or collection of (exog, endog)
     centred : bool
         Whether the null model has an intercept, so that a shift of a column changes nothing but its noise.
     """
+    part = partial(_sums, tuple(candidates), residual, centred)
+    sums = block_rows(blocks).total(part, lambda one, other: [x + y for x, y in zip(one, other, strict=True)])
+    return [math.isqrt(sum(int(entry) ** 2 for entry in total)) for total in sums]
+
+
+def _sums(
+    candidates: Sequence[Candidate], residual: NullResidual, centred: bool, blocks: Iterable[Block]
+) -> list[Integers]:
+    """The sums of each candidate's columns over some rows."""
     single = [index for index, candidate in enumerate(candidates) if candidate.columns.size == 1]
     several = [index for index, candidate in enumerate(candidates) if candidate.columns.size > 1]
     columns = np.array([candidates[index].columns[0] for index in single], dtype=np.intp)
@@ -298,16 +311,20 @@ def term_scores(
         center, reach = np.zeros(len(single)), np.abs(center) + reach
     totals = np.zeros(len(single), dtype=np.int64)
     sums = {index: np.zeros(candidates[index].columns.size + 1, dtype=np.int64) for index in several}
-    for exog, endog in blocks:
+    for exog, endog, *_ in blocks:
         for start in range(0, len(endog), CHUNK_ROWS):
             rows = exog[start : start + CHUNK_ROWS].astype(np.float64, copy=False)
             slope = residual(endog[start : start + CHUNK_ROWS])
             totals += single_contributions(rows[:, columns], center, reach, slope).sum(axis=0).astype(np.int64)
             for index in several:
                 sums[index] += group_contributions(rows, candidates[index], slope, centred=centred).sum(axis=0)
-    scores = {index: abs(int(total)) for index, total in zip(single, totals, strict=True)}
-    scores |= {index: math.isqrt(sum(int(entry) ** 2 for entry in total)) for index, total in sums.items()}
-    return [scores[index] for index in range(len(candidates))]
+    sums |= {index: totals[place : place + 1] for place, index in enumerate(single)}
+    return [sums[index] for index in range(len(candidates))]
+
+
+def _constant(block: Block) -> Block:
+    """The rows of the null model: an intercept alone."""
+    return block._replace(exog=np.ones((len(block.endog), 1)))
 
 
 def single_contributions(rows: Vector, center: Vector, reach: Vector, slope: Vector) -> Vector:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from dpstats.privacy.information.statistics import (
     statistics_noise,
 )
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block, Rows, block_rows
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -93,9 +95,9 @@ class StatisticsPlan:
         axes[-1, -1] = np.sqrt(2) / self.noise.response
         return SpanNoise(self_adjoint(axes @ axes.T), self.noise.entry_variance)
 
-    def release(self, blocks: Sequence[Block], random: RandomSource) -> Matrix:
+    def release(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Matrix:
         """The matrix of sums of w w', w = (x, y), with its noise. Reads rows: charge first."""
-        exact = integer_statistics(_doubles(blocks), self.metric)
+        exact = block_rows(rows).total(partial(_exact, self.metric), operator.add)
         released = noisy_statistics(exact, self.noise, cover_eps=self.cover_eps, random=random)
         return self_adjoint(self.axes @ released @ self.axes.T)
 
@@ -159,10 +161,9 @@ def plan_statistics(
     return StatisticsPlan(design, noise, MatrixNoise("normal", 1.0, diagonal, mixing), radius, cover, guarantee)
 
 
-def _doubles(blocks: Sequence[Block]) -> Iterator[tuple[Matrix, Vector]]:
-    """The blocks in double precision."""
-    for exog, endog in blocks:
-        yield np.asarray(exog, dtype=np.float64), np.asarray(endog, dtype=np.float64)
+def _exact(metric: MatrixNoise, blocks: Iterable[Block]) -> NDArray[np.object_]:
+    """The exact sums over some rows."""
+    return integer_statistics((block.doubles()[:2] for block in blocks), metric)
 
 
 def check_size(name: str, value: float) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.families import Family
 from dpstats.mechanisms.design import NormName
 from dpstats.quiet import quiet
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block, MemoryRows
 from dpstats.tables import Column, Matrix, slices
 
 BLOCK_ROWS = 8192
@@ -24,7 +24,7 @@ INSIDE = 1 - 2.0**-48
 """Shortened rows end this much inside the bound, so that rounding cannot put them outside."""
 
 
-def array_blocks(endog: Column, exog: Matrix, family: Family, norms: Mapping[NormName, float]) -> list[Block]:
+def array_blocks(endog: Column, exog: Matrix, family: Family, norms: Mapping[NormName, float]) -> MemoryRows[Block]:
     """Blocks of complete rows within the bounds; views of the arrays wherever nothing had to change.
 
     Parameters
@@ -37,10 +37,12 @@ def array_blocks(endog: Column, exog: Matrix, family: Family, norms: Mapping[Nor
         Bounds on the rows' l1, l2 and linf norms; longer rows are shortened to them.
     """
     with quiet():
-        return [
-            _clean(exog.block(rows), family.clip_response(_finite(endog.select(rows).numbers())), norms)
-            for rows in slices(exog.rows, BLOCK_ROWS)
-        ]
+        return MemoryRows(
+            [
+                _clean(exog.block(rows), family.clip_response(_finite(endog.select(rows).numbers())), norms)
+                for rows in slices(exog.rows, BLOCK_ROWS)
+            ]
+        )
 
 
 def _finite(response: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -61,7 +63,7 @@ def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[Nor
         exog, response, factor = exog[complete], response[complete], factor[complete]
     if (factor < 1).any():
         exog = exog * factor[:, None]
-    return exog, response
+    return Block(exog, response)
 
 
 def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:

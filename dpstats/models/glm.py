@@ -184,9 +184,9 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
     # The completed plan's options insist on the law of noise that was charged.
     options = plan.request.options
     weights = penalty_weights(plan.design, options)
-    blocks = source.blocks(plan)
+    rows = source.rows(plan)
     nobs = source.public_rows() if request.adjacency == "replace_one" else None
-    rest = (plan.stages, plan.design, request.penalty, weights, blocks, random, options)
+    rest = (plan.stages, plan.design, request.penalty, weights, rows, random, options)
     if plan.screening is not None:
         screening, fitted = release_screened(plan.screening, *rest)
         plan = replace(plan, screening=screening)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
@@ -123,8 +127,13 @@ def ranges_of(
     """Buy a range for each column with an equal part of eps. Reads rows: charge first."""
     share = eps / len(names)
     return {
-        name: buy_range(data.column(name).numbers(), eps=share, adjacency=adjacency, random=random) for name in names
+        name: buy_range(data.batches().each(partial(_numbers, name)), eps=share, adjacency=adjacency, random=random)
+        for name in names
     }
+
+
+def _numbers(name: str, table: Table) -> NDArray[np.float64]:
+    return table.column(name).numbers()
 
 
 def serve(

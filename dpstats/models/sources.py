@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dpstats.domain import Domain
@@ -17,8 +18,9 @@ from dpstats.models.ranges import STAND_IN, ranges_of, serve
 from dpstats.plan import Plan, make_plan, range_eps
 from dpstats.plan.response import ResponsePurchase, response_purchase
 from dpstats.privacy.randomness import RandomSource
+from dpstats.quiet import quiet
 from dpstats.request import Request
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block, Rows
 from dpstats.tables import Table, as_endog, as_exog, as_table
 
 UNIT_RESPONSE = (-1.0, 1.0)
@@ -79,7 +81,7 @@ class ArraySource:
         """The plan itself: nothing is left open."""
         return plan
 
-    def blocks(self, plan: Plan) -> Sequence[Block]:
+    def rows(self, plan: Plan) -> Rows[Block]:
         """Clipped row blocks. Reads rows: charge first."""
         return array_blocks(self.endog, self.exog, plan.family, self.design.norms)
 
@@ -135,11 +137,11 @@ class FormulaSource:
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 
-    def blocks(self, plan: Plan) -> Sequence[Block]:
+    def rows(self, plan: Plan) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
         assert isinstance(plan.design, DesignSpec)
-        # The family's own cap on the response may lie below the declared range, and L is proved for the cap.
-        return [(exog, plan.family.clip_response(endog)) for exog, endog in plan.design.blocks(self.data)]
+        with quiet():
+            return plan.design.rows(self.data).each(partial(_capped, plan.family)).held()
 
     def public_rows(self) -> int:
         """The number of rows as given."""
@@ -161,6 +163,11 @@ class FormulaSource:
             design = design.with_working(response.low, response.high)
         family = scaled_family(request.family, design, response)
         return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
+
+
+def _capped(family: Family, block: Block) -> Block:
+    """The family's own cap on the response may lie below the declared range, and L is proved for the cap."""
+    return block._replace(endog=family.clip_response(block.endog))
 
 
 def with_settled_law(plan: Plan) -> Request:

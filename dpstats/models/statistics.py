@@ -91,7 +91,7 @@ def release_statistics(
 
     def release(rows: Table) -> ReleasedStatistics:
         nobs = rows.rows if notion == "replace_one" else None
-        return ReleasedStatistics(plan, plan.release(plan.design.blocks(rows), random), nobs)
+        return ReleasedStatistics(plan, plan.release(plan.design.rows(rows), random), nobs)
 
     return charged(
         ledger,

@@ -46,6 +46,11 @@ def folded(random: RandomSource, size: int) -> tuple[NDArray[np.float64], NDArra
     return np.minimum(uniform, 1 - uniform), uniform > 0.5
 
 
+def secret_key(random: RandomSource) -> bytes:
+    """A key of 64 bytes, 52 random bits in every 8 of them."""
+    return random.random(8).tobytes()
+
+
 def random_source(seed: int | None) -> RandomSource:
     """The CSPRNG for ``seed=None``; else a reproducible generator, whose releases are never certified.
 

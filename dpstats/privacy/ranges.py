@@ -6,7 +6,9 @@ among sub-intervals of the winner. Proof and the choice of scores: docs/proofs/r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.rows import Rows, as_rows
 
 POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
@@ -45,17 +48,17 @@ SMALLEST_EPS = 1e-300
 LARGEST_PENALTY = 2.0**60
 
 Array = NDArray[np.float64]
-Blocks = NDArray[Any] | Sequence[NDArray[Any]]
+Values = NDArray[Any] | Rows[NDArray[Any]] | Sequence[NDArray[Any]]
 
 
 def buy_range(
-    values: Blocks, *, eps: float, adjacency: Adjacency = "add_remove", random: RandomSource | None = None
+    values: Values, *, eps: float, adjacency: Adjacency = "add_remove", random: RandomSource | None = None
 ) -> tuple[float, float]:
     """Choose a range that holds most of a column's values, with eps-differential privacy.
 
     Parameters
     ----------
-    values : ndarray, shape (rows,), or sequence of such blocks
+    values : ndarray, shape (rows,), or Rows or sequence of such blocks
         The column, of a real numeric or boolean dtype. NaN and infinite values count for nothing.
     eps : float
         The budget, all of it spent whatever the values are.
@@ -99,7 +102,7 @@ def buy_range(
         raise ArgumentError(f"eps must be at least {SMALLEST_EPS:g} to buy a range, got {eps!r}")
     check_adjacency(adjacency)
     random = SystemRandom() if random is None else random
-    blocks = finite_blocks(values)
+    blocks = finite_rows(values).held()
     scale = noise_scale(eps / 2, adjacency)
     unit = max(scale, 1.0)
 
@@ -181,12 +184,12 @@ def selection(scale: float, adjacency: Adjacency) -> Any:
     )
 
 
-def interval_scores(blocks: Sequence[Array], ends: Array, penalty: Array) -> NDArray[np.int64]:
+def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty: Array) -> NDArray[np.int64]:
     """Score closed intervals: the number of rows inside minus a rounded public penalty.
 
     Parameters
     ----------
-    blocks : sequence of ndarray, shape (rows,)
+    blocks : Rows or sequence of ndarray, shape (rows,)
         Finite values.
     ends : ndarray, shape (k, 2)
     penalty : ndarray, shape (k,)
@@ -196,12 +199,18 @@ def interval_scores(blocks: Sequence[Array], ends: Array, penalty: Array) -> NDA
     -------
     ndarray, shape (k,)
     """
+    inside = as_rows(blocks).total(partial(_inside, ends), operator.add)
+    cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
+    return inside - np.rint(cost).astype(np.int64)
+
+
+def _inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+    """How many of some values lie in each interval."""
     inside = np.zeros(len(ends), dtype=np.int64)
     for block in blocks:
         ordered = np.sort(block)
         inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
-    cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
-    return inside - np.rint(cost).astype(np.int64)
+    return inside
 
 
 def noisy_argmax(scores: NDArray[np.int64], scale: float, adjacency: Adjacency, random: RandomSource) -> int:
@@ -211,14 +220,14 @@ def noisy_argmax(scores: NDArray[np.int64], scale: float, adjacency: Adjacency, 
     return int(np.argmax(scores - scale * np.log(random.random(len(scores)))))
 
 
-def finite_blocks(values: Blocks) -> list[Array]:
+def finite_rows(values: Values) -> Rows[Array]:
     """Finite float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
-    blocks = [values] if isinstance(values, np.ndarray) else values
-    finite = []
-    for block in blocks:
-        if not isinstance(block, np.ndarray) or block.dtype.kind not in "biuf" or block.ndim != 1:
-            raise DataError("values must be one-dimensional numpy arrays of a real numeric or boolean dtype")
-        with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
-            floats = block.astype(np.float64)
-        finite.append(floats[np.isfinite(floats)])
-    return finite
+    return as_rows([values] if isinstance(values, np.ndarray) else values).each(_finite)
+
+
+def _finite(block: NDArray[Any]) -> Array:
+    if not isinstance(block, np.ndarray) or block.dtype.kind not in "biuf" or block.ndim != 1:
+        raise DataError("values must be one-dimensional numpy arrays of a real numeric or boolean dtype")
+    with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
+        floats = block.astype(np.float64)
+    return floats[np.isfinite(floats)]

@@ -5,6 +5,10 @@ Each is pure eps-DP for its own share of the budget. Proofs and the choice of sc
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Sequence
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,13 +18,14 @@ from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
     LARGEST_PENALTY,
     Array,
-    Blocks,
+    Values,
     cells_between,
-    finite_blocks,
+    finite_rows,
     interval_scores,
     noise_scale,
     noisy_argmax,
 )
+from dpstats.rows import Rows, as_rows
 
 INTERVAL_PRICE = 2.5
 """An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
@@ -34,13 +39,13 @@ MEAN_UNITS = 1024
 
 
 def buy_interval(
-    values: Blocks, low: float, high: float, *, eps: float, adjacency: Adjacency, random: RandomSource
+    values: Values, low: float, high: float, *, eps: float, adjacency: Adjacency, random: RandomSource
 ) -> tuple[float, float]:
     """Choose an interval within [low, high] that holds most of the values, with eps-differential privacy.
 
     Parameters
     ----------
-    values : ndarray, shape (rows,), or sequence of such blocks
+    values : ndarray, shape (rows,), or Rows or sequence of such blocks
         Values outside [low, high] are moved to its ends; those that are not finite count for nothing.
     low, high : float
         Public.
@@ -54,7 +59,7 @@ def buy_interval(
     low, high : float
         One of `dpstats.privacy.ranges.cells_between`: at least 1/32 of the declared width.
     """
-    blocks = [np.clip(block, low, high) for block in finite_blocks(values)]
+    blocks = finite_rows(values).each(partial(np.clip, a_min=low, a_max=high))
     ends = cells_between(low, high)
     scale = noise_scale(eps, adjacency)
     price = INTERVAL_PRICE * max(scale, 1.0)
@@ -69,21 +74,27 @@ def reaches(high: float) -> Array:
     return np.unique(np.append(steps[(steps >= 1) & (steps < high)], high))
 
 
-def reach_scores(blocks: list[Array], candidates: Array, price: float) -> NDArray[np.int64]:
+def reach_scores(blocks: Rows[Array] | Sequence[Array], candidates: Array, price: float) -> NDArray[np.int64]:
     """Minus the rows above each candidate, less `price` for each doubling of it; shape (k,)."""
-    above = np.zeros(len(candidates), dtype=np.int64)
-    for block in blocks:
-        above += len(block) - np.searchsorted(np.sort(block), candidates, side="right")
+    above = as_rows(blocks).total(partial(_above, candidates), operator.add)
     cost = np.minimum(price * np.log2(candidates / candidates[0]), LARGEST_PENALTY)
     return -above - np.rint(cost).astype(np.int64)
 
 
-def buy_reach(values: Blocks, high: float, *, eps: float, random: RandomSource) -> float:
+def _above(candidates: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+    """How many of some values lie above each candidate."""
+    above = np.zeros(len(candidates), dtype=np.int64)
+    for block in blocks:
+        above += len(block) - np.searchsorted(np.sort(block), candidates, side="right")
+    return above
+
+
+def buy_reach(values: Values, high: float, *, eps: float, random: RandomSource) -> float:
     """Choose a count that few of the values exceed, at most `high`, with eps-differential privacy for both adjacencies.
 
     Parameters
     ----------
-    values : ndarray, shape (rows,), or sequence of such blocks
+    values : ndarray, shape (rows,), or Rows or sequence of such blocks
         Values that are not finite count for nothing.
     high : float
         Public.
@@ -99,12 +110,16 @@ def buy_reach(values: Blocks, high: float, *, eps: float, random: RandomSource) 
     candidates = reaches(high)
     # A row that is replaced moves all scores in one direction too, so that both notions need the same noise.
     scale = noise_scale(eps, "add_remove")
-    scores = reach_scores(finite_blocks(values), candidates, REACH_PRICE * max(scale, 1.0))
+    scores = reach_scores(finite_rows(values), candidates, REACH_PRICE * max(scale, 1.0))
     return float(candidates[noisy_argmax(scores, scale, "add_remove", random)])
 
 
-def mean_parts(blocks: list[Array], most: float) -> NDArray[np.int64]:
+def mean_parts(blocks: Rows[Array] | Sequence[Array], most: float) -> NDArray[np.int64]:
     """The sum of the values, clipped to [0, most], and that of what they lack of `most`; in parts of `most`."""
+    return as_rows(blocks).total(partial(_mean_parts, most), operator.add)
+
+
+def _mean_parts(most: float, blocks: Iterable[Array]) -> NDArray[np.int64]:
     total = np.zeros(2, dtype=np.int64)
     for block in blocks:
         parts = np.rint(np.clip(block, 0, most) / most * MEAN_UNITS).astype(np.int64)
@@ -112,12 +127,12 @@ def mean_parts(blocks: list[Array], most: float) -> NDArray[np.int64]:
     return total
 
 
-def buy_mean(values: Blocks, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
+def buy_mean(values: Values, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
     """The mean of counts clipped to [0, most], with eps-differential privacy.
 
     Parameters
     ----------
-    values : ndarray, shape (rows,), or sequence of such blocks
+    values : ndarray, shape (rows,), or Rows or sequence of such blocks
     most : float
         Public, positive.
     eps : float
@@ -131,7 +146,7 @@ def buy_mean(values: Blocks, most: float, *, eps: float, adjacency: Adjacency, r
         Strictly between 0 and `most`.
     """
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    total = mean_parts(finite_blocks(values), most)
+    total = mean_parts(finite_rows(values), most)
     deviation = np.sqrt(2) * sensitivity / eps
     # What cannot be told from the noise is taken for one standard deviation of it (post-processing).
     held, lacked = np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)

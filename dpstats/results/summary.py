@@ -53,7 +53,9 @@ def coefficient_table(results: GLMResults) -> SimpleTable:
 
 def shows_errors(results: GLMResults) -> bool:
     """Whether the budget identifies enough of the coefficients for a table of their errors."""
-    return results.released is not None and float(np.mean(results.identified)) >= LEAST_IDENTIFIED
+    if results.released is None:
+        return False
+    return int(np.sum(results.identified)) >= max(1, LEAST_IDENTIFIED * len(results.released.columns))
 
 
 def inference_table(results: GLMResults) -> SimpleTable:
@@ -83,7 +85,7 @@ def inference_notes(results: GLMResults) -> list[str]:
     asked = "More eps, inference=True" if results.plan.request.options.inference == "auto" else "More eps"
     if not shows_errors(results):
         known = int(np.sum(results.identified))
-        few = f"{known} of {len(results.params)} coefficients" if known else "no coefficient"
+        few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
         errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
         return [
             f"The information that was released identifies {few} at this budget: {errors}. 'noise at most' bounds the "

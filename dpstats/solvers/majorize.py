@@ -83,4 +83,4 @@ def iterate(
 def majorized(objective: PerturbedObjective, penalty: Penalty, theta: Vector, weights: Vector) -> PerturbedObjective:
     """J plus the quadratic that touches P at theta, up to a constant: a weighted ridge problem."""
     heavier = np.minimum(penalty.majorizer(theta, weights), HEAVIEST)
-    return objective.altered(objective.blocks, objective.curvature + heavier, objective.noise)
+    return objective.altered(objective.rows, objective.curvature + heavier, objective.noise)

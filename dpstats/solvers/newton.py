@@ -45,7 +45,7 @@ def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | No
 
 def _warm_start(objective: PerturbedObjective, theta: Vector) -> Vector:
     """Move theta to the optimum of a thinned objective when the data are large; else leave it."""
-    every = objective.rows // WARM_START_ROWS
+    every = objective.count // WARM_START_ROWS
     return theta if every < 4 else damped_newton(objective.thinned(every), theta, decrement=1e-2)[0]
 
 

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families.base import Family
+from dpstats.rows import Block, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.rounding import CERTIFIED_ROWS, SPLIT_BITS, WIDEST, Precision, Scale, split
 
 Vector = NDArray[np.float64]
-Block = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 CHUNK_ROWS = 8192
 """Rows handled at once: the working arrays of a chunk stay in cache, whatever the size of a block."""
 
 
 class Accumulated(NamedTuple):
-    """J, its gradient, shape (p,), and its Hessian, shape (p, p)."""
+    """J, its gradient, shape (p,), and its Hessian, shape (p, p), or what some rows add to them."""
 
     value: float
     gradient: Vector
     hessian: NDArray[np.float64]
+
+    def plus(self, other: Accumulated) -> Accumulated:
+        """The sum with what other rows add."""
+        return Accumulated(*map(operator.add, self, other))
 
 
 class CertifiedGradient(NamedTuple):
@@ -47,9 +53,8 @@ class PerturbedObjective:
     ----------
     family : Family
         The loss l.
-    blocks : iterable of (exog, endog)
-        Row blocks, shapes (rows, p) and (rows,), without missing values; iterated once per evaluation, so it must
-        be a collection rather than a generator.
+    rows : Rows of Block, or collection of (exog, endog)
+        Row blocks without missing values; gone through once per evaluation.
     curvature : ndarray, shape (p,)
         The diagonal m of the quadratic term, all positive.
     noise : ndarray, shape (p,)
@@ -63,14 +68,14 @@ class PerturbedObjective:
     def __init__(
         self,
         family: Family,
-        blocks: Iterable[Block],
+        rows: Rows[Block] | Iterable[tuple[Any, ...]],
         curvature: Vector,
         noise: Vector,
         row_norm: float = 1.0,
         widest: type[np.floating] = WIDEST,
     ) -> None:
         self.family = family
-        self.blocks = blocks
+        self.rows = block_rows(rows)
         self.curvature = np.asarray(curvature, dtype=np.float64)
         self.noise = np.asarray(noise, dtype=np.float64)
         self.row_norm = row_norm
@@ -90,54 +95,37 @@ class PerturbedObjective:
     @property
     def pull(self) -> float:
         """A bound on the norm of the gradient at zero: no point of lower J is farther from zero than 2 pull / min m."""
-        reach = self.rows * self.family.lipschitz * self.row_norm
+        reach = self.count * self.family.lipschitz * self.row_norm
         return 1.001 * (reach + float(np.linalg.norm(self.noise)))
 
     @property
     def steepness(self) -> float:
         """A Lipschitz constant of the gradient."""
-        return 1.001 * self.rows * self.family.curvature_bound * self.row_norm**2 + float(np.max(self.curvature))
+        return 1.001 * self.count * self.family.curvature_bound * self.row_norm**2 + float(np.max(self.curvature))
 
-    @property
-    def rows(self) -> int:
+    @cached_property
+    def count(self) -> int:
         """The number of rows: private, like everything here."""
-        return sum(len(endog) for _, endog in self.blocks)
-
-    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[Block]:
-        """The row blocks cut into pieces of at most `rows` rows."""
-        for exog, endog in self.blocks:
-            for start in range(0, len(endog), rows):
-                yield exog[start : start + rows], endog[start : start + rows]
+        return row_count(self.rows)
 
     def accumulate(self, theta: Vector) -> Accumulated:
         """J, gradient and Hessian at theta, in one pass over the rows."""
-        value, gradient, hessian = self._smooth(theta)
-        hessian[np.diag_indices_from(hessian)] += self.curvature
-        for exog, endog in self.chunks():
-            derivatives = self.family.derivatives(exog @ theta, endog)
-            value += float(np.sum(derivatives.value))
-            gradient += derivatives.gradient @ exog
-            weighted = exog * np.sqrt(derivatives.curvature)[:, None]
-            hessian += weighted.T @ weighted
-        return Accumulated(value, gradient, hessian)
+        public = Accumulated(*self._smooth(theta), np.diag(self.curvature))
+        return public.plus(self.rows.total(partial(_accumulated, self.family, theta), Accumulated.plus))
 
     def value_gradient(self, theta: Vector) -> tuple[float, Vector]:
         """J and its gradient at theta, in one pass over the rows."""
-        value, gradient, _ = self._smooth(theta)
-        for exog, endog in self.chunks():
-            derivatives = self.family.derivatives(exog @ theta, endog)
-            value += float(np.sum(derivatives.value))
-            gradient += derivatives.gradient @ exog
-        return value, gradient
+        value, gradient = self._smooth(theta)
+        own = self.rows.total(partial(_value_gradient, self.family, theta), _plus)
+        return value + own[0], gradient + own[1]
 
     def thinned(self, every: int) -> PerturbedObjective:
         """Every `every`-th chunk of rows, with the public terms shrunk alike: a cheap place to start from."""
-        rows = [chunk for index, chunk in enumerate(self.chunks()) if index % every == 0]
-        return self.altered(rows, self.curvature / every, self.noise / every)
+        return self.altered(thinned(self.rows, every, CHUNK_ROWS), self.curvature / every, self.noise / every)
 
-    def altered(self, blocks: Iterable[Block], curvature: Vector, noise: Vector) -> PerturbedObjective:
+    def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> PerturbedObjective:
         """The same loss and arithmetic with other rows and public terms."""
-        return PerturbedObjective(self.family, blocks, curvature, noise, self.row_norm, self.widest)
+        return PerturbedObjective(self.family, rows, curvature, noise, self.row_norm, self.widest)
 
     def certified_gradient(self, theta: Array | Pair, precision: Precision) -> CertifiedGradient:
         """The gradient at theta with a bound on its rounding error, in arithmetic of the given precision.
@@ -147,13 +135,8 @@ class PerturbedObjective:
         """
         point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
         bounds = self.family.lipschitz, self.row_norm
-        total = pairs.single(np.zeros((4 if precision.paired else 2, self.size)), self.widest)
-        absolute = 0.0
-        for exog, endog in self.chunks(CERTIFIED_ROWS):
-            rows = split(np.asarray(exog, dtype=np.float64), self.row_norm, SPLIT_BITS)
-            slope = precision.slope(self.family, rows, point, endog)
-            total = pairs.plus(total, rounding.chunk_sums(precision, rows, slope, bounds))
-            absolute += float(np.sum(np.abs(slope.high)))
+        sums = partial(_certified_sums, self.family, precision, self.widest, bounds, point)
+        total, absolute = self.rows.total(sums, _plus_certified)
         curvature = pairs.single(self.curvature, self.widest)
         gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
         for part in range(len(total.high)):
@@ -165,24 +148,14 @@ class PerturbedObjective:
 
         An average shows kinks before a step runs into them. Whatever it is, it lies between 0 and sup l''.
         """
-        _, _, hessian = self._smooth(theta.high.astype(np.float64))
-        for exog, endog in self.chunks(CERTIFIED_ROWS):
-            rows = split(np.asarray(exog, dtype=np.float64), self.row_norm, SPLIT_BITS)
-            eta, response = precision.eta(rows, theta).high, endog.astype(precision.dtype, copy=False)
-            if width > 0:
-                half = np.maximum(precision.dtype(width), 16 * np.finfo(precision.dtype).eps * np.abs(eta))
-                rise = self.family.slope(eta + half, response) - self.family.slope(eta - half, response)
-                bend = np.clip(rise / (2 * half), 0, self.family.curvature_bound)
-            else:
-                bend = self.family.derivatives(eta, response).curvature
-            weighted = rows.whole * np.sqrt(bend.astype(np.float64))[:, None]
-            hessian += weighted.T @ weighted
+        part = partial(_averaged_hessian, self.family, precision, self.row_norm, theta, width)
+        hessian = self.rows.total(part, operator.add)
         hessian[np.diag_indices_from(hessian)] += self.curvature
         return hessian
 
     def reach(self, step: Vector) -> float:
         """The largest change of any row's eta along a step of theta, shape (p,)."""
-        return max((float(np.max(np.abs(exog @ step), initial=0.0)) for exog, _ in self.chunks()), default=0.0)
+        return self.rows.total(partial(_reach, step), max)
 
     def rounding_bound(self, theta: Array, precision: Precision, absolute: float) -> float:
         """Bound on the rounding error of a gradient, given the sum `absolute` of |l'| over the rows.
@@ -191,10 +164,92 @@ class PerturbedObjective:
         """
         point = theta.astype(np.float64)
         public = float(np.linalg.norm(self.curvature * point) + np.linalg.norm(self.noise))
-        scale = Scale(self.size, self.rows, self.row_norm, float(np.linalg.norm(point)), public, absolute)
+        scale = Scale(self.size, self.count, self.row_norm, float(np.linalg.norm(point)), public, absolute)
         return rounding.gradient_error(self.family, precision, self.widest, scale)
 
-    def _smooth(self, theta: Vector) -> tuple[float, Vector, NDArray[np.float64]]:
-        """The part of J without data: quadratic and noise; the Hessian starts from zero."""
+    def _smooth(self, theta: Vector) -> tuple[float, Vector]:
+        """The part of J without data: quadratic and noise, and its gradient."""
         value = float(theta @ (0.5 * self.curvature * theta + self.noise))
-        return value, self.curvature * theta + self.noise, np.zeros((self.size, self.size))
+        return value, self.curvature * theta + self.noise
+
+
+def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
+    """The blocks cut into pieces of at most `rows` rows."""
+    for block in blocks:
+        for start in range(0, len(block.endog), rows):
+            yield block.part(slice(start, start + rows))
+
+
+def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:
+    """The loss of some rows, its gradient and Hessian."""
+    value, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
+    for exog, endog, *_ in chunks(blocks, CHUNK_ROWS):
+        derivatives = family.derivatives(exog @ theta, endog)
+        value += float(np.sum(derivatives.value))
+        gradient += derivatives.gradient @ exog
+        weighted = exog * np.sqrt(derivatives.curvature)[:, None]
+        hessian += weighted.T @ weighted
+    return Accumulated(value, gradient, hessian)
+
+
+def _value_gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> tuple[float, Vector]:
+    """The loss of some rows and its gradient."""
+    value, gradient = 0.0, np.zeros(len(theta))
+    for exog, endog, *_ in chunks(blocks, CHUNK_ROWS):
+        derivatives = family.derivatives(exog @ theta, endog)
+        value += float(np.sum(derivatives.value))
+        gradient += derivatives.gradient @ exog
+    return value, gradient
+
+
+def _plus(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float, Vector]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _certified_sums(
+    family: Family,
+    precision: Precision,
+    widest: type[np.floating],
+    bounds: tuple[float, float],
+    point: Pair,
+    blocks: Iterable[Block],
+) -> tuple[Pair, float]:
+    """The parts of the sum of l' x over some rows, and that of |l'|; `bounds` are those on l' and on the rows."""
+    total = pairs.single(np.zeros((4 if precision.paired else 2, len(point.high))), widest)
+    absolute = 0.0
+    for exog, endog, *_ in chunks(blocks, CERTIFIED_ROWS):
+        rows = split(np.asarray(exog, dtype=np.float64), bounds[1], SPLIT_BITS)
+        slope = precision.slope(family, rows, point, endog)
+        total = pairs.plus(total, rounding.chunk_sums(precision, rows, slope, bounds))
+        absolute += float(np.sum(np.abs(slope.high)))
+    return total, absolute
+
+
+def _plus_certified(one: tuple[Pair, float], other: tuple[Pair, float]) -> tuple[Pair, float]:
+    return pairs.add(one[0], other[0]), one[1] + other[1]
+
+
+def _averaged_hessian(
+    family: Family, precision: Precision, row_norm: float, theta: Pair, width: float, blocks: Iterable[Block]
+) -> NDArray[np.float64]:
+    """What some rows add to the Hessian, with l'' averaged over eta - width to eta + width."""
+    hessian = np.zeros((len(theta.high), len(theta.high)))
+    for exog, endog, *_ in chunks(blocks, CERTIFIED_ROWS):
+        rows = split(np.asarray(exog, dtype=np.float64), row_norm, SPLIT_BITS)
+        eta, response = precision.eta(rows, theta).high, endog.astype(precision.dtype, copy=False)
+        if width > 0:
+            half = np.maximum(precision.dtype(width), 16 * np.finfo(precision.dtype).eps * np.abs(eta))
+            rise = family.slope(eta + half, response) - family.slope(eta - half, response)
+            bend = np.clip(rise / (2 * half), 0, family.curvature_bound)
+        else:
+            bend = family.derivatives(eta, response).curvature
+        weighted = rows.whole * np.sqrt(bend.astype(np.float64))[:, None]
+        hessian += weighted.T @ weighted
+    return hessian
+
+
+def _reach(step: Vector, blocks: Iterable[Block]) -> float:
+    """The largest change of eta along a step among some rows."""
+    return max(
+        (float(np.max(np.abs(exog @ step), initial=0.0)) for exog, *_ in chunks(blocks, CHUNK_ROWS)), default=0.0
+    )

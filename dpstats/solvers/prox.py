@@ -61,7 +61,7 @@ def minimize(
         raise ArgumentError(f"{penalty} is not convex and has no certified minimiser: use two stages")
     scale = check_weights(weights, objective.size)
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
-    every = objective.rows // WARM_START_ROWS
+    every = objective.count // WARM_START_ROWS
     if every >= 4:
         theta = _proximal_newton(objective.thinned(every), penalty, scale / every, theta, 1e-6 * every, decrement=1e-2)[
             0

@@ -14,12 +14,12 @@ from dpstats.tables import identities
 from dpstats.tables.columns import (
     MISSING,
     Array,
+    Chosen,
     ChosenColumn,
     CodeOf,
     Codes,
     Column,
     Kind,
-    Rows,
     Tokens,
     UnusableColumn,
     look_up,
@@ -67,7 +67,7 @@ class ArrowColumn(Column):
     def identities(self) -> identities.Identities:
         return np.concatenate([identities.missing(0), *(_identities(chunk) for chunk in self.chunks)])
 
-    def select(self, rows: Rows) -> Column:
+    def select(self, rows: Chosen) -> Column:
         if not isinstance(rows, slice):
             # Arrow cannot filter all of its types.
             return ChosenColumn(self, np.flatnonzero(rows))

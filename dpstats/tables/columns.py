@@ -29,7 +29,7 @@ CodeOf = Mapping[float | str, int]
 MISSING = 0x7FF8000000000000
 """The token of a missing cell: the bits of NaN."""
 
-Rows = slice | NDArray[np.bool_]
+Chosen = slice | NDArray[np.bool_]
 Kind = Literal["boolean", "numeric", "text"]
 
 
@@ -68,7 +68,7 @@ class Column(ABC):
         return identities.of_numbers(self.numbers())
 
     @abstractmethod
-    def select(self, rows: Rows) -> Column:
+    def select(self, rows: Chosen) -> Column:
         """The cells at `rows`."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class NumericColumn(Column):
         integers = self.values.dtype.kind in "iu"
         return identities.of_integers(self.values) if integers else super().identities()
 
-    def select(self, rows: Rows) -> NumericColumn:
+    def select(self, rows: Chosen) -> NumericColumn:
         return type(self)(self.values[rows])
 
     def __len__(self) -> int:
@@ -177,7 +177,7 @@ class ObjectColumn(Column):
     def identities(self) -> Identities:
         return identities.of_objects(self.cells)
 
-    def select(self, rows: Rows) -> ObjectColumn:
+    def select(self, rows: Chosen) -> ObjectColumn:
         return ObjectColumn(self.cells[rows], self._type_name)
 
     def __len__(self) -> int:
@@ -211,7 +211,7 @@ class CategoricalColumn(Column):
     def identities(self) -> Identities:
         return identities.looked_up(self.categories.identities(), self.positions)
 
-    def select(self, rows: Rows) -> CategoricalColumn:
+    def select(self, rows: Chosen) -> CategoricalColumn:
         return CategoricalColumn(self.positions[rows], self.categories)
 
     def __len__(self) -> int:
@@ -253,7 +253,7 @@ class ChosenColumn(Column):
         around, positions = self._around()
         return around.identities()[positions]
 
-    def select(self, rows: Rows) -> ChosenColumn:
+    def select(self, rows: Chosen) -> ChosenColumn:
         return ChosenColumn(self.column, self.positions[rows])
 
     def __len__(self) -> int:
@@ -291,7 +291,7 @@ class UnusableColumn(Column):
     def identities(self) -> Identities:
         return identities.missing(self._rows)
 
-    def select(self, rows: Rows) -> UnusableColumn:
+    def select(self, rows: Chosen) -> UnusableColumn:
         return UnusableColumn(self._type_name, len(np.empty(self._rows, dtype=bool)[rows]))
 
     def __len__(self) -> int:

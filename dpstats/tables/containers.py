@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError
 from dpstats.tables.columns import (
     CategoricalColumn,
+    Chosen,
     Column,
     NullableColumn,
     NumericColumn,
     ObjectColumn,
-    Rows,
     UnusableColumn,
 )
 
@@ -158,7 +158,7 @@ class PolarsColumn(Column):
     def identities(self) -> Any:
         return self._column(self.series).identities()
 
-    def select(self, rows: Rows) -> PolarsColumn:
+    def select(self, rows: Chosen) -> PolarsColumn:
         return PolarsColumn(self.series[rows] if isinstance(rows, slice) else self.series.filter(rows))
 
     def __len__(self) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from dpstats.errors import DataError
-from dpstats.tables.columns import Column, Rows
+from dpstats.rows import MemoryRows, Rows
+from dpstats.tables.columns import Chosen, Column
 from dpstats.tables.containers import PolarsColumn, column_of, from_arrow, from_pandas, is_column, is_of
 
 ACCEPTED = "a pandas or polars DataFrame, an Arrow table, or a dict of columns"
@@ -68,9 +69,13 @@ class Table:
         """The column at a position."""
         return self._fetch(position)
 
-    def select(self, rows: Rows, count: int) -> Table:
+    def select(self, rows: Chosen, count: int) -> Table:
         """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
         return Table(self.labels, count, lambda position: self._fetch(position).select(rows), divided=True)
+
+    def batches(self) -> Rows[Table]:
+        """The rows as tables of the same columns, to go through in order: this one alone, as it is in memory."""
+        return MemoryRows([self])
 
     def __repr__(self) -> str:
         return f"<Table of {len(self.labels)} columns>"

@@ -41,7 +41,7 @@ def rows_of(check: dp.Check, column: str, fault: str) -> float:
 
 def test_counts_are_those_of_a_fit() -> None:
     check = exact("y ~ x + g", frame(), DOMAIN)
-    used = sum(len(endog) for _, endog in dp.plan("y ~ x + g", DOMAIN, 1.0).design.blocks(frame()))  # type: ignore[attr-defined]
+    used = sum(len(endog) for _, endog, *_ in dp.plan("y ~ x + g", DOMAIN, 1.0).design.blocks(frame()))  # type: ignore[attr-defined]
     assert check.totals.loc["complete", "rows"] == pytest.approx(used, abs=0.01)
     assert check.totals.loc["rows", "rows"] == pytest.approx(5000, abs=0.01)
     assert rows_of(check, "g", "lost") == pytest.approx(500, abs=0.01)

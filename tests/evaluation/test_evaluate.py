@@ -241,7 +241,7 @@ def test_sums_do_not_depend_on_the_order_or_the_blocks(fit: dp.GLMResults) -> No
 def test_every_linear_predictor_lies_within_its_public_ends(fit: dp.GLMResults) -> None:
     wild = pd.DataFrame({"x": [-1e9, -1, 0, 1, 1e9] * 2, "g": ["a"] * 5 + ["b"] * 5}).assign(y=0.0, b=0, n=0)
     low, high = linear_range(fit.plan.design, fit.scaled_params)
-    for exog, _ in fit.plan.design.blocks(wild):  # type: ignore[attr-defined]
+    for exog, *_ in fit.plan.design.blocks(wild):  # type: ignore[attr-defined]
         assert ((exog @ fit.scaled_params >= low) & (exog @ fit.scaled_params <= high)).all()
 
 

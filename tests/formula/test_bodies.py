@@ -113,7 +113,7 @@ def test_every_row_is_in_its_bodies(formula: str) -> None:
     spec = spec_of(formula)
     images = list(spec.images)
     assert check_images(images) == len(spec.names)
-    exog = np.concatenate([block for block, _ in spec.blocks(rows(60))])
+    exog = np.concatenate([block for block, *_ in spec.blocks(rows(60))])
     assert len(exog) > 40
     assert max(inside(images, row) for row in exog[:40]) < 1e-4
 
@@ -122,7 +122,7 @@ def test_every_row_is_in_its_bodies(formula: str) -> None:
 def test_no_diagonal_body_is_left(formula: str) -> None:
     """Where rows are moved into a body, their gauge is at most 1 to the last digit."""
     spec = spec_of(formula)
-    exog = np.concatenate([block for block, _ in spec.blocks(rows(3000, seed=1))])
+    exog = np.concatenate([block for block, *_ in spec.blocks(rows(3000, seed=1))])
     for body in spec._bodies:
         if body.scales is not None:
             part = exog[:, body.columns] / body.scales
@@ -133,7 +133,7 @@ def test_no_diagonal_body_is_left(formula: str) -> None:
 @pytest.mark.parametrize("formula", ["y ~ a*b + bs(x, df=4) + poly(z, 2)", "y ~ C(c, Sum) + x", "y ~ 0 + a + c + x:a"])
 def test_bodies_of_some_columns(formula: str) -> None:
     spec = spec_of(formula)
-    exog = np.concatenate([block for block, _ in spec.blocks(rows(30))])
+    exog = np.concatenate([block for block, *_ in spec.blocks(rows(30))])
     for kept in (np.arange(1, len(spec.names), 2), np.arange(len(spec.names) - 1), np.array([0])):
         images = list(restricted(spec.images, kept))
         assert check_images(images) == len(kept)

@@ -122,7 +122,7 @@ def legendre_over(public: pd.DataFrame) -> Any:
 def test_coefficients_in_the_users_units_give_patsys_predictions(formula: str) -> None:
     frame = frame_of(300)
     spec = design_spec(formula, DOMAIN, family=Gaussian())
-    (exog, endog), *more = spec.blocks(frame)
+    (exog, endog, *_), *more = spec.blocks(frame)
     assert not more
     assert exog.shape == (300, len(spec.names))
     scaled = np.random.default_rng(1).normal(size=len(spec.names))
@@ -143,7 +143,7 @@ def test_every_row_keeps_every_declared_bound(formula: str) -> None:
     wild[numeric] = random.normal(size=(500, len(numeric))) * 10.0 ** random.uniform(-3, 300, (500, len(numeric)))
     wild.loc[:50, "x"] = -1.0
     spec = design_spec(formula, DOMAIN, family=Gaussian())
-    exog, endog = spec.blocks(pd.concat([frame, wild]))[0]
+    exog, endog, *_ = spec.blocks(pd.concat([frame, wild]))[0]
     assert exog.flags.c_contiguous
     assert np.abs(endog).max() <= 1
     norms = np.zeros(len(exog))
@@ -200,9 +200,9 @@ def test_blocks_split_rows_without_changing_them() -> None:
     spec = design_spec("y ~ bs(x, df=5)*a + z", DOMAIN, family=Gaussian())
     whole = spec.blocks(frame)[0]
     parts = spec.blocks(frame, block_rows=137)
-    assert [len(endog) for _, endog in parts] == [137] * 7 + [41]
-    np.testing.assert_array_equal(np.vstack([exog for exog, _ in parts]), whole[0])
-    np.testing.assert_array_equal(np.concatenate([endog for _, endog in parts]), whole[1])
+    assert [len(endog) for _, endog, *_ in parts] == [137] * 7 + [41]
+    np.testing.assert_array_equal(np.vstack([exog for exog, *_ in parts]), whole[0])
+    np.testing.assert_array_equal(np.concatenate([endog for _, endog, *_ in parts]), whole[1])
 
 
 def test_missing_unknown_and_infinite_rows_are_left_out() -> None:
@@ -210,7 +210,7 @@ def test_missing_unknown_and_infinite_rows_are_left_out() -> None:
     frame.loc[0, "a"], frame.loc[1, "a"], frame.loc[2, "x"], frame.loc[3, "x"] = "new", None, "?", np.inf
     frame.loc[4, "y"] = np.nan
     spec = design_spec("y ~ x + a", DOMAIN, family=Gaussian())
-    (exog, endog), *_ = spec.blocks(frame)
+    (exog, endog, *_), *_ = spec.blocks(frame)
     assert len(exog) == len(endog) == 3
     rows, complete = spec.exog(frame.drop(columns="y"))
     assert complete.tolist() == [False] * 4 + [True] * 4
@@ -263,7 +263,7 @@ def test_constant_columns_neither_fail_nor_leak_into_bounds() -> None:
 def test_no_rows_work_like_any_other() -> None:
     for formula in FORMULAS:
         spec = design_spec(formula, DOMAIN, family=Gaussian())
-        [(exog, endog)] = spec.blocks(frame_of(5).iloc[:0])
+        [(exog, endog, *_)] = spec.blocks(frame_of(5).iloc[:0])
         assert exog.shape == (0, len(spec.names))
         assert endog.shape == (0,)
         assert spec.exog(frame_of(5).iloc[:0])[0].shape == (0, len(spec.names))

@@ -87,7 +87,7 @@ def alone(spec: DesignSpec, row: Row) -> list[tuple[bytes, float]]:
 def encoded(spec: DesignSpec, frame: pd.DataFrame, block_rows: int = 65536) -> list[tuple[bytes, float]]:
     return [
         (x.tobytes(), float(y))
-        for exog, endog in spec.blocks(frame, block_rows)
+        for exog, endog, *_ in spec.blocks(frame, block_rows)
         for x, y in zip(exog, endog, strict=True)
     ]
 

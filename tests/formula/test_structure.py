@@ -60,7 +60,7 @@ def test_ranges_far_from_zero_make_no_forms(formula: str) -> None:
     random = np.random.default_rng(0)
     frame = pd.DataFrame({name: random.uniform(WIDE[name].low, WIDE[name].high, 1000) for name in "xzt"})
     frame = frame.assign(y=random.integers(0, 2, 1000), a=random.choice(["u", "v", "w"], 1000))
-    exog = np.vstack([exog for exog, _ in spec.blocks(frame)])
+    exog = np.vstack([exog for exog, *_ in spec.blocks(frame)])
     on_rows = np.einsum("ni,kij,nj->kn", exog, forms, exog)
     size = np.einsum("i,kij,j->k", np.abs(exog).max(axis=0), np.abs(forms), np.abs(exog).max(axis=0))
     assert np.all(np.abs(on_rows) <= 1e-6 * size[:, None])
@@ -70,7 +70,7 @@ def test_ranges_far_from_zero_make_no_forms(formula: str) -> None:
 def test_forms_vanish_and_there_are_no_others(formula: str) -> None:
     spec = design_spec(formula, DOMAIN, family=Binomial())
     forms = design_forms(spec)
-    exog = np.vstack([exog for exog, _ in spec.blocks(data())])
+    exog = np.vstack([exog for exog, *_ in spec.blocks(data())])
     assert len(forms) == DESIGNS[formula]
     assert np.array_equal(forms, forms.transpose(0, 2, 1))
     unit = np.abs(exog).max(axis=0)

@@ -37,7 +37,7 @@ def reports(spec: dp.local.Spec, data: pd.DataFrame, seed: int = 1) -> list[dp.l
 
 
 def without_noise(spec: dp.local.Spec, data: pd.DataFrame) -> Any:
-    exog, endog = local_design(spec.formula, spec.domain, spec.family).blocks(data)[0]
+    exog, endog, *_ = local_design(spec.formula, spec.domain, spec.family).blocks(data)[0]
     return on_lattice(statistics(exog, endog, spec), spec).sum(axis=0)
 
 

@@ -50,7 +50,7 @@ def make(formula: str = "y ~ x + g", **changes: Any) -> dp.local.Spec:
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_record_is_encoded_as_a_row_of_a_table(formula: str) -> None:
     spec, rows = make(formula), records(60)
-    exog, endog = design_spec(formula, DOMAIN, family=get_family("gaussian")).blocks(pd.DataFrame(rows))[0]
+    exog, endog, *_ = design_spec(formula, DOMAIN, family=get_family("gaussian")).blocks(pd.DataFrame(rows))[0]
     encoded = [dp.local.Spec.from_json(spec.to_json()).program.encode(rows[0])]
     encoded += [spec.program.encode(row) for row in rows[1:]]
     assert np.allclose([row for row, _ in encoded], exog, atol=1e-9)  # type: ignore[misc]

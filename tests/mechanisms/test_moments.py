@@ -31,7 +31,7 @@ def frame(rows: int, seed: int = 0) -> pd.DataFrame:
 def released(plan: StatisticsPlan, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The released matrix and its noise."""
     blocks = plan.design.blocks(frame(rows))
-    [(exog, endog)] = blocks
+    [(exog, endog, *_)] = blocks
     matrix = plan.release(blocks, np.random.default_rng(seed))
     stacked = np.column_stack([exog, endog])
     return matrix, matrix - stacked.T @ stacked

@@ -264,7 +264,7 @@ class TestScores:
         _, candidates = split_terms(design, np.r_[0.0, np.ones(15)])
         residual = NullResidual.at(Binomial(), 0.3)
         scores = term_scores(candidates, residual, blocks, centred=True)
-        exog, endog = blocks[0]
+        exog, endog, *_ = blocks[0]
         order = np.random.default_rng(2).permutation(len(endog))
         cut = [(exog[part], endog[part]) for part in np.array_split(order, 7)]
         assert term_scores(candidates, residual, cut, centred=True) == scores

@@ -5,7 +5,6 @@ Seeds are fixed. The comparison of coverages has a false-alarm rate below 1e-4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms import napp
 from dpstats.plan import paid_apart
-from dpstats.privacy.randomness import SystemRandom
-from dpstats.solvers.objective import Block
+from dpstats.privacy.randomness import SystemRandom, secret_key
+from dpstats.rows import Block, Rows, block_rows, divided
 
 COLUMNS = [f"x{j}" for j in range(12)]
 DOMAIN = {**dict.fromkeys(COLUMNS, (-1, 1)), "y": (-3, 3), "b": [0, 1]}
@@ -60,15 +59,16 @@ def test_delta_counts_once() -> None:
 def test_every_row_is_in_one_part() -> None:
     """A draw a row: all rows once, about half in each part, no two divisions alike."""
     exog = np.arange(4000.0).reshape(2000, 2)
-    blocks = [(exog[:700], np.arange(700.0)), (exog[700:], np.arange(700.0, 2000.0))]
-    found = [napp.divided(blocks, SystemRandom()) for _ in range(2)]
+    blocks = block_rows([(exog[:700], np.arange(700.0)), (exog[700:], np.arange(700.0, 2000.0))])
+    found = [[part.collected() for part in divided(blocks, secret_key(SystemRandom()))] for _ in range(2)]
     for first, second in found:
-        rows = [np.concatenate([endog for _, endog in part]) for part in (first, second)]
+        rows = [np.concatenate([block.endog for block in part]) for part in (first, second)]
         assert sorted(np.concatenate(rows).tolist()) == list(range(2000))
         assert 850 < len(rows[0]) < 1150
-        for exog_part, endog_part in [*first, *second]:
-            assert exog_part[:, 0].tolist() == (2 * endog_part).tolist()
-    assert len(found[0][0][0][1]) != len(found[1][0][0][1]) or not np.array_equal(found[0][0][0][1], found[1][0][0][1])
+        for block in [*first, *second]:
+            assert block.exog[:, 0].tolist() == (2 * block.endog).tolist()
+    once, again = (first[0].endog for first, _ in found)
+    assert not np.array_equal(once, again)
 
 
 def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,15 +76,15 @@ def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[set[float]] = []
     whole = napp.release_objective
 
-    def watched(plan: object, blocks: Sequence[Block], random: object) -> np.ndarray:
-        seen.append({float(row[0]) for exog, _ in blocks for row in exog})
+    def watched(plan: object, blocks: Rows[Block], random: object) -> np.ndarray:
+        seen.append({float(row[0]) for block in blocks.collected() for row in block.exog})
         return whole(plan, blocks, random)  # type: ignore[arg-type]
 
     monkeypatch.setattr(napp, "release_objective", watched)
     monkeypatch.setattr(
         napp,
         "divided",
-        lambda blocks, random: ([(x[::2], y[::2]) for x, y in blocks], [(x[1::2], y[1::2]) for x, y in blocks]),
+        lambda rows, key: tuple(rows.each(lambda block, at=at: block.part(slice(at, None, 2))) for at in (0, 1)),
     )
     exog = np.column_stack((np.linspace(0.1, 0.5, 600), np.full(600, 0.2)))
     endog = np.random.default_rng(1).integers(0, 2, 600).astype(float)

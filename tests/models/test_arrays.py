@@ -12,14 +12,14 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.mechanisms.design import NormName, array_norms
 from dpstats.models.arrays import array_blocks
-from dpstats.solvers.objective import Block
+from dpstats.rows import Block
 from dpstats.tables import as_endog, as_exog
 
 CELLS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
 def blocks_of(endog: object, exog: object, family: Family, norms: dict[NormName, float]) -> list[Block]:
-    return array_blocks(as_endog(endog), as_exog(exog), family, norms)
+    return array_blocks(as_endog(endog), as_exog(exog), family, norms).collected()
 
 
 @given(
@@ -29,7 +29,7 @@ def blocks_of(endog: object, exog: object, family: Family, norms: dict[NormName,
 @settings(max_examples=300, deadline=None)
 def test_every_row_is_within_every_bound(exog: np.ndarray, norms: dict[str, float]) -> None:
     endog = np.zeros(len(exog))
-    for block, response in blocks_of(endog, exog, Binomial(), norms):
+    for block, response, *_ in blocks_of(endog, exog, Binomial(), norms):
         assert np.isfinite(block).all()
         assert len(block) == len(response)
         for name, bound in norms.items():
@@ -61,13 +61,13 @@ def test_one_row_never_changes_another(exog: np.ndarray, index: int, cells: np.n
 def test_clean_rows_are_not_copied() -> None:
     exog = np.full((200_000, 3), 0.1)
     blocks = blocks_of(np.zeros(200_000), exog, Binomial(), {"l2": 1.0})
-    assert all(np.shares_memory(block, exog) for block, _ in blocks)
-    assert sum(len(block) for block, _ in blocks) == 200_000
+    assert all(np.shares_memory(block, exog) for block, *_ in blocks)
+    assert sum(len(block) for block, *_ in blocks) == 200_000
 
 
 def test_numbers_too_large_for_float64_are_missing_without_a_warning() -> None:
     huge = np.array(["1", "1e4000"], dtype=np.longdouble)
-    (exog, endog), *_ = blocks_of(np.zeros(2), huge[:, None], Gaussian(1.0), {"l2": 1.0})
+    (exog, endog, *_), *_ = blocks_of(np.zeros(2), huge[:, None], Gaussian(1.0), {"l2": 1.0})
     assert len(exog) == len(endog) == 1
     assert len(blocks_of(huge, np.ones((2, 1)), Gaussian(1.0), {"l2": 1.0})[0][1]) == 1
 
@@ -83,7 +83,7 @@ def test_bounds_at_which_squares_vanish_are_refused(bound: float) -> None:
 
 def test_infinite_responses_are_missing() -> None:
     for family in (Poisson(5.0, 5.0), Gaussian(1.0)):
-        [(exog, endog)] = blocks_of(np.array([np.inf, -np.inf, 1.0]), np.ones((3, 1)), family, {"l2": 1.0})
+        [(exog, endog, *_)] = blocks_of(np.array([np.inf, -np.inf, 1.0]), np.ones((3, 1)), family, {"l2": 1.0})
         assert len(exog) == len(endog) == 1
 
 
@@ -94,7 +94,7 @@ def test_a_row_keeps_its_bits_wherever_a_block_ends(columns: int, order: str, no
     """The last row of one block is the only row of another when there is one row more."""
     exog = np.asarray(np.random.default_rng(0).normal(size=(8194, columns)), order=order)  # type: ignore[call-overload]
     lone, paired = (
-        np.concatenate([block for block, _ in blocks_of(np.zeros(n), exog[:n], Binomial(), {norm: 1.0})])
+        np.concatenate([block for block, *_ in blocks_of(np.zeros(n), exog[:n], Binomial(), {norm: 1.0})])
         for n in (8193, 8194)
     )
     assert np.array_equal(lone, paired[:8193])

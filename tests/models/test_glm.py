@@ -169,8 +169,8 @@ def test_arrays_and_formula_agree() -> None:
     settings = {"noise": "gaussian", "delta": 1e-5, "curvature": 5.0, "seed": 4}
     by_formula = dp.logit("b ~ x + z", data, 1.0, domain=DOMAIN, **settings)
     blocks = by_formula.plan.design.blocks(data)  # type: ignore[attr-defined]
-    exog = np.concatenate([block for block, _ in blocks])
-    endog = np.concatenate([response for _, response in blocks])
+    exog = np.concatenate([block.exog for block in blocks])
+    endog = np.concatenate([block.endog for block in blocks])
     by_arrays = dp.GLM(endog, exog, family="binomial", names=["a", "b", "c"]).fit(1.0, **settings)
     assert by_arrays.plan.noise.scale == pytest.approx(by_formula.plan.noise.scale)
     assert by_arrays.scaled_params == pytest.approx(by_formula.scaled_params, abs=1e-4)
@@ -184,7 +184,7 @@ def test_counts_are_clipped_to_the_cap_that_the_noise_is_for() -> None:
     model = dp.GLM.from_formula("y ~ x", data, family, {"y": (0, 100), "x": (-1, 1)})
     plan = model.plan(1.0)
     assert plan.family.lipschitz == 5.0
-    assert [endog.tolist() for _, endog in model._source.blocks(plan)] == [[5.0, 0.0]]
+    assert [endog.tolist() for _, endog, *_ in model._source.rows(plan).collected()] == [[5.0, 0.0]]
 
 
 @pytest.mark.parametrize("eps", [1e3, 1e5, 1e9])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +14,11 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information.matrix import MatrixNoise
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Rows, as_rows
 
 Float = NDArray[np.float64]
-Blocks = Iterable[tuple[Float, Float]]
+Pair = tuple[Float, Float]
+Blocks = Iterable[Pair]
 
 PLACES = 20
 """Binary places of a row's cells: products have twice as many."""
@@ -74,14 +78,23 @@ def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) ->
     return total
 
 
+def inner_information(noise: MatrixNoise, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
+    """The exact sum over some rows, in the coordinates of the noise."""
+    # Small parts stay in the cache; every step is row by row, so that they change nothing.
+    inner = (
+        (noise.coordinates(exog[part]), weights[part]) for exog, weights in blocks for part in row_parts(len(exog))
+    )
+    return integer_information(inner, np.array(noise.diagonal), weight_bound)
+
+
 def noisy_information(
-    blocks: Blocks, noise: MatrixNoise, *, weight_bound: float, cover_eps: float, random: RandomSource
+    blocks: Rows[Pair] | Blocks, noise: MatrixNoise, *, weight_bound: float, cover_eps: float, random: RandomSource
 ) -> Float:
     """The sum of w x x' with the noise of a plan. Reads rows: charge first.
 
     Parameters
     ----------
-    blocks : iterable of (exog (rows, p), weights (rows,))
+    blocks : Rows or iterable of (exog (rows, p), weights (rows,))
         Rows and weights, each a row-wise function of the data and of released values, as in `row_weights`.
     noise : MatrixNoise
         Calibrated for nuclear (Wishart) or Frobenius (normal) sensitivity `weight_bound`, by itself or along the curve.
@@ -98,11 +111,7 @@ def noisy_information(
         Symmetric.
     """
     bound = check_positive("weight_bound", weight_bound)
-    # Small parts stay in the cache; every step is row by row, so that they change nothing.
-    inner = (
-        (noise.coordinates(exog[part]), weights[part]) for exog, weights in blocks for part in row_parts(len(exog))
-    )
-    total = integer_information(inner, np.array(noise.diagonal), bound)
+    total = as_rows(blocks).total(partial(inner_information, noise, bound), operator.add)
     return covered([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
 
 

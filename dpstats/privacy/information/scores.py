@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from dpstats.privacy.information.matrix import forward_substituted
 from dpstats.privacy.information.rows import KEPT, PLACES, row_parts
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Rows, as_rows
 
 Float = NDArray[np.float64]
 Mixing = tuple[tuple[float, ...], ...]
@@ -25,12 +28,12 @@ DIRECTION_PLACES = 31
 """Binary places of a public direction: its products with a row's `PLACES` add up without rounding."""
 
 
-def noisy_sum(values: Iterable[Float], bound: float, *, eps: float, random: RandomSource) -> float:
+def noisy_sum(values: Rows[Float] | Iterable[Float], bound: float, *, eps: float, random: RandomSource) -> float:
     """The sum of numbers within [0, bound], one a row, eps-private to add, remove or replace a row.
 
     Parameters
     ----------
-    values : iterable of ndarray (rows,)
+    values : Rows or iterable of ndarray (rows,)
         Clipped to [0, bound]; each a row-wise function of the data and of released values.
     bound : float
         L^2 for squared scores, h for weights.
@@ -43,10 +46,16 @@ def noisy_sum(values: Iterable[Float], bound: float, *, eps: float, random: Rand
         With Laplace noise of scale bound / eps; may be negative.
     """
     bound = check_positive("bound", bound)
+    total = as_rows(values).total(partial(_whole_parts, bound), operator.add)
+    return float(noisy_integers(total, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
+
+
+def _whole_parts(bound: float, values: Iterable[Float]) -> NDArray[np.int64]:
+    """The sum of some rows' numbers, in `PARTS` of the bound, shape (1,)."""
     total = np.zeros(1, dtype=np.int64)
     for block in values:
         total += np.rint(np.clip(block, 0.0, bound) / bound * PARTS).astype(np.int64).sum()
-    return float(noisy_integers(total, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
+    return total
 
 
 ALLOWANCE = 0.75
@@ -124,7 +133,7 @@ def _own(inverse: Float, contrasts: Float) -> Float:
 
 
 def noisy_spread(
-    blocks: Iterable[tuple[Float, Float]],
+    blocks: Rows[tuple[Float, Float]] | Iterable[tuple[Float, Float]],
     *,
     inverse: Float,
     diagonal: Float,
@@ -140,7 +149,7 @@ def noisy_spread(
 
     Parameters
     ----------
-    blocks : iterable of (exog (rows, p), slopes (rows,))
+    blocks : Rows or iterable of (exog (rows, p), slopes (rows,))
         Rows and l', each a row-wise function of the data and of released values.
     inverse : ndarray (p, p)
         G, public, not negative.
@@ -166,14 +175,22 @@ def noisy_spread(
     """
     check_positive("lipschitz", lipschitz)
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
-    total = np.zeros(len(contrasts), dtype=np.int64)
+    total = as_rows(blocks).total(partial(_spread_sums, public, diagonal, lipschitz, mixing), operator.add)
+    sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
+    noisy = noisy_integers(total, sensitivity, check_positive("eps", eps), random)
+    return noisy * (lipschitz**2 * public.bound / PARTS) * public.sizes
+
+
+def _spread_sums(
+    public: Directions, diagonal: Float, lipschitz: float, mixing: Mixing, blocks: Iterable[tuple[Float, Float]]
+) -> NDArray[np.int64]:
+    """The sums of `spread_parts` over some rows, shape (k,)."""
+    total = np.zeros(len(public.sizes), dtype=np.int64)
     for exog, slopes in blocks:
         for part in row_parts(len(exog)):
             inner = forward_substituted(exog[part], mixing)
             total += spread_parts(inner, slopes[part], public, diagonal, lipschitz).sum(axis=0)
-    sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
-    noisy = noisy_integers(total, sensitivity, check_positive("eps", eps), random)
-    return noisy * (lipschitz**2 * public.bound / PARTS) * public.sizes
+    return total
 
 
 def spread_parts(

@@ -1,0 +1,50 @@
+"""Some rows in model units."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[Any]
+"""Of float64, or of float32 where the caller's arrays are."""
+
+
+class Block(NamedTuple):
+    """Complete rows in model units: what a mechanism sees of the data.
+
+    Attributes
+    ----------
+    exog : ndarray, shape (rows, p)
+    endog : ndarray, shape (rows,)
+    weights : ndarray, shape (rows,), or None
+        Within [0, 1]; None where every row has weight 1.
+    offset : ndarray, shape (rows,), or None
+        Added to x'theta; None where it is 0.
+    """
+
+    exog: Floats
+    endog: Floats
+    weights: Floats | None = None
+    offset: Floats | None = None
+
+    def part(self, rows: slice) -> Block:
+        """Consecutive rows, without a copy."""
+        return self._each(rows)
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Block:
+        """The rows chosen, C-contiguous."""
+        chosen = self._each(rows)
+        return chosen._replace(exog=np.ascontiguousarray(chosen.exog))
+
+    def columns(self, kept: NDArray[np.intp]) -> Block:
+        """Some columns, C-contiguous."""
+        return self._replace(exog=np.ascontiguousarray(self.exog[:, kept]))
+
+    def doubles(self) -> Block:
+        """In double precision."""
+        return Block(*(None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self))  # type: ignore[arg-type]
+
+    def _each(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Block:
+        return Block(*(None if cells is None else cells[rows] for cells in self))  # type: ignore[arg-type]
