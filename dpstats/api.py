@@ -7,7 +7,7 @@ from typing import Any
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties import Penalty
@@ -16,6 +16,9 @@ from dpstats.privacy.ledger import Ledger, Part
 from dpstats.quiet import sealed
 from dpstats.request import make_request
 from dpstats.results.glm_results import GLMResults
+
+SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}
+"""The rounded hinges by the name that `svm` takes."""
 
 DomainLike = Domain | Mapping[str, Any] | None
 
@@ -142,17 +145,29 @@ def poisson(
 
 
 @sealed
-def svm(formula: str, data: object, eps: float, *, h: float = 0.5, **arguments: Any) -> GLMResults:
-    """A linear support vector machine with the Huber hinge loss: `glm` with family="huber_svm".
+def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float = 0.5, **arguments: Any) -> GLMResults:
+    """A linear support vector machine: `glm` with family="huber_svm" or "smooth_svm".
+
+    The response has two values: 0 and 1, or two levels of the Domain, of which the second is the positive class.
+    ``predict(newdata, which="class")`` gives the level, ``which="decision"`` the decision function.
 
     Parameters
     ----------
+    loss : {"huber", "smooth"}
+        How the hinge's corner is rounded: by a parabola, or so that the loss is twice differentiable.
     h : float
         Half-width of the hinge's rounded part.
     **arguments
-        As for `glm`.
+        As for `glm`; ``method="output"`` adds the noise to the optimum.
+
+    Raises
+    ------
+    ArgumentError
+        If `loss` is unknown, and as for `glm`.
     """
-    return glm(formula, data, eps, family=HuberSVM(h), **_without_family(arguments))
+    if not isinstance(loss, str) or loss not in SVM_LOSSES:
+        raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {loss!r}")
+    return glm(formula, data, eps, family=SVM_LOSSES[loss](h), **_without_family(arguments))
 
 
 @sealed

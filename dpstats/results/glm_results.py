@@ -114,15 +114,17 @@ class GLMResults(Inferential):
         """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`."""
         return self.plan.excess_risk(pi, radius, n, printed=printed)
 
-    def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> Any:
+    def predict(self, newdata: Any, which: Literal["mean", "linear", "decision", "class"] = "mean") -> Any:
         """Predictions for new rows; post-processing of the released coefficients.
 
         Parameters
         ----------
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
             Numeric columns are clipped to the Domain's ranges, as in the fit.
-        which : {"mean", "linear"}
-            The expected response (for an SVM the 0/1 decision), or the linear predictor.
+        which : {"mean", "linear", "decision", "class"}
+            The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two
+            values also the decision function, positive for the second of them, or the class itself, as the Domain
+            declares it.
 
         Returns
         -------
@@ -132,12 +134,14 @@ class GLMResults(Inferential):
         Raises
         ------
         ArgumentError
-            If `which` is unknown.
+            If `which` is unknown, or asks for a class where the response is a number.
         DataError
             If `newdata` lacks a column the formula needs, or has the wrong shape.
         """
-        if which not in ("mean", "linear"):
-            raise ArgumentError(f"which must be 'mean' or 'linear', got {which!r}")
+        binary = self.plan.family.response == "binary"
+        if which not in ("mean", "linear", *(("decision", "class") if binary else ())):
+            more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
+            raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {which!r}")
         design = self.plan.design
         if not isinstance(design, DesignSpec):
             matrix = as_exog(newdata)
@@ -150,7 +154,11 @@ class GLMResults(Inferential):
         predicted = np.full(len(exog), np.nan)
         with quiet():
             predicted[complete] = self._respond(exog[complete] @ self.scaled_params, which)
-        return pd.Series(predicted, index=table.index, name="predicted")
+        values: Any = predicted
+        if which == "class" and design.response.levels is not None:
+            values = np.full(len(predicted), np.nan, dtype=object)
+            values[complete] = [design.response.levels[int(second)] for second in predicted[complete]]
+        return pd.Series(values, index=table.index, name="predicted")
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -226,7 +234,9 @@ class GLMResults(Inferential):
         return stored.read(path, "GLMResults", build)
 
     def _respond(self, linear: Vector, which: str) -> Vector:
-        """Scaled linear predictors as predictions in the response's units."""
+        """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""
+        if which == "class":
+            return (linear > 0).astype(np.float64)
         values: Vector = np.asarray(self.plan.family.mean(linear) if which == "mean" else linear, dtype=np.float64)
         if self.plan.family.response != "continuous":
             return values
