@@ -7,6 +7,7 @@ charge to the release inside `guarded`, where whatever still fails becomes one c
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -91,6 +92,31 @@ def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
         raise failure
 
     return call
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Drop what native code writes to the process' standard error within the block: a panic may quote cells.
+
+    Whatever else the process writes there in the meantime is dropped too, so the block should only carry out a query.
+    """
+    with _unheard:
+        try:
+            kept = os.dup(2)
+        except OSError:  # there is no standard error
+            yield
+            return
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(sink)
+
+
+_unheard = threading.RLock()
 
 
 class _Silence:

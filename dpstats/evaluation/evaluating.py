@@ -125,6 +125,7 @@ def evaluate(
         release,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
+        columns=design.columns if isinstance(design := fit.plan.design, DesignSpec) else (),
         formula=fit.plan.formula,
         plan_hash=fit.plan.digest(),
     )

@@ -108,7 +108,16 @@ def check(
             noise=noise.kind,
         )
 
-    return charged(ledger, guarantee, table, release, label=f"check of {formula}", method="check", formula=formula)
+    return charged(
+        ledger,
+        guarantee,
+        table,
+        release,
+        label=f"check of {formula}",
+        method="check",
+        columns=facts,
+        formula=formula,
+    )
 
 
 def _public(
@@ -172,7 +181,7 @@ def count_faults(
         Rows with no fault, then the part of each fault; one row adds `STEPS` altogether.
     """
     part = partial(_fault_sums, facts, design, tuple(faults), block_rows)
-    return table.batches().total(part, operator.add)
+    return table.batches(facts).total(part, operator.add)
 
 
 def _fault_sums(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.ledger import Ledger, Part
@@ -110,8 +109,10 @@ def holdout(
     fresh = secrets.token_hex(16)
     if ledger is None:
         rule = HoldoutRule(chance, tuple(names or columns), key or fresh)
-        chosen = guarded(lambda: rule.tests(table))
-        return Holdout(_rows(table, ~chosen), _rows(table, chosen), None, None, chance, rule.by)
+        sides = guarded(
+            lambda: (table.where(lambda rows: ~rule.tests(rows), rule.by), table.where(rule.tests, rule.by))
+        )
+        return Holdout(*sides, None, None, chance, rule.by)
     train, test = open_holdout(ledger, chance, names, columns, key, fresh)
     _check_by(test.rule.by, table)
     sides = guarded(lambda: (train.rows_of(table), test.rows_of(table)))
@@ -135,10 +136,6 @@ def _kind_of(table: Table, name: str) -> str | None:
         return table.column(name).kind
     except DataError:  # a mapping may hold values that are no columns
         return None
-
-
-def _rows(table: Table, chosen: NDArray[np.bool_]) -> Table:
-    return table.select(chosen, int(np.count_nonzero(chosen)))
 
 
 def _check_share(share: object) -> float:

@@ -171,7 +171,17 @@ class DesignSpec:
         """Rows in model units, encoded whenever they are gone through; the rest as `blocks`."""
         table = as_table(data)
         self.check_schema(table)
-        return table.batches().through(partial(_encoded, self, block_rows))
+        return table.batches(self.columns).through(partial(_encoded, self, block_rows))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of data that the formula reads."""
+        return tuple(self._parsed.columns)
+
+    @property
+    def _responding(self) -> list[str]:
+        """The columns that the response reads."""
+        return [name for name in self._parsed.columns if name in self.encoder.domain]
 
     def blocks(self, data: object, block_rows: int = 65536) -> list[Block]:
         """Rows in model units, in blocks.
@@ -201,13 +211,13 @@ class DesignSpec:
     def encoded(self, table: Table, block_rows: int) -> Iterator[Block]:
         """The rows of one table, which has passed `check_schema`, in blocks."""
         explaining = cells.read(table, self._parsed.exog_columns)
-        explained = cells.read(table, [name for name in self._parsed.columns if name in self.encoder.domain])
+        explained = cells.read(table, self._responding)
         for rows in slices(table.rows, block_rows):
             yield self._block(explaining, explained, rows)
 
     def responses(self, data: object) -> Rows[Array]:
         """Finite responses in the user's units, clipped to their range, in blocks of shape (r,)."""
-        return as_table(data).batches().each(partial(_responses, self))
+        return as_table(data).batches(self._responding).each(partial(_responses, self))
 
     def _block(self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice) -> Block:
         """One block of complete rows in model units."""
@@ -237,25 +247,36 @@ class DesignSpec:
         """
         table = as_table(data)
         cells.check_columns(table, self.domain, self._parsed.exog_columns)
-        columns = cells.read(table, self._parsed.exog_columns)
-        result = np.full((table.rows, len(self.names)), np.nan)
         with quiet():
-            for rows in slices(table.rows, 65536):
-                encoded, complete = cells.encode(columns, self.domain, rows)
-                exog = self._model_rows(cells.take(encoded, complete), int(complete.sum()))
-                exog[~np.isfinite(exog).all(axis=1)] = np.nan
-                result[rows.start + np.flatnonzero(complete)] = exog
-        return result, ~np.isnan(result).any(axis=1)
+            parts = table.batches(self._parsed.exog_columns).each(self._exog).collected()
+        result: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, len(self.names))), *parts])
+        return result, np.asarray(~np.isnan(result).any(axis=1))
+
+    def _exog(self, batch: Table) -> Array:
+        """Rows of one batch in model units, NaN in those that cannot be encoded, shape (rows, p)."""
+        columns = cells.read(batch, self._parsed.exog_columns)
+        result = np.full((batch.rows, len(self.names)), np.nan)
+        for rows in slices(batch.rows, 65536):
+            encoded, complete = cells.encode(columns, self.domain, rows)
+            exog = self._model_rows(cells.take(encoded, complete), int(complete.sum()))
+            exog[~np.isfinite(exog).all(axis=1)] = np.nan
+            result[rows.start + np.flatnonzero(complete)] = exog
+        return result
 
     def endog(self, data: object) -> Array:
         """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
         table = as_table(data)
         self.check_schema(table)
-        columns = cells.read(table, [name for name in self._parsed.columns if name in self.encoder.domain])
-        result = np.full(table.rows, np.nan)
         with quiet():
-            encoded, known = cells.encode(columns, self.encoder.domain, slice(0, table.rows))
-            result[known] = self.encoder.encode(cells.take(encoded, known))
+            parts = table.batches(self._responding).each(self.endog_of).collected()
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+    def endog_of(self, batch: Table) -> Array:
+        """The responses of one table that has passed `check_schema`; see `endog`."""
+        columns = cells.read(batch, self._responding)
+        result = np.full(batch.rows, np.nan)
+        encoded, known = cells.encode(columns, self.encoder.domain, slice(0, batch.rows))
+        result[known] = self.encoder.encode(cells.take(encoded, known))
         return result
 
     def _model_rows(self, encoded: Mapping[str, Encoded], rows: int) -> Array:
@@ -351,7 +372,7 @@ def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table])
 
 
 def _responses(spec: DesignSpec, table: Table) -> Array:
-    values = spec.endog(table)
+    values = spec.endog_of(table)
     return values[np.isfinite(values)] * spec.response.scale + spec.response.center
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
 from dpstats.errors import ArgumentError, DataError
@@ -24,6 +24,7 @@ def charged(
     *,
     label: str,
     method: str,
+    columns: Iterable[str] = (),
     formula: str | None = None,
     plan_hash: str | None = None,
 ) -> Released:
@@ -38,6 +39,8 @@ def charged(
         The rows; None if `release` holds them as arrays.
     release : callable
         Called with the rows that the charge pays for, quietly: see `dpstats.quiet.guarded`.
+    columns : iterable of str
+        Those of `data` that `release` reads.
 
     Raises
     ------
@@ -55,17 +58,22 @@ def charged(
             "many rows a side has is private; use adjacency='add_remove'"
         )
     if ledger is None:
-        return guarded(lambda: release(data))
+        return guarded(lambda: release(_narrowed(data, columns)))
     if not isinstance(ledger, (Ledger, Part)):
         raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
     if isinstance(ledger, Part):
         _check_part(ledger, data)
+        columns = (*columns, *ledger.columns)
     charge = ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash)
     charge.rows_read()
     return guarded(
-        lambda: release(data if data is None else cast(Rows, ledger.rows_of(data))),
+        lambda: release(data if data is None else cast(Rows, ledger.rows_of(_narrowed(data, columns)))),
         f"Ledger charge {charge.number} was kept.",
     )
+
+
+def _narrowed(data: Rows, columns: Iterable[str]) -> Rows:
+    return data if data is None else cast(Rows, data.only(columns))
 
 
 def _check_part(part: Part, data: Table | None) -> None:

@@ -152,6 +152,7 @@ class GLM:
             lambda data: _release(self._source.with_data(data), plan, request),
             label=plan.title,
             method=request.method,
+            columns=self._source.columns,
             formula=plan.formula,
             plan_hash=plan.digest(),
         )

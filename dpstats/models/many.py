@@ -9,6 +9,7 @@ from typing import Any
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.formula.parse import parse
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
@@ -93,6 +94,7 @@ class ManyPlans:
             lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
+            columns=[name for model in self.models.values() for name in parse(str(model["formula"])).columns],
             formula="; ".join(str(model["formula"]) for model in self.models.values()),
         )
 

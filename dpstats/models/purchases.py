@@ -25,13 +25,14 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     planned, design, adjacency = plan.response, plan.design, plan.request.adjacency
     assert planned is not None
     assert isinstance(design, DesignSpec)
-    values = design.responses(data)
     if plan.family.response == "continuous":
-        low, high = buy_interval(values, planned.low, planned.high, eps=planned.eps, adjacency=adjacency, random=random)
+        low, high = buy_interval(
+            design.responses(data), planned.low, planned.high, eps=planned.eps, adjacency=adjacency, random=random
+        )
         return replace(planned, low=low, high=high)
     share = MEAN_SHARE if design.has_intercept else 0.0
-    high = buy_reach(values, planned.high, eps=(1 - share) * planned.eps, random=random)
+    high = buy_reach(design.responses(data), planned.high, eps=(1 - share) * planned.eps, random=random)
     if not share:
         return replace(planned, high=high)
-    mean = buy_mean(values, high, eps=share * planned.eps, adjacency=adjacency, random=random)
+    mean = buy_mean(design.responses(data), high, eps=share * planned.eps, adjacency=adjacency, random=random)
     return replace(planned, high=high, mean=mean)

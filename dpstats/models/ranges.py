@@ -110,6 +110,7 @@ def buy_ranges(
         lambda rows: ranges_of(rows, names, eps, notion, random),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
+        columns=names,
     )
     return BoughtRanges(declared.with_ranges(ranges), guarantee)
 
@@ -127,7 +128,9 @@ def ranges_of(
     """Buy a range for each column with an equal part of eps. Reads rows: charge first."""
     share = eps / len(names)
     return {
-        name: buy_range(data.batches().each(partial(_numbers, name)), eps=share, adjacency=adjacency, random=random)
+        name: buy_range(
+            data.batches([name]).each(partial(_numbers, name)), eps=share, adjacency=adjacency, random=random
+        )
         for name in names
     }
 

@@ -11,6 +11,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import array_blocks
 from dpstats.models.purchases import bought_response
@@ -67,6 +68,11 @@ class ArraySource:
         """No frame."""
         return
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """No columns of a frame."""
+        return ()
+
     def with_data(self, data: Table | None) -> ArraySource:
         """The source itself: arrays are not divided."""
         return self
@@ -105,6 +111,11 @@ class FormulaSource:
         self.formula = formula
         self.data = None if data is None else as_table(data)
         self.domain = Domain.coerce(domain)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the frame that the formula reads."""
+        return tuple(parse(self.formula).columns)
 
     def with_data(self, data: Table | None) -> FormulaSource:
         """The same formula and Domain on other rows."""

@@ -100,6 +100,7 @@ def release_statistics(
         release,
         label=f"statistics of {len(design.names)} columns and {design.response_name}",
         method="statistics",
+        columns=design.columns,
         formula=formula,
         plan_hash=plan.digest(),
     )

@@ -1,6 +1,20 @@
 """Rows in blocks, wherever they are: what every pass over data goes through."""
 
 from dpstats.rows.block import Block, Floats
+from dpstats.rows.memory import Memory
 from dpstats.rows.passes import MemoryRows, Rows, as_rows, block_rows, divided, row_count, thinned
+from dpstats.rows.reading import ReadRows
 
-__all__ = ["Block", "Floats", "MemoryRows", "Rows", "as_rows", "block_rows", "divided", "row_count", "thinned"]
+__all__ = [
+    "Block",
+    "Floats",
+    "Memory",
+    "MemoryRows",
+    "ReadRows",
+    "Rows",
+    "as_rows",
+    "block_rows",
+    "divided",
+    "row_count",
+    "thinned",
+]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError
 from dpstats.tables.columns import Column
 from dpstats.tables.containers import column_of
-from dpstats.tables.table import as_table, is_table
+from dpstats.tables.streams import Stream
+from dpstats.tables.table import Table, in_memory
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ def as_exog(values: object) -> Matrix:
     """
     if isinstance(values, np.ndarray):
         return _from_array(values)
-    if isinstance(values, Mapping) or not is_table(values):
+    table = values if isinstance(values, Table) else None if isinstance(values, Mapping) else in_memory(values)
+    if table is None or isinstance(table, Stream):
         raise DataError(
             f"exog must be a two-dimensional array or a frame of numeric columns, got {type(values).__name__}; "
             "give numpy.asarray(exog, dtype=float)"
         )
-    table = as_table(values)
     if isinstance(values, pd.DataFrame) and _one_numpy_type(list(values.dtypes)):
         return replace(_from_array(values.to_numpy()), names=tuple(map(str, table.labels)))
     columns = [table.at(position) for position in range(len(table.labels))]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.rows import MemoryRows, Rows
+from dpstats.rows import Memory, MemoryRows, ReadRows, Rows
 from dpstats.tables.columns import Chosen, Column
 from dpstats.tables.containers import PolarsColumn, column_of, from_arrow, from_pandas, is_column, is_of
 
-ACCEPTED = "a pandas or polars DataFrame, an Arrow table, or a dict of columns"
+Holds = Callable[["Table"], NDArray[np.bool_]]
+"""Which rows of a table are meant, shape (rows,): a function of each row alone."""
 
 
 class Table:
@@ -43,10 +47,16 @@ class Table:
         divided: bool = False,
     ) -> None:
         self.labels = tuple(labels)
-        self.rows = rows
+        self._rows = rows
         self.index = index
         self.divided = divided
+        self.memory: Memory | None = None
         self._fetch = fetch
+
+    @property
+    def rows(self) -> int:
+        """The number of rows: private unless the adjacency makes it public."""
+        return self._rows
 
     def count(self, name: str) -> int:
         """How many columns are called `name`."""
@@ -73,55 +83,33 @@ class Table:
         """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
         return Table(self.labels, count, lambda position: self._fetch(position).select(rows), divided=True)
 
-    def batches(self) -> Rows[Table]:
-        """The rows as tables of the same columns, to go through in order: this one alone, as it is in memory."""
-        return MemoryRows([self])
+    def batches(self, names: Iterable[str]) -> Rows[Table]:
+        """The rows as tables with at least the columns called `names`, to go through in order. Charge first.
+
+        This one alone, as it is in memory.
+        """
+        return MemoryRows([self]) if self.memory is None else ReadRows(lambda: [self], self.memory)
+
+    def within(self, memory: Memory) -> Table:
+        """The same table, of whose rows only so much is kept in memory in model units."""
+        found = copy.copy(self)
+        found.memory = memory
+        return found
+
+    def only(self, names: Iterable[str]) -> Table:
+        """The table for one release that reads no other columns than `names`; reads nothing yet."""
+        return self
+
+    def where(self, holds: Holds, names: Iterable[str]) -> Table:
+        """The rows where `holds` says so, which looks at the columns `names`. Reads rows: charge first."""
+        chosen = holds(self)
+        return self.select(chosen, int(np.count_nonzero(chosen)))
 
     def __repr__(self) -> str:
         return f"<Table of {len(self.labels)} columns>"
 
 
-def as_table(data: object) -> Table:
-    """`data` as a table, judged by its type, its names and its declared types and lengths alone.
-
-    Parameters
-    ----------
-    data : DataFrame, polars DataFrame, Arrow Table or RecordBatch, mapping of columns, or Table
-        The columns of a mapping are one-dimensional numpy arrays, lists or tuples (columns of objects), Arrow arrays,
-        pandas extension arrays or polars Series.
-
-    Raises
-    ------
-    DataError
-        If it is of another type, or is a mapping whose columns differ in length.
-    """
-    if isinstance(data, Table):
-        return data
-    table = _as_table(data)
-    if table is None:
-        raise DataError(f"data must be {ACCEPTED}, got {type(data).__name__}")
-    return table
-
-
-def _as_table(data: object) -> Table | None:
-    if isinstance(data, pd.DataFrame):
-        return Table(list(data.columns), len(data), lambda at: from_pandas(data.iloc[:, at]), data.index)
-    if isinstance(data, Mapping):
-        return _from_mapping(data)
-    frame: Any = data
-    if is_of("pyarrow", ("Table", "RecordBatch"), data):
-        return Table(frame.schema.names, frame.num_rows, lambda at: from_arrow(frame.column(at)))
-    if is_of("polars", ("DataFrame",), data):
-        return Table(frame.columns, frame.height, lambda at: PolarsColumn(frame.get_columns()[at]))
-    return None
-
-
-def is_table(data: object) -> bool:
-    """Whether `as_table` knows the type of `data`."""
-    return isinstance(data, Table) or _as_table(data) is not None
-
-
-def _from_mapping(data: Mapping[Any, Any]) -> Table:
+def from_mapping(data: Mapping[Any, Any]) -> Table:
     """A mapping of columns; only columns that are asked for must be of a type we know."""
     columns = dict(data)
     lengths = {len(values) for values in columns.values() if is_column(values)}
@@ -145,6 +133,26 @@ def _from_mapping(data: Mapping[Any, Any]) -> Table:
         return column
 
     return Table(names, next(iter(lengths), 0), fetch)
+
+
+def in_memory(data: object) -> Table | None:
+    """`data` as a table if it is a container whose rows are in memory, by its type alone.
+
+    Raises
+    ------
+    DataError
+        If it is a mapping whose columns differ in length.
+    """
+    if isinstance(data, pd.DataFrame):
+        return Table(list(data.columns), len(data), lambda at: from_pandas(data.iloc[:, at]), data.index)
+    if isinstance(data, Mapping):
+        return from_mapping(data)
+    frame: Any = data
+    if is_of("pyarrow", ("Table", "RecordBatch"), data):
+        return Table(frame.schema.names, frame.num_rows, lambda at: from_arrow(frame.column(at)))
+    if is_of("polars", ("DataFrame",), data):
+        return Table(frame.columns, frame.height, lambda at: PolarsColumn(frame.get_columns()[at]))
+    return None
 
 
 def slices(rows: int, block_rows: int) -> Iterator[slice]:

@@ -300,8 +300,7 @@ class Part(Spender):
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
-        chosen = self._holds(table)
-        return table.select(chosen, int(np.count_nonzero(chosen)))
+        return table.where(self._holds, self.columns)
 
     def _holds(self, table: Table) -> NDArray[np.bool_]:
         """Which rows belong to this part and to those around it, shape (rows,)."""

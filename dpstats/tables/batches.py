@@ -1,0 +1,130 @@
+"""Arrow record batches as batches of rows: read again from where they are, or kept in an anonymous file."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
+
+import pyarrow as pa
+
+from dpstats.quiet import unheard
+from dpstats.tables.arrow import ArrowColumn, kind_of
+from dpstats.tables.containers import from_arrow
+from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
+from dpstats.tables.table import Table
+
+Produce = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+"""From names of columns to their record batches."""
+
+KEPT_IN_MEMORY = 2**24
+"""Bytes of a query's result beyond which it is kept in a file."""
+
+
+def declared(kinds: pa.Schema) -> list[DeclaredColumn]:
+    """What an Arrow schema says of each of its columns."""
+    return [
+        DeclaredColumn(str(field.type), kind_of(field.type), integral=ArrowColumn(field.type, []).integral)
+        for field in kinds
+    ]
+
+
+def batches_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Table]:
+    """Record batches as tables, small ones joined until there are `BATCH_ROWS` rows or no more of them."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= BATCH_ROWS:
+            yield _joined(held, rows)
+            held, rows = [], 0
+    if held:
+        yield _joined(held, rows)
+
+
+def _joined(batches: Sequence[pa.RecordBatch], rows: int) -> Table:
+    # Not a pyarrow Table: chunks of one column may have dictionaries of their own.
+    labels = batches[0].schema.names
+
+    def fetch(at: int) -> Any:
+        columns = [batch.column(at) for batch in batches]
+        return from_arrow(columns[0] if len(columns) == 1 else pa.chunked_array(columns))
+
+    return Table(labels, rows, fetch)
+
+
+def repeated(labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce) -> Stream:
+    """A stream of rows that `produce` can read as often as one likes, the same each time."""
+    return Stream(labels, columns, lambda names: batches_of(produce(names)))
+
+
+class Query(Stream):
+    """A stream of rows whose every reading may be costly or differ: for one release it is carried out once.
+
+    Parameters
+    ----------
+    labels : sequence of str
+    columns : sequence of DeclaredColumn
+    produce : callable
+        Carries the query out for some of the columns.
+    """
+
+    def __init__(self, labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce) -> None:
+        super().__init__(labels, columns, lambda names: Kept(names or labels[:1], produce).read(names))
+        self._produce = produce
+
+    def only(self, names: Iterable[str]) -> Stream:
+        """The rows for one release, with the columns `names`, kept from their first reading to its end."""
+        wanted = set(names)
+        kept = [at for at, label in enumerate(self.labels) if label in wanted]
+        labels = [self.labels[at] for at in kept]
+        return self._like(Stream(labels, [self._declared[at] for at in kept], Kept(labels, self._produce).read))
+
+
+class Kept:
+    """Record batches that are produced at the first reading and read again from an anonymous file at all others.
+
+    The file has no name from its birth, only this process can read it, and it is gone with this object or the process.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The columns to keep.
+    produce : callable
+        Called once.
+    """
+
+    def __init__(self, names: Sequence[str], produce: Produce) -> None:
+        self._names, self._produce = list(names), produce
+        self._file: IO[bytes] | None = None
+
+    def read(self, names: Sequence[str]) -> Iterator[Table]:
+        """Batches of rows with at least the columns `names`."""
+        if self._file is None:
+            self._file = self._filled()
+        return batches_of(self._batches(names))
+
+    def _filled(self) -> IO[bytes]:
+        # It rolls over into TemporaryFile; the first finalizer runs too if producing fails.
+        file: IO[bytes] = tempfile.SpooledTemporaryFile(KEPT_IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, file.close)
+        writer = None
+        with unheard():
+            for batch in self._produce(self._names):
+                if writer is None:
+                    # Streams, unlike files of Arrow, may hold other dictionaries in every batch.
+                    writer = pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema)
+                writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
+        return file
+
+    def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        assert self._file is not None
+        self._file.seek(0, 2)
+        if self._file.tell() == 0:
+            return
+        self._file.seek(0)
+        yield from pa.ipc.open_stream(pa.PythonFile(self._file, mode="r"))

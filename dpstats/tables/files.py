@@ -1,0 +1,116 @@
+"""Rows of Parquet and CSV files: one path or all files of a pattern; types from the schema or from the Domain."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from dpstats.errors import DataError
+from dpstats.tables.batches import batches_of, declared
+from dpstats.tables.lines import LONGEST, Dialect, TextColumn, batches_of_lines
+from dpstats.tables.scans import check_fragments, scan
+from dpstats.tables.streams import DeclaredColumn, Stream
+from dpstats.tables.table import Table
+
+PARQUET = (".parquet", ".pq")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+COMPRESSED = (".gz", ".bz2", ".zst")
+
+
+def from_files(path: str | os.PathLike[str]) -> Stream:
+    """The rows of all files that match a path or pattern, file by file in the order of their names.
+
+    Parameters
+    ----------
+    path : str or path
+        Of Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.tsv``, also ending in ``.gz``, ``.bz2`` or ``.zst``).
+
+    Raises
+    ------
+    DataError
+        If there is no such file, names end otherwise, or the files do not agree in their columns or types.
+    """
+    found = _matching(os.fspath(path))
+    endings = {_ending(name) for name in found}
+    if len(endings) > 1 or not endings <= {*PARQUET, *DELIMITERS}:
+        raise DataError(f"data: {os.fspath(path)!r} must name files that end alike, in .parquet, .pq, .csv or .tsv")
+    return _parquet(found) if endings <= set(PARQUET) else _lines(found, DELIMITERS[endings.pop()])
+
+
+def _matching(pattern: str) -> list[str]:
+    """Files by name, or those that match a pattern."""
+    found = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+    if not found:
+        what = "is a folder; name its files with a pattern such as" if Path(pattern).is_dir() else "is no file, such as"
+        raise DataError(f"data: {pattern!r} {what} 'folder/*.parquet'")
+    return found
+
+
+def _ending(name: str) -> str:
+    path = Path(name.lower())
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def _parquet(found: Sequence[str]) -> Stream:
+    try:
+        dataset: Any = ds.dataset(list(found), format="parquet")
+        schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
+    except (pa.ArrowException, OSError):
+        dataset = None
+    if dataset is None:
+        raise DataError(f"data: {found[0]!r} or a file beside it is no Parquet file that can be opened")
+    for name, schema in zip(found, schemas, strict=True):
+        if schema.names != dataset.schema.names:
+            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
+    check_fragments(dataset)
+    return Stream(dataset.schema.names, declared(dataset.schema), lambda names: batches_of(scan(dataset, list(names))))
+
+
+def _lines(found: Sequence[str], delimiter: str) -> Stream:
+    dialect = Dialect(_header(found[0], delimiter), delimiter)
+    for name in found[1:]:
+        if _header(name, delimiter) != dialect.names:
+            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
+
+    def read(names: Sequence[str]) -> Iterator[Table]:
+        for name in found:
+            with pa.input_stream(name) as source:
+                _first_line(source)
+                yield from batches_of_lines(source, dialect, names)
+
+    column = TextColumn(pa.string(), [])
+    unread = DeclaredColumn(column.type_name, column.kind)
+    return Stream(dialect.names, [unread] * len(dialect.names), read)
+
+
+def _header(name: str, delimiter: str) -> tuple[str, ...]:
+    """The names of the columns, from the first line of a file."""
+    try:
+        with pa.input_stream(name) as source:
+            line = _first_line(source)
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        text = ""
+    if not text or "\r" in text or text.count('"') % 2:
+        raise DataError(
+            f"data: {name!r} must start with a line of column names in UTF-8, of at most {LONGEST:,} bytes, that ends "
+            "in a line feed"
+        )
+    return tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
+
+
+def _first_line(source: Any) -> bytes:
+    """The first line, up to which `source` is read."""
+    line = bytearray()
+    while len(line) <= LONGEST and (letter := source.read(1)):
+        line += letter
+        if letter == b"\n":
+            return bytes(line)
+    return bytes(line) if len(line) <= LONGEST else b""

@@ -1,0 +1,61 @@
+"""Datasets of pyarrow: types declared by their files, rows read in order, a few row groups in memory at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from dpstats.errors import DataError
+from dpstats.tables.streams import BATCH_ROWS
+
+_TYPED = ("parquet", "arrow", "feather", "orc")
+
+
+def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Record batches of some of the columns, in the order of the rows."""
+    options = {}
+    if getattr(getattr(dataset, "format", None), "default_extname", "") == "parquet":
+        # By default whole row groups of several files are read ahead, which is most of the memory.
+        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+    scanner = dataset.scanner(
+        columns=list(names), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1, **options
+    )
+    yield from scanner.to_batches()
+
+
+def check_fragments(dataset: Any) -> None:
+    """Raise unless every file of the dataset declares its types, and the same ones; reads schemas only.
+
+    Raises
+    ------
+    DataError
+        If types are inferred from cells (CSV, JSON): what is inferred, or fails to convert, would tell of a row. If a
+        file has another type for a column: its cells would be converted, which can fail for some of them.
+    """
+    if isinstance(dataset, ds.UnionDataset):
+        for child in dataset.children:
+            check_fragments(child)
+        return
+    if not isinstance(dataset, ds.FileSystemDataset):
+        return
+    if dataset.format.default_extname not in _TYPED:
+        raise DataError(
+            f"data: a dataset of {dataset.format.default_extname} files takes the types of its columns from cells; "
+            "give the path of CSV files itself, or convert them to Parquet"
+        )
+    for fragment in dataset.get_fragments():
+        check_types(dataset.schema, fragment.physical_schema, fragment.path)
+
+
+def check_types(expected: pa.Schema, found: pa.Schema, path: str) -> None:
+    """Raise DataError if a column of one file has another type than the others'."""
+    for field in found:
+        at = expected.get_field_index(field.name)
+        if at >= 0 and not expected.field(at).type.equals(field.type):
+            raise DataError(
+                f"data: column {field.name!r} is {field.type} in {path!r} and {expected.field(at).type} in other "
+                "files; write the files with one type"
+            )
