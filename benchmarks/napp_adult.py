@@ -66,7 +66,7 @@ class _Comparison:
         self.weights[design.names.index("Intercept")] = 0.0
 
     def error(self, theta: np.ndarray) -> float:
-        wrong = sum(int(np.sum((exog @ theta > 0) != (endog > 0.5))) for exog, endog in self.tests)
+        wrong = sum(int(np.sum((exog @ theta > 0) != (endog > 0.5))) for exog, endog, *_ in self.tests)
         return wrong / sum(len(endog) for _, endog in self.tests)
 
     def plain(self, strength: float) -> np.ndarray:

@@ -7,7 +7,7 @@ depends on the draw, but where a false-alarm rate is stated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from dpstats.privacy.information import (
 from dpstats.privacy.information.joint_gaussian import joint_profile
 from dpstats.privacy.information.rows import PLACES, integer_rows
 from dpstats.privacy.randomness import random_source
+from dpstats.rows import Block, Rows, block_rows
 
 FAMILIES: list[Family] = [
     Binomial(),
@@ -274,12 +275,12 @@ class TestBudgets:
             assert not len(ledger.entries())
 
 
-Rows = tuple[np.ndarray, np.ndarray]
+Arrays = tuple[np.ndarray, np.ndarray]
 SIZE = 3
 DESIGN = ArrayDesign(("a", "b", "c"), array_norms({"l2": 1.0}, SIZE))
 
 
-def array_rows(family: Family, count: int = 400) -> Rows:
+def array_rows(family: Family, count: int = 400) -> Arrays:
     """Rows of length up to 1 with responses of a strong effect."""
     random = np.random.default_rng(3)
     exog = random.uniform(-1, 1, (count, SIZE)) / math.sqrt(SIZE)
@@ -297,7 +298,7 @@ def stated(family: Family) -> str:
     return "robust" if family.response == "binary" and not isinstance(family, Binomial) else "model"
 
 
-Weighed = Callable[[Family, np.ndarray, Sequence[Rows]], Any]
+Weighed = Callable[[Family, np.ndarray, Block], Any]
 
 
 def weights_seen(monkeypatch: pytest.MonkeyPatch, family: Family, planted: Weighed | None = None) -> tuple[Any, Fitted]:
@@ -332,8 +333,8 @@ class TestOrder:
         assert at_released(*weights_seen(monkeypatch, family), family)
 
     def test_planted_curvature_at_another_eta(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def elsewhere(family: Family, params: np.ndarray, blocks: Sequence[Rows]) -> Any:
-            return ((exog, row_weights(family, exog @ params + 1e-6, endog)) for exog, endog in blocks)
+        def elsewhere(family: Family, params: np.ndarray, block: Block) -> Any:
+            return block.exog, row_weights(family, block.exog @ params + 1e-6, block.endog)
 
         assert not at_released(*weights_seen(monkeypatch, Binomial(), elsewhere), Binomial())
 
@@ -350,8 +351,8 @@ class TestOrder:
 
         monkeypatch.setattr(objective.newton, "minimize", spied)
 
-        def before(family: Family, params: np.ndarray, blocks: Sequence[Rows]) -> Any:
-            return ((exog, row_weights(family, exog @ points[-1], endog)) for exog, endog in blocks)
+        def before(family: Family, params: np.ndarray, block: Block) -> Any:
+            return block.exog, row_weights(family, block.exog @ points[-1], block.endog)
 
         weights, fitted = weights_seen(monkeypatch, Binomial(), before)
         assert not np.array_equal(points[-1], fitted.params)
@@ -465,7 +466,7 @@ class TestWithheld:
         assert stage.information is not None
         return stage.information, stage
 
-    def released(self, params: np.ndarray, blocks: Sequence[Rows], final: Any = None) -> Information | None:
+    def released(self, params: np.ndarray, blocks: Rows[Block], final: Any = None) -> Information | None:
         plan, stage = self.plan()
         return mechanism.release_information(
             plan, final or stage.final, stage.family, DESIGN, params, blocks, "add_remove", random_source(0)
@@ -474,7 +475,7 @@ class TestWithheld:
     @pytest.mark.parametrize("count", [0, 1, 400])
     def test_far_coefficients(self, count: int) -> None:
         exog, endog = array_rows(Binomial())
-        blocks = [(exog[:count], endog[:count])]
+        blocks = block_rows([(exog[:count], endog[:count])])
         assert self.released(np.array([0.0, 3.0, -2.0]), blocks) is not None
         assert self.released(np.array([2 * FARTHEST, 0.0, 0.0]), blocks) is None
         assert self.released(np.array([0.6 * FARTHEST, 0.0, 0.0]), blocks) is not None
@@ -487,7 +488,14 @@ class TestWithheld:
         assert limit < FARTHEST
         for params, kept in ((0.9 * limit, True), (limit, False)):
             found = mechanism.release_information(
-                plan, fine, stage.family, DESIGN, np.array([params, 0.0, 0.0]), [], "add_remove", random_source(0)
+                plan,
+                fine,
+                stage.family,
+                DESIGN,
+                np.array([params, 0.0, 0.0]),
+                block_rows([]),
+                "add_remove",
+                random_source(0),
             )
             assert (found is not None) == kept
 
