@@ -59,6 +59,11 @@ def relation(table: pa.Table) -> Any:
     return duckdb.connect().from_arrow(table)
 
 
+def numbers(table: Table) -> Any:
+    """The cells of the column x."""
+    return np.concatenate([part.column("x").numbers() for part in table.batches(["x"]).collected()])
+
+
 Make = Callable[[Path, Any], Any]
 STREAMS: dict[str, Make] = {
     "Arrow reader": lambda _, table: table.to_reader(max_chunksize=130),
@@ -99,8 +104,7 @@ def test_some_rows_of_a_stream(name: str, tmp_path: Path) -> None:
     again = chosen.where(lambda rows: rows.column("x").numbers() > 5, ["x"])
     n, x = frame()["n"].to_numpy(), frame()["x"].to_numpy()
     for _ in range(2):
-        found = np.concatenate([part.column("x").numbers() for part in again.only(["x", "n"]).batches(["x"]).collected()])
-        np.testing.assert_array_equal(found, x[(n == 2) & (x > 5)])
+        np.testing.assert_array_equal(numbers(again.only(["x", "n"])), x[(n == 2) & (x > 5)])
     assert chosen.divided
     assert again.only(["x", "n"]).divided
     assert chosen.rows == np.sum(n == 2)
@@ -156,7 +160,7 @@ def test_evaluation_prediction_and_parts_of_a_ledger(tmp_path: Path) -> None:
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=40.0) as ledger:
         part = ledger.partition("g", ["a", "b"])["b"]
         seen = [part.rows_of(as_table(data)).only(["x", "g"]) for data in (path, frame())]
-        rows = [np.concatenate([batch.column("x").numbers() for batch in one.batches(["x"]).collected()]) for one in seen]
+        rows = list(map(numbers, seen))
         np.testing.assert_array_equal(*rows)
         assert len(rows[0]) == ROWS // 2 - 1
         dp.ols("y ~ x", path, 1.0, domain=domain, ledger=part)
