@@ -17,12 +17,14 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
+    from dpstats.models.compare import compare
     from dpstats.models.glm import GLM
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Ledger, Noise, compose
+    from dpstats.results.comparison import Comparison
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import sample_size
@@ -31,6 +33,7 @@ __all__ = [
     "GLM",
     "BoughtRanges",
     "Check",
+    "Comparison",
     "Domain",
     "Evaluation",
     "GLMResults",
@@ -45,6 +48,7 @@ __all__ = [
     "audit",
     "buy_ranges",
     "check",
+    "compare",
     "compose",
     "datasets",
     "errors",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import ArgumentError
 from dpstats.plots.coefficients import coefficients, shares
+from dpstats.plots.comparisons import Compared, methods
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget
 from dpstats.plots.quality import calibration, residuals, roc
@@ -18,7 +19,7 @@ from dpstats.plots.subjects import Evaluated, Fitted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["budget", "calibration", "coefficients", "effect", "residuals", "roc", "shares"]
+__all__ = ["budget", "calibration", "coefficients", "effect", "methods", "residuals", "roc", "shares"]
 
 OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "shares": shares, "effect": effect}
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
@@ -34,6 +35,11 @@ def draw_evaluation(evaluation: Evaluated, kind: str | None, **arguments: Any) -
     if kind is None:
         kind = next((name for name in OF_EVALUATIONS if getattr(evaluation, name) is not None), "calibration")
     return _chosen(OF_EVALUATIONS, kind)(evaluation, **arguments)
+
+
+def draw_comparison(comparison: Compared, **arguments: Any) -> Axes:
+    """The picture of a comparison of methods."""
+    return methods(comparison, **arguments)
 
 
 def _chosen(pictures: dict[str, Callable[..., Axes]], kind: str) -> Callable[..., Axes]:

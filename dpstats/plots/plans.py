@@ -64,12 +64,14 @@ def budget(
     options = plan.request.options
     if what == "risk" and (options.replicates or options.realization != "analytic"):
         raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
+    if what == "risk" and plan.request.method == "output" and n is None:
+        raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")
     rows = _rows(n)
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
     budgets = np.array([found.request.eps for found in plans])
-    costs = np.stack([_risk(found, pi) if what == "risk" else _noise(found) for found in plans])
     for number, count in enumerate(rows):
+        costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
         color, marker = style.SERIES[number], style.MARKERS[number]
         low, middle, high = (costs / (count or 1)).T
         label = None if count is None else f"{count:,} rows"
@@ -112,9 +114,9 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
     return found
 
 
-def _risk(plan: Plan, pi: float) -> Float:
+def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     """The bound three times over, shape (3,): it has no range."""
-    table = plan.excess_risk(pi).set_index("bound")["value"]
+    table = plan.excess_risk(pi, n=count).set_index("bound")["value"]
     return np.full(3, float(table[f"unregularised, with probability {1 - pi:g}"]))
 
 

@@ -30,6 +30,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "screened": {"formula": "y ~ x + z + group", "screen": 1},
     "returned": {"formula": "y ~ x + z", "retrieval": "return"},
     "inference": {"formula": "y ~ x + z", "inference": True},
+    "output": {"formula": "y ~ x + z", "method": "output", "delta": 1e-6},
     "split": {"formula": "y ~ x + z + group", "screen": 1, "split": "rows"},
 }
 
@@ -41,6 +42,15 @@ def test_a_plan_at_another_eps_is_the_plan_of_such_a_call(name: str) -> None:
     for eps in (0.8, 1.6, 2.0, 7.0):
         asked = dp.plan(formula, DOMAIN, eps, **rest)
         assert replanned(dp.plan(formula, DOMAIN, 1.0, **rest), eps).to_dict() == asked.to_dict()
+
+
+def test_the_risk_of_output_perturbation_needs_a_number_of_rows() -> None:
+    plan = dp.plan("y ~ x + z", DOMAIN, 1.0, method="output")
+    with pytest.raises(ArgumentError, match="n must be given"):
+        plots.budget(plan, eps=[0.5, 2.0])
+    ax = plots.budget(plan, eps=[0.5, 2.0], n=3000)
+    bounds = [replanned(plan, eps).excess_risk(n=3000)["per_row"].iloc[2] for eps in (0.5, 2.0)]
+    assert marks(ax, "3,000 rows")[:, 1] == pytest.approx(bounds)
 
 
 def test_the_risk_per_row_against_eps() -> None:

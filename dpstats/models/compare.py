@@ -1,0 +1,231 @@
+"""Which method? Plans of several, and what each is likely to cost, without rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import Family, Gaussian
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.made_up import made_up_exog
+from dpstats.inference import ReleasedLaw
+from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.options import ROWS_GUESS
+from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
+from dpstats.models.sources import FormulaSource
+from dpstats.penalties import Penalty
+from dpstats.plan import Plan, make_plan
+from dpstats.quiet import sealed
+from dpstats.request import METHODS, Request, make_request
+from dpstats.results.comparison import Comparison
+from dpstats.risk.predicted import (
+    MadeUp,
+    Prediction,
+    made_up_populations,
+    predict_moments,
+    predict_objective,
+    predict_output,
+)
+
+COMPARED = ("objective", "output", "statistics")
+"""What is compared unless a choice is made."""
+
+FACTORS = 4.0 ** np.arange(-3, 4)
+"""The numbers of rows of a picture, in units of the guess."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """What all methods share.
+
+    Attributes
+    ----------
+    request : Request
+        Of the first method.
+    plan : Plan
+        Its plan.
+    made_up : MadeUp
+        Populations to predict on.
+    """
+
+    request: Request
+    plan: Plan
+    made_up: MadeUp
+
+    def planned(self, method: str, n: int) -> Plan:
+        """The plan of another method, or for another guess at the number of rows."""
+        options = replace(self.request.options, rows_guess=float(n))
+        request = replace(self.request, method=method, options=options)
+        plan = self.plan
+        return make_plan(
+            request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=plan.response
+        )
+
+
+@sealed
+def compare(
+    formula: str,
+    domain: Domain | Mapping[str, Any] | None,
+    eps: float,
+    *,
+    n: int = ROWS_GUESS,
+    methods: Sequence[str] | None = None,
+    delta: float = 0.0,
+    family: str | Family = "gaussian",
+    penalty: str | Penalty | None = None,
+    alpha: float | None = None,
+    adjacency: str = "add_remove",
+    **options: Any,
+) -> Comparison:
+    """What each method would cost for this model and budget; reads no data and spends nothing.
+
+    Parameters
+    ----------
+    formula : str
+    domain : Domain or dict
+        Public ranges and levels, as for `plan`.
+    eps, delta : float
+        The budget of one fit.
+    n : int
+        A guess at the number of rows.
+    methods : sequence of str, optional
+        Among "objective" (and "napp", the same noise), "output" and "statistics"; by default all that suit the model.
+    family : str or Family
+    penalty, alpha : str or Penalty, float
+        As for `plan`; predictions count a penalty's curvature only.
+    adjacency : {"add_remove", "replace_one"}
+    **options
+        As for `plan`.
+
+    Returns
+    -------
+    Comparison
+        ``table``, ``best``, ``plot()`` against the number of rows, ``summary()``.
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        As for `plan`; ArgumentError also for a method that is unknown, or named and not suited to the model.
+
+    See Also
+    --------
+    plan : the plan of one method, with all its tables.
+    """
+    count = _checked_rows(n)
+    chosen = _checked_methods(methods)
+    request = make_request(
+        eps=eps,
+        delta=delta,
+        family=family,
+        penalty=penalty,
+        alpha=alpha,
+        adjacency=adjacency,
+        **options,
+    )
+    plan = FormulaSource(formula, None, domain).plan(request)
+    assert isinstance(plan.design, DesignSpec)
+    exog = made_up_exog(plan.design)
+    sizes = typical_sizes(plan.family, plan.design, request.options.radius)
+    center = -plan.objective.linear / plan.objective.curvature
+    if len(exog) == 0:
+        raise ArgumentError("formula has no value at any row drawn from the domain")
+    model = _Model(request, plan, made_up_populations(plan.family, exog, sizes, center))
+    left_out: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    for method in chosen:
+        try:
+            rows += [_line(model, method, max(1, round(count * factor))) for factor in FACTORS]
+        except ArgumentError as error:
+            if methods is not None:
+                raise
+            left_out[method] = str(error)
+    curves = pd.DataFrame(rows)
+    table = curves[curves["n"] == count].drop_duplicates("method").set_index("method").sort_values("excess")
+    neighbours = "a row added or removed" if adjacency == "add_remove" else "a row replaced"
+    spent = f"eps = {eps:g}" + (f", delta = {delta:g}" if delta else "")
+    return Comparison(
+        formula=formula,
+        n=count,
+        table=table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]],
+        curves=curves[["method", "n", "noise", "excess", "at_most"]],
+        left_out=left_out,
+        description=f"{plan.family.name}, {spent}, neighbours by {neighbours}",
+    )
+
+
+def _checked_rows(n: Any) -> int:
+    """`n` as an int; ArgumentError unless it is a positive whole number."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**12:
+        raise ArgumentError(f"n must be a positive whole number, a guess at the number of rows, got {n!r}")
+    return int(n)
+
+
+def _checked_methods(methods: Sequence[str] | None) -> tuple[str, ...]:
+    """The methods to compare; ArgumentError for a name that is none."""
+    if methods is None:
+        return COMPARED
+    known = tuple(dict.fromkeys((*METHODS, *COMPARED)))
+    if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
+        raise ArgumentError(f"methods must be a list of names among {list(known)}")
+    for method in methods:
+        if method not in known:
+            raise ArgumentError(f"methods must be among {list(known)}, got {method!r}")
+    return tuple(dict.fromkeys(methods))
+
+
+def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
+    """One method at one number of rows."""
+    if method == "statistics":
+        return _statistics_line(model, n)
+    plan = model.planned(method, n)
+    stage = plan.stages[-1].plan
+    if isinstance(stage, OutputPlan):
+        found = predict_output(model.made_up, n, stage.curvature, stage.noise_variances)
+    else:
+        covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
+        found = predict_objective(model.made_up, n, stage.curvature, covariance)
+    bounds = plan.excess_risk(n=n).set_index("bound")["per_row"]
+    law = f"{plan.noise.kind} ({plan.noise.norm})"
+    guarantee = plan.guarantee
+    return _facts(method, n, found, law, float(bounds["unregularised, in the mean"])) | {
+        "eps": guarantee.eps,
+        "delta": guarantee.delta,
+        "certified": guarantee.certified,
+    }
+
+
+def _statistics_line(model: _Model, n: int) -> dict[str, Any]:
+    """Released statistics at one number of rows."""
+    plan, request = model.plan, model.request
+    if not isinstance(plan.family, Gaussian):
+        raise ArgumentError("methods: released statistics fit linear models, the family 'gaussian'")
+    assert isinstance(plan.design, DesignSpec)
+    if plan.bought or not plan.design.has_intercept:
+        raise ArgumentError("methods: released statistics need an intercept and every range in the domain")
+    found = plan_statistics(plan.design, eps=request.eps, delta=request.delta, adjacency=request.adjacency)
+    guarantee = found.guarantee
+    return _facts("statistics", n, _predicted(found, model, n), f"{found.noise.law} matrix", math.nan) | {
+        "eps": guarantee.eps,
+        "delta": guarantee.delta,
+        "certified": guarantee.certified,
+    }
+
+
+def _predicted(found: StatisticsPlan, model: _Model, n: int) -> Prediction:
+    """Of a linear model from released statistics, all columns in it."""
+    size = found.noise.size
+    ridge = math.sqrt(found.noise.gradient_variance(found.radius)) / found.radius
+    axes = found.axes[:size, :size]
+    return predict_moments(model.made_up, n, axes, lambda norm: found.noise.gradient_variance(norm) / size, ridge)
+
+
+def _facts(method: str, n: int, found: Prediction, law: str, bound: float) -> dict[str, Any]:
+    return {"method": method, "n": n, "law": law, "noise": found.noise, "excess": found.excess, "at_most": bound}
