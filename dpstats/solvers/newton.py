@@ -9,9 +9,19 @@ from dpstats.solvers import pairs, safeguard
 from dpstats.solvers.linear import solve_positive
 from dpstats.solvers.objective import CHUNK_ROWS, PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array
+from dpstats.solvers.secant import descend
 
 WARM_START_ROWS = 8 * CHUNK_ROWS
 """Data several times longer are first solved on a thinned sample of about so many rows."""
+
+SMALL_SAMPLE = CHUNK_ROWS
+"""That sample is solved from the optimum of one of about so many."""
+
+SAMPLE_COLUMNS = 200
+"""Designs of several times so many columns need larger samples."""
+
+WELL_BELOW = 1 / 8
+"""Gradients are brought to this share of the tolerance before they are certified: once is mostly enough then."""
 
 MAX_ITERATIONS = 500
 MAX_REFINEMENTS = 100
@@ -38,15 +48,28 @@ def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | No
         A point at most tolerance / min(m) from the exact minimiser, in the widest type of float.
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
-    theta = _warm_start(objective, theta)
-    theta, hessian = damped_newton(objective, theta, decrement=1e-9 * objective.natural_unit)
-    return _refine(objective, theta, hessian, tolerance)
+    theta, sampled = sample_optimum(objective, theta)
+    decrement = 1e-9 * objective.natural_unit
+    if sampled is None:
+        return _refine(objective, *damped_newton(objective, theta, decrement), tolerance)
+    found = descend(objective, theta, sampled, WELL_BELOW * tolerance)
+    if found.reliable:
+        return _refine(objective, found.theta, found.hessian, tolerance)
+    return _refine(objective, *damped_newton(objective, found.theta, decrement), tolerance)
 
 
-def _warm_start(objective: PerturbedObjective, theta: Vector) -> Vector:
-    """Move theta to the optimum of a thinned objective when the data are large; else leave it."""
-    every = objective.count // WARM_START_ROWS
-    return theta if every < 4 else damped_newton(objective.thinned(every), theta, decrement=1e-2)[0]
+def sample_optimum(objective: PerturbedObjective, theta: Vector) -> tuple[Vector, NDArray[np.float64] | None]:
+    """The optimum of a sample of many rows, and the Hessian of all rows as the sample has it; else theta and None.
+
+    The sample's own optimum is found from that of a smaller one.
+    """
+    hessian = None
+    for rows in (SMALL_SAMPLE, WARM_START_ROWS):
+        every = objective.count // (rows * max(1, objective.size // SAMPLE_COLUMNS))
+        if every >= 4:
+            theta, hessian = damped_newton(objective.thinned(every), theta, decrement=1e-2)
+            hessian = every * hessian
+    return theta, hessian if objective.count // WARM_START_ROWS >= 4 else None
 
 
 def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float) -> tuple[Vector, NDArray[np.float64]]:

@@ -21,6 +21,9 @@ Vector = NDArray[np.float64]
 CHUNK_ROWS = 8192
 """Rows handled at once: the working arrays of a chunk stay in cache, whatever the size of a block."""
 
+SAMPLE_CHUNK = 1024
+"""Rows of a sample are taken so many at a time: rows that stand together are often alike."""
+
 
 class Accumulated(NamedTuple):
     """J, its gradient, shape (p,), and its Hessian, shape (p, p), or what some rows add to them."""
@@ -120,8 +123,8 @@ class PerturbedObjective:
         return value + own[0], gradient + own[1]
 
     def thinned(self, every: int) -> PerturbedObjective:
-        """Every `every`-th chunk of rows, with the public terms shrunk alike: a cheap place to start from."""
-        return self.altered(thinned(self.rows, every, CHUNK_ROWS), self.curvature / every, self.noise / every)
+        """Every `every`-th few rows, with the public terms shrunk alike: a cheap place to start from."""
+        return self.altered(thinned(self.rows, every, SAMPLE_CHUNK), self.curvature / every, self.noise / every)
 
     def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> PerturbedObjective:
         """The same loss and arithmetic with other rows and public terms."""

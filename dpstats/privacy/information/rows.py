@@ -26,6 +26,9 @@ PLACES = 20
 BLOCK_ROWS = 4096
 """So many products of twice `PLACES` places add up without rounding in a float64, in any order."""
 
+MACHINE_PARTS = 1024
+"""So many of those sums, each at most 2^52, fit a 64-bit integer."""
+
 KEPT = 1 - 2.0**-40
 """Rows are kept this factor below their bound, which stands above the rounding of a square root and a few products."""
 
@@ -59,23 +62,28 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
         sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
         is elementwise: a row's integers do not depend on the other rows.
     """
-    # By columns, for the elementwise steps below.
-    cells = np.asfortranarray(exog) / np.sqrt(diagonal)
-    square = np.zeros(len(cells))
-    for column in cells.T:
-        square += column * column
+    # One column after the other, in place: every step is elementwise and its arrays stay in the cache.
+    cells = np.empty(exog.shape[::-1])
+    np.multiply(exog.T, (1 / np.sqrt(diagonal))[:, None], out=cells)
+    square, product = np.zeros(len(exog)), np.empty(len(exog))
+    for column in cells:
+        square += np.multiply(column, column, out=product)
     length = np.sqrt(np.clip(weights, 0.0, weight_bound) / weight_bound) / np.maximum(1.0, np.sqrt(square))
-    return np.trunc(cells * (length * (KEPT * 2.0**PLACES))[:, None])
+    cells *= length * (KEPT * 2.0**PLACES)
+    return np.trunc(cells, out=cells).T
 
 
 def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) -> NDArray[np.object_]:
     """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
-    total = np.zeros((len(diagonal), len(diagonal)), dtype=object)
-    for exog, weights in blocks:
-        for part in row_parts(len(exog)):
-            rows = integer_rows(exog[part], weights[part], diagonal, weight_bound)
-            total += (rows.T @ rows).astype(np.int64)
-    return total
+    shape = len(diagonal), len(diagonal)
+    total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
+    parts = ((exog[part], weights[part]) for exog, weights in blocks for part in row_parts(len(exog)))
+    for count, (exog, weights) in enumerate(parts, start=1):
+        rows = integer_rows(exog, weights, diagonal, weight_bound)
+        inside += (rows.T @ rows).astype(np.int64)
+        if count % MACHINE_PARTS == 0:
+            total, inside = total + inside, np.zeros(shape, dtype=np.int64)
+    return total + inside
 
 
 def inner_information(noise: MatrixNoise, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
@@ -174,7 +182,7 @@ def linear_predictor(exog: Float, params: Float) -> Float:
     for part in row_parts(len(exog)):
         columns, inner = np.array(exog[part].T, order="C"), eta[part]
         for column, value in zip(columns, params, strict=True):
-            inner += column * value
+            inner += np.multiply(column, value, out=column)
     return eta
 
 

@@ -1,0 +1,75 @@
+"""Steps on gradients alone, under a Hessian that a sample of the rows gave (Nocedal and Wright 2006, section 6.1).
+
+A pass that adds up a gradient costs a small part of one that adds up a Hessian, the wider the design the less. A
+sample's Hessian is close enough for every step to gain a digit or more, and what the steps show of the Hessian of all
+rows makes the next ones better.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.solvers.linear import solve_positive
+from dpstats.solvers.objective import PerturbedObjective, Vector
+
+Matrix = NDArray[np.float64]
+
+LEAST_GAIN = 0.25
+"""A step that leaves more than this share of the squared decrement has met another function than the sample's."""
+
+ROUNDING = 1e-12
+"""Gradients this share of the greatest possible one are mostly rounding: steps need not gain on them."""
+
+MAX_STEPS = 30
+
+
+class Descent(NamedTuple):
+    """Where the steps ended, the Hessian as it is known there, and whether every step gained."""
+
+    theta: Vector
+    hessian: Matrix
+    reliable: bool
+
+
+def descend(objective: PerturbedObjective, theta: Vector, hessian: Matrix, tolerance: float) -> Descent:
+    """Full quasi-Newton steps, one gradient each, until the next would not matter or one does not gain.
+
+    Parameters
+    ----------
+    objective : PerturbedObjective
+    theta : ndarray, shape (p,)
+        Near the minimiser, such as that of a sample.
+    hessian : ndarray, shape (p, p)
+        Near the Hessian there, positive definite.
+    tolerance : float
+        The norm of the gradient to be reached; the caller certifies.
+    """
+    floor = float(np.min(objective.curvature))
+    gradient = objective.value_gradient(theta)[1]
+    step = -solve_positive(hessian, gradient, floor)
+    decrement = -float(gradient @ step)
+    for _ in range(MAX_STEPS):
+        if float(np.linalg.norm(gradient)) <= tolerance:
+            return Descent(theta, hessian, True)
+        target = theta + step
+        moved = objective.value_gradient(target)[1]
+        hessian = updated(hessian, step, moved - gradient)
+        following = -solve_positive(hessian, moved, floor)
+        left = -float(moved @ following)
+        if not 0 <= left <= LEAST_GAIN * decrement:
+            small = float(np.linalg.norm(gradient)) <= ROUNDING * objective.pull
+            return Descent(theta, hessian, small)
+        theta, gradient, step, decrement = target, moved, following, left
+    return Descent(theta, hessian, False)
+
+
+def updated(hessian: Matrix, step: Vector, change: Vector) -> Matrix:
+    """The matrix nearest to `hessian`, in a sense, that maps a step to the change of the gradient along it (BFGS)."""
+    bend, image = float(step @ change), hessian @ step
+    length = float(step @ image)
+    if not (bend > 1e-8 * length and length > 0 and np.isfinite(bend)):
+        return hessian
+    return np.asarray(hessian + np.outer(change, change) / bend - np.outer(image, image) / length, dtype=np.float64)
