@@ -19,7 +19,12 @@ from dpstats.solvers.rounding import CERTIFIED_ROWS, SPLIT_BITS, WIDEST, Precisi
 Vector = NDArray[np.float64]
 
 CHUNK_ROWS = 8192
-"""Rows handled at once: the working arrays of a chunk stay in cache, whatever the size of a block."""
+"""At most so many rows are handled at once,"""
+
+CHUNK_CELLS = 2**18
+"""and of wide designs so many cells: the working arrays of a chunk stay in a core's cache, whatever a block's size."""
+
+LEAST_CHUNK = 256
 
 SAMPLE_CHUNK = 1024
 """Rows of a sample are taken so many at a time: rows that stand together are often alike."""
@@ -177,10 +182,11 @@ class PerturbedObjective:
 
 
 def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
-    """The blocks cut into pieces of at most `rows` rows."""
+    """The blocks cut into pieces of at most `rows` rows, fewer of wide designs."""
     for block in blocks:
-        for start in range(0, len(block.endog), rows):
-            yield block.part(slice(start, start + rows))
+        most = min(rows, max(LEAST_CHUNK, CHUNK_CELLS // max(1, block.exog.shape[1])))
+        for start in range(0, len(block.endog), most):
+            yield block.part(slice(start, start + most))
 
 
 def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:

@@ -94,7 +94,7 @@ def test_extreme_settings_reach_the_planned_tolerance(
     for spread in (1.0, 1e8):
         plain = problem(family, rows, 4, curvature)
         uneven = curvature * spread ** np.array([0.0, 1.0, 0.5, 0.0])
-        objective = plain.altered(plain.blocks, uneven, noise * plain.noise)
+        objective = plain.altered(plain.rows, uneven, noise * plain.noise)
         reachable = least_tolerance(
             family, rows=1e7, row_norm=1.0, curvature=uneven, linear=70 * noise, penalised=isinstance(penalty, Bridge)
         )

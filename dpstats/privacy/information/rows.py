@@ -26,6 +26,9 @@ PLACES = 20
 BLOCK_ROWS = 4096
 """So many products of twice `PLACES` places add up without rounding in a float64, in any order."""
 
+PART_CELLS, LEAST_ROWS = 2**17, 256
+"""So many cells of a wide design are handled at once, but at least so many rows."""
+
 MACHINE_PARTS = 1024
 """So many of those sums, each at most 2^52, fit a 64-bit integer."""
 
@@ -77,7 +80,7 @@ def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) ->
     """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
     shape = len(diagonal), len(diagonal)
     total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
-    parts = ((exog[part], weights[part]) for exog, weights in blocks for part in row_parts(len(exog)))
+    parts = ((exog[part], weights[part]) for exog, weights in blocks for part in row_parts(*exog.shape))
     for count, (exog, weights) in enumerate(parts, start=1):
         rows = integer_rows(exog, weights, diagonal, weight_bound)
         inside += (rows.T @ rows).astype(np.int64)
@@ -90,7 +93,7 @@ def inner_information(noise: MatrixNoise, weight_bound: float, blocks: Blocks) -
     """The exact sum over some rows, in the coordinates of the noise."""
     # Small parts stay in the cache; every step is row by row, so that they change nothing.
     inner = (
-        (noise.coordinates(exog[part]), weights[part]) for exog, weights in blocks for part in row_parts(len(exog))
+        (noise.coordinates(exog[part]), weights[part]) for exog, weights in blocks for part in row_parts(*exog.shape)
     )
     return integer_information(inner, np.array(noise.diagonal), weight_bound)
 
@@ -179,13 +182,14 @@ def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) 
 def linear_predictor(exog: Float, params: Float) -> Float:
     """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
     eta = np.zeros(len(exog))
-    for part in row_parts(len(exog)):
+    for part in row_parts(*exog.shape):
         columns, inner = np.array(exog[part].T, order="C"), eta[part]
         for column, value in zip(columns, params, strict=True):
             inner += np.multiply(column, value, out=column)
     return eta
 
 
-def row_parts(rows: int) -> Iterator[slice]:
-    """Slices of at most `BLOCK_ROWS`."""
-    return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))
+def row_parts(rows: int, columns: int = 1) -> Iterator[slice]:
+    """Slices of at most `BLOCK_ROWS`, fewer of wide designs: their cells stay in a core's cache."""
+    most = min(BLOCK_ROWS, max(LEAST_ROWS, PART_CELLS // max(1, columns)))
+    return (slice(start, start + most) for start in range(0, rows, most))

@@ -1,0 +1,81 @@
+"""Steps on gradients under a sample's Hessian: deterministic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpstats.families import Binomial, HuberSVM, Poisson
+from dpstats.solvers import newton, secant
+from dpstats.solvers.objective import PerturbedObjective
+
+ROWS, SIZE = 6000, 5
+
+
+def problem(family, *, ordered=False, rows=ROWS):
+    random = np.random.default_rng(7)
+    exog = random.uniform(-1, 1, (rows, SIZE)) / np.sqrt(SIZE)
+    endog = family.clip_response((random.random(rows) < 1 / (1 + np.exp(-4 * exog[:, 0]))).astype(float))
+    if ordered:
+        order = np.lexsort((exog[:, 0], endog))
+        exog, endog = exog[order], endog[order]
+    return PerturbedObjective(family, [(exog, endog)], np.full(SIZE, 0.5), random.normal(size=SIZE))
+
+
+def test_the_updated_matrix_maps_the_step_to_the_change():
+    random = np.random.default_rng(1)
+    half = random.normal(size=(4, 4))
+    hessian, step = half @ half.T + np.eye(4), random.normal(size=4)
+    change = (half @ half.T) @ step + 2 * step
+    found = secant.updated(hessian, step, change)
+    np.testing.assert_allclose(found @ step, change, rtol=1e-12)
+    assert np.linalg.eigvalsh(found)[0] > 0
+
+
+def test_a_step_without_bend_changes_nothing():
+    hessian = np.eye(3)
+    assert secant.updated(hessian, np.ones(3), np.zeros(3)) is hessian
+    assert secant.updated(hessian, np.ones(3), np.full(3, np.nan)) is hessian
+
+
+def test_the_steps_reach_the_optimum_from_a_rough_hessian():
+    objective = problem(Binomial())
+    optimum = newton.minimize(objective, 1e-9).astype(float)
+    rough = objective.accumulate(optimum).hessian * np.linspace(0.8, 1.2, SIZE)[:, None]
+    rough = (rough + rough.T) / 2
+    found = secant.descend(objective, optimum + 0.05, rough, 1e-9)
+    assert found.reliable
+    np.testing.assert_allclose(found.theta, optimum, atol=1e-11)
+
+
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_a_hessian_of_another_size_is_given_up(factor):
+    objective = problem(Binomial())
+    hessian = objective.accumulate(np.zeros(SIZE)).hessian * factor
+    start = np.full(SIZE, 0.5)
+    found = secant.descend(objective, start, hessian, 1e-9)
+    assert not found.reliable
+    assert objective.value_gradient(found.theta)[0] <= objective.value_gradient(start)[0]
+
+
+@pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 3.0), HuberSVM(0.1)], ids=lambda family: family.name)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_samples_lead_to_the_certified_optimum(family, ordered, monkeypatch):
+    monkeypatch.setattr("dpstats.solvers.newton.SMALL_SAMPLE", 200)
+    monkeypatch.setattr("dpstats.solvers.newton.WARM_START_ROWS", 800)
+    monkeypatch.setattr("dpstats.solvers.objective.SAMPLE_CHUNK", 20)
+    objective = problem(family, ordered=ordered)
+    theta, hessian = newton.sample_optimum(objective, np.zeros(SIZE))
+    assert hessian is not None
+    # The rows of the sample are few: the Hessian is that of all rows but for a part.
+    whole = objective.accumulate(theta).hessian
+    assert np.linalg.norm(hessian - whole) < 0.5 * np.linalg.norm(whole)
+    found = newton.minimize(objective, 1e-9)
+    assert np.linalg.norm(objective.value_gradient(found.astype(float))[1]) < 1e-8
+
+
+def test_few_rows_have_no_sample():
+    objective = problem(Binomial())
+    theta, hessian = newton.sample_optimum(objective, np.zeros(SIZE))
+    assert hessian is None
+    assert not theta.any()
