@@ -65,7 +65,7 @@ class Comparison:
         headers = ["law", "noise", "excess", "at most", "delta"]
         summary = Summary()
         title = f"Methods for {self.formula}, {self.n:,} rows\n{self.description}"
-        summary.tables = [full_width(headers, rows, [17, 10, 10, 10, 8], title=title)]
+        summary.tables = [full_width(headers, rows, [17, 10, 10, 10, 11], title=title)]
         others = [f"{method} is NOT certified here." for method in self.table.index[~self.table["certified"]]]
         others += [f"{method} is left out: {reason}." for method, reason in self.left_out.items()]
         summary.add_extra_txt(wrap_notes([*NOTES, *others]))
