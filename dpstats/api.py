@@ -39,6 +39,7 @@ def glm(
     ledger: Ledger | Part | None = None,
     seed: int | None = None,
     allow_uncertified: bool = False,
+    memory: float | None = None,
     **options: Any,
 ) -> GLMResults:
     """Fit a generalised linear model with differential privacy.
@@ -47,9 +48,10 @@ def glm(
     ----------
     formula : str
         Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``.
-    data : DataFrame or another table
-        The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns. Its column names and types
-        are taken to be public, its cells and its length are not.
+    data : DataFrame or another table, or path
+        The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; what is read in batches, a
+        polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation; or the path or pattern of Parquet or CSV
+        files (docs/guide/files). Column names and types are taken to be public, cells and the number of rows are not.
     eps, delta : float
         The budget of this call.
     family : str or Family
@@ -67,6 +69,9 @@ def glm(
     seed : int, optional
         For tests only; the guarantee is then not certified.
     allow_uncertified : bool
+    memory : float, optional
+        Bytes that rows in model units may take up in memory, half of the machine's by default. More rows are kept in a
+        file without a name and read again in every pass (docs/guide/files). It changes no release.
     **options
         ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
         from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
@@ -98,6 +103,7 @@ def glm(
         ledger=ledger,
         seed=seed,
         allow_uncertified=allow_uncertified,
+        memory=memory,
         **options,
     )
 

@@ -9,6 +9,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.quiet import guarded
+from dpstats.rows import Memory
 from dpstats.tables import Table
 from dpstats.tables.columns import usable_kind
 
@@ -25,6 +26,7 @@ def charged(
     label: str,
     method: str,
     columns: Iterable[str] = (),
+    memory: Memory | None = None,
     formula: str | None = None,
     plan_hash: str | None = None,
 ) -> Released:
@@ -41,6 +43,8 @@ def charged(
         Called with the rows that the charge pays for, quietly: see `dpstats.quiet.guarded`.
     columns : iterable of str
         Those of `data` that `release` reads.
+    memory : Memory, optional
+        What `release` may keep of the rows in memory, beside `data` itself.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def charged(
             "many rows a side has is private; use adjacency='add_remove'"
         )
     if ledger is None:
-        return guarded(lambda: release(_narrowed(data, columns)))
+        return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
     if not isinstance(ledger, (Ledger, Part)):
         raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
     if isinstance(ledger, Part):
@@ -67,13 +71,23 @@ def charged(
     charge = ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash)
     charge.rows_read()
     return guarded(
-        lambda: release(data if data is None else cast(Rows, ledger.rows_of(_narrowed(data, columns)))),
+        lambda: release(_limited(_part_of(ledger, _narrowed(data, columns)), memory)),
         f"Ledger charge {charge.number} was kept.",
     )
 
 
 def _narrowed(data: Rows, columns: Iterable[str]) -> Rows:
     return data if data is None else cast(Rows, data.only(columns))
+
+
+def _part_of(ledger: Ledger | Part, data: Rows) -> Rows:
+    return data if data is None else cast(Rows, ledger.rows_of(data))
+
+
+def _limited(data: Rows, memory: Memory | None) -> Rows:
+    if data is None or (memory is None and data.memory is not None):  # what a release within a release was given
+        return data
+    return cast(Rows, data.within(memory or Memory()))
 
 
 def _check_part(part: Part, data: Table | None) -> None:

@@ -22,6 +22,7 @@ from dpstats.privacy.randomness import random_source
 from dpstats.quiet import sealed
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
+from dpstats.rows import Memory
 
 
 class GLM:
@@ -98,6 +99,7 @@ class GLM:
         ledger: Ledger | Part | None = None,
         seed: int | None = None,
         allow_uncertified: bool = False,
+        memory: float | None = None,
         **options: Any,
     ) -> GLMResults:
         """Spend (eps, delta) on one private fit.
@@ -118,6 +120,8 @@ class GLM:
             For tests only: makes the release reproducible and its guarantee uncertified.
         allow_uncertified : bool
             Needed for settings that exist to replicate a paper.
+        memory : float, optional
+            Bytes that rows in model units may take up in memory; see `dpstats.glm`.
         **options
             See `dpstats.request.Options`.
 
@@ -144,6 +148,7 @@ class GLM:
             seed=seed,
             **options,
         )
+        limit = None if memory is None else Memory(memory)
         plan = self._source.plan(request)
         return charged(
             ledger,
@@ -153,6 +158,7 @@ class GLM:
             label=plan.title,
             method=request.method,
             columns=self._source.columns,
+            memory=limit,
             formula=plan.formula,
             plan_hash=plan.digest(),
         )

@@ -24,6 +24,7 @@ from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED, make_request
 from dpstats.results.glm_results import GLMResults
+from dpstats.rows import Memory
 from dpstats.tables import Table, as_table
 
 
@@ -59,7 +60,12 @@ class ManyPlans:
 
     @sealed
     def fit(
-        self, data: object, *, ledger: Ledger | Part | None = None, seed: int | None = None
+        self,
+        data: object,
+        *,
+        ledger: Ledger | Part | None = None,
+        seed: int | None = None,
+        memory: float | None = None,
     ) -> dict[str, GLMResults]:
         """Charge the whole budget once, buy the shared ranges, and release every model.
 
@@ -70,6 +76,8 @@ class ManyPlans:
             One entry for all models, charged durably before any row is read.
         seed : int, optional
             For tests only; nothing is certified then.
+        memory : float, optional
+            As for `dpstats.glm`.
 
         Returns
         -------
@@ -81,6 +89,7 @@ class ManyPlans:
         DataError, DomainError
             Before anything is spent, if the frame does not suit a model.
         """
+        limit = None if memory is None else Memory(memory)
         table = as_table(data)
         check_numeric(table, self.bought)
         stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))
@@ -94,6 +103,7 @@ class ManyPlans:
             lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
+            memory=limit,
             columns=[name for model in self.models.values() for name in parse(str(model["formula"])).columns],
             formula="; ".join(str(model["formula"]) for model in self.models.values()),
         )

@@ -6,6 +6,8 @@ import os
 import weakref
 from pathlib import Path
 
+from dpstats.errors import ArgumentError
+
 SHARE = 0.5
 """Of the machine's memory, for rows that are kept between passes."""
 
@@ -22,9 +24,16 @@ class Memory:
     ----------
     limit : float, optional
         `SHARE` of the machine's memory by default, or of what the container may use if that is less.
+
+    Raises
+    ------
+    ArgumentError
+        If `limit` is no positive number.
     """
 
     def __init__(self, limit: float | None = None) -> None:
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0):
+            raise ArgumentError(f"memory must be a positive number of bytes, such as 2e9, got {limit!r}")
         self.limit = SHARE * machine_bytes() if limit is None else float(limit)
         self.taken = 0
 

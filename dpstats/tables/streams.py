@@ -72,7 +72,6 @@ class Stream(Table):
     def __init__(self, labels: Sequence[str], declared: Sequence[Column], read: Read, *, divided: bool = False) -> None:
         # How many rows there are nobody knows before they are read.
         super().__init__(labels, -1, tuple(declared).__getitem__, divided=divided)
-        self.memory: Memory = Memory()
         self._declared, self._read = tuple(declared), read
 
     @property
@@ -82,7 +81,7 @@ class Stream(Table):
 
     def batches(self, names: Iterable[str]) -> Rows[Table]:
         """The rows, a batch at a time, with the columns called `names`. Charge first."""
-        return ReadRows(partial(self._read, list(dict.fromkeys(names))), self.memory)
+        return ReadRows(partial(self._read, list(dict.fromkeys(names))), self.memory or Memory())
 
     def only(self, names: Iterable[str]) -> Stream:
         """The stream for one release that reads no other columns than `names`; reads nothing yet."""

@@ -19,6 +19,10 @@ Holds = Callable[["Table"], NDArray[np.bool_]]
 """Which rows of a table are meant, shape (rows,): a function of each row alone."""
 
 
+EXPANSION = 4
+"""Columns of numbers that one of a table may become in a model, before its rows are kept with a look at memory."""
+
+
 class Table:
     """Named columns of one length; each is fetched when it is asked for, and no other is ever looked at.
 
@@ -88,7 +92,10 @@ class Table:
 
         This one alone, as it is in memory.
         """
-        return MemoryRows([self]) if self.memory is None else ReadRows(lambda: [self], self.memory)
+        columns = list(names)
+        if self.memory is None or EXPANSION * 8.0 * self.rows * len(columns) <= self.memory.limit:
+            return MemoryRows([self])
+        return ReadRows(lambda: [self], self.memory)
 
     def within(self, memory: Memory) -> Table:
         """The same table, of whose rows only so much is kept in memory in model units."""
