@@ -160,7 +160,7 @@ class GLM:
             columns=self._source.columns,
             memory=limit,
             formula=plan.formula,
-            plan_hash=plan.digest(),
+            plan_hash=None if ledger is None else plan.digest(),
         )
 
     def __getstate__(self) -> Any:

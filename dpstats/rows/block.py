@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,3 +49,8 @@ class Block(NamedTuple):
 
     def _each(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Block:
         return Block(*(None if cells is None else cells[rows] for cells in self))  # type: ignore[arg-type]
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Blocks of one kind, one after the other."""
+    return Block(*(None if cells[0] is None else np.concatenate(cells) for cells in zip(*blocks, strict=True)))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.rows.block import Block
+from dpstats.rows.block import Block, joined
 
 Element = TypeVar("Element")
 Other = TypeVar("Other")
@@ -27,6 +27,10 @@ Change = Callable[[int, Iterable[Any]], Iterable[Any]]
 
 SHARD_BITS = 32
 """A shard has fewer than 2**32 elements, so that element and shard have one number."""
+
+
+JOINED_ROWS = 8192
+"""The pieces of a sample are put together to blocks of about so many rows."""
 
 
 class Rows(ABC, Generic[Element]):
@@ -152,12 +156,18 @@ def _count(blocks: Iterable[Block]) -> int:
 
 
 def _thinned(every: int, chunk: int, _: int, blocks: Iterable[Block]) -> Iterator[Block]:
-    count = 0
+    count, kept, rows = 0, list[Block](), 0
     for block in blocks:
         for start in range(0, len(block.endog), chunk):
             if count % every == 0:
-                yield block.part(slice(start, start + chunk))
+                kept.append(block.part(slice(start, start + chunk)))
+                rows += len(kept[-1].endog)
             count += 1
+            if rows >= JOINED_ROWS:
+                yield joined(kept)
+                kept, rows = [], 0
+    if kept:
+        yield joined(kept)
 
 
 def _side(key: bytes, heads: bool, number: int, block: Block) -> Block:

@@ -14,11 +14,17 @@ from dpstats.solvers.secant import descend
 WARM_START_ROWS = 8 * CHUNK_ROWS
 """Data several times longer are first solved on a thinned sample of about so many rows."""
 
-SMALL_SAMPLE = CHUNK_ROWS
-"""That sample is solved from the optimum of one of about so many."""
+SMALL_SAMPLES = (CHUNK_ROWS // 4, 2 * CHUNK_ROWS)
+"""Any sample, and all rows where they are fewer, is solved from the optimum of a smaller one, of about so many."""
 
 SAMPLE_COLUMNS = 200
 """Designs of several times so many columns need larger samples."""
+
+SAMPLE_DECREMENT = 0.1
+"""A column's part of the squared decrement at which a sample's optimum is near enough: sampling moves it by more."""
+
+ROWS_A_COLUMN = 400
+"""The Hessian of a sample of so many rows a column is within a tenth of that of all rows, for most data."""
 
 WELL_BELOW = 1 / 8
 """Gradients are brought to this share of the tolerance before they are certified: once is mostly enough then."""
@@ -59,17 +65,18 @@ def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | No
 
 
 def sample_optimum(objective: PerturbedObjective, theta: Vector) -> tuple[Vector, NDArray[np.float64] | None]:
-    """The optimum of a sample of many rows, and the Hessian of all rows as the sample has it; else theta and None.
+    """The optimum of a sample of the rows, and the Hessian of all rows as the sample has it if it is large enough.
 
-    The sample's own optimum is found from that of a smaller one.
+    The sample's own optimum is found from those of smaller ones. Theta and None where the rows are few.
     """
-    hessian = None
-    for rows in (SMALL_SAMPLE, WARM_START_ROWS):
-        every = objective.count // (rows * max(1, objective.size // SAMPLE_COLUMNS))
+    hessian, rows = None, 0
+    decrement = SAMPLE_DECREMENT * objective.size * objective.natural_unit
+    for wanted in (*SMALL_SAMPLES, WARM_START_ROWS):
+        every = objective.count // (wanted * max(1, objective.size // SAMPLE_COLUMNS))
         if every >= 4:
-            theta, hessian = damped_newton(objective.thinned(every), theta, decrement=1e-2)
-            hessian = every * hessian
-    return theta, hessian if objective.count // WARM_START_ROWS >= 4 else None
+            theta, hessian = damped_newton(objective.thinned(every), theta, decrement)
+            hessian, rows = every * hessian, objective.count // every
+    return theta, hessian if rows >= ROWS_A_COLUMN * objective.size else None
 
 
 def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float) -> tuple[Vector, NDArray[np.float64]]:

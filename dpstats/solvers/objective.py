@@ -26,7 +26,7 @@ CHUNK_CELLS = 2**18
 
 LEAST_CHUNK = 256
 
-SAMPLE_CHUNK = 1024
+SAMPLE_CHUNK = 256
 """Rows of a sample are taken so many at a time: rows that stand together are often alike."""
 
 

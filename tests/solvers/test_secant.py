@@ -61,8 +61,9 @@ def test_a_hessian_of_another_size_is_given_up(factor):
 @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 3.0), HuberSVM(0.1)], ids=lambda family: family.name)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_samples_lead_to_the_certified_optimum(family, ordered, monkeypatch):
-    monkeypatch.setattr("dpstats.solvers.newton.SMALL_SAMPLE", 200)
+    monkeypatch.setattr("dpstats.solvers.newton.SMALL_SAMPLES", (200,))
     monkeypatch.setattr("dpstats.solvers.newton.WARM_START_ROWS", 800)
+    monkeypatch.setattr("dpstats.solvers.newton.ROWS_A_COLUMN", 100)
     monkeypatch.setattr("dpstats.solvers.objective.SAMPLE_CHUNK", 20)
     objective = problem(family, ordered=ordered)
     theta, hessian = newton.sample_optimum(objective, np.zeros(SIZE))

@@ -86,7 +86,7 @@ def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) ->
         inside += (rows.T @ rows).astype(np.int64)
         if count % MACHINE_PARTS == 0:
             total, inside = total + inside, np.zeros(shape, dtype=np.int64)
-    return total + inside
+    return np.asarray(total + inside, dtype=object)
 
 
 def inner_information(noise: MatrixNoise, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
