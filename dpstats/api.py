@@ -9,7 +9,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.glm import GLM
-from dpstats.models.sources import FormulaSource
+from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
 from dpstats.privacy.ledger import Ledger, Part
@@ -40,6 +40,9 @@ def glm(
     seed: int | None = None,
     allow_uncertified: bool = False,
     memory: float | None = None,
+    weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
     **options: Any,
 ) -> GLMResults:
     """Fit a generalised linear model with differential privacy.
@@ -47,7 +50,8 @@ def glm(
     Parameters
     ----------
     formula : str
-        Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``.
+        Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``, ``"y ~ x + offset(np.log(t))"`` or, for counts of a binomial
+        family, ``"successes + failures ~ x"``.
     data : DataFrame or another table, or path
         The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; what is read in batches, a
         polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation; or the path or pattern of Parquet or CSV
@@ -72,6 +76,14 @@ def glm(
     memory : float, optional
         Bytes that rows in model units may take up in memory, half of the machine's by default. More rows are kept in a
         file without a name and read again in every pass (docs/guide/files). It changes no release.
+    weights : str, optional
+        A column of weights, or an expression of columns, as in a survey (docs/guide/weights). They are divided by the
+        upper end of their declared range, so that a row counts once at most; a row is dropped if its weight is
+        missing or not positive. Standard errors are then robust ones.
+    offset : str, optional
+        A column, or an expression of columns, that is added to the linear predictor. It costs no privacy.
+    exposure : str, optional
+        A positive column or expression whose logarithm is added, for Poisson models.
     **options
         ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
         from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
@@ -92,7 +104,7 @@ def glm(
     -----
     The guarantee is proved in docs/proofs/objective; it covers everything that leaves this call.
     """
-    model = GLM.from_formula(formula, data, family, domain)
+    model = GLM.from_formula(formula, data, family, domain, weights=weights, offset=offset, exposure=exposure)
     return model.fit(
         eps,
         delta=delta,
@@ -203,6 +215,9 @@ def plan(
     penalty: str | Penalty | None = None,
     alpha: float | None = None,
     adjacency: str = "add_remove",
+    weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
     **options: Any,
 ) -> Plan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
@@ -223,7 +238,8 @@ def plan(
         adjacency=adjacency,
         **options,
     )
-    return FormulaSource(formula, None, domain).plan(request)
+    whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure)
+    return FormulaSource(whole, None, domain).plan(request)
 
 
 def _without_family(arguments: dict[str, Any]) -> dict[str, Any]:

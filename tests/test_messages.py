@@ -32,7 +32,7 @@ def fit() -> dp.GLMResults:
         ({"domian": DOMAIN}, "did you mean 'domain'"),
         ({"curvatur": 1}, "did you mean 'curvature'"),
         ({"offset": np.zeros(50)}, "column"),
-        ({"freq_weights": np.ones(50)}, "every row counts once"),
+        ({"freq_weights": np.ones(50)}, "weights='w'"),
         ({"penalty": "elastic_net", "alpha": 1, "l1_ratio": 0.3}, "ElasticNet"),
         ({"family": "logistic"}, "binomial"),
         ({"ledger": "file.ledger"}, "dp.Ledger.open"),

@@ -204,7 +204,8 @@ def _roc(block: Measured, probabilities: bool) -> pd.DataFrame:
         pulls = (inside - rate[:, None]) / total
         table[name] = monotone(rate)
         table[f"{name}_noise_se"] = np.sqrt(block.count_variance * (pulls**2).sum(axis=1))
-        table[f"{name}_sampling_se"] = np.sqrt(np.clip(rate * (1 - rate), 0.0, None) / total)
+        sampling = block.score_ratio * np.clip(rate * (1 - rate), 0.0, None) / total
+        table[f"{name}_sampling_se"] = np.sqrt(sampling)
     return pd.DataFrame(table)
 
 

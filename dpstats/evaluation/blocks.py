@@ -16,6 +16,9 @@ from dpstats.evaluation.noise import IntegerNoise
 STEPS = 1024
 """One row in lattice steps."""
 
+WEIGHTED_STEPS = 2**20
+"""The same where rows have weights: small ones must count too."""
+
 NORMAL = 1.959963984540054
 """The 97.5 % point of the normal law."""
 
@@ -36,16 +39,23 @@ class Block:
     groups : int
     place : float
         The weight of a row's place beside that of its presence, from 0 (none) to 1.
+    steps : int
+        One row of weight 1 in lattice steps.
+    score_ratio : float
+        The sampling variance of a sum of weights, over the sum: 1 over the greatest number of trials where weights
+        are numbers of trials over that, else at most 1.
     """
 
     grid: Grid
     groups: int = 1
     place: float = 0.0
+    steps: int = STEPS
+    score_ratio: float = 1.0
 
     @property
     def place_steps(self) -> int:
         """The greatest size of a place, in steps."""
-        return round(self.place * STEPS)
+        return round(self.place * self.steps)
 
     @property
     def size(self) -> int:
@@ -55,29 +65,36 @@ class Block:
     @property
     def largest(self) -> int:
         """The greatest l1 norm of one row's part, in steps."""
-        return STEPS + self.place_steps
+        return self.steps + self.place_steps
 
     @property
     def square(self) -> int:
         """The greatest squared l2 norm of one row's part, in steps."""
-        return STEPS**2 + self.place_steps**2
+        return self.steps**2 + self.place_steps**2
 
-    def count(self, group: Indices, values: Array) -> NDArray[np.int64]:
+    def count(self, group: Indices, values: Array, weights: Array | None = None) -> NDArray[np.int64]:
         """Sums over rows, in steps, shape (size,).
 
         Parameters
         ----------
         group : ndarray of int, shape (rows,)
         values : ndarray, shape (rows,)
+        weights : ndarray, shape (rows,), optional
+            Within [0, 1]; 1 by default. Parts of rows are rounded towards zero, so that those of one row that is
+            divided do not add up to more than the row.
         """
         cells = self.grid.size * self.groups
         cell, place = self.grid.locate(values)
         at = group * self.grid.size + cell
-        present = np.bincount(at, minlength=cells).astype(np.int64) * STEPS
+        # Sums of whole numbers below 2**53: exact in floating point, in whatever order.
+        if weights is None:
+            present = np.bincount(at, minlength=cells).astype(np.int64) * self.steps
+        else:
+            present = np.bincount(at, weights=np.trunc(self.steps * weights), minlength=cells).astype(np.int64)
         if not self.place:
             return present
-        # Sums of whole numbers below 2**53: exact in floating point, in whatever order.
-        places = np.bincount(at, weights=np.rint(self.place_steps * place), minlength=cells)
+        moved = np.rint(self.place_steps * place) if weights is None else np.trunc(self.place_steps * place * weights)
+        places = np.bincount(at, weights=moved, minlength=cells)
         return np.concatenate([present, places.astype(np.int64)])
 
     def measured(self, released: NDArray[np.int64], noise: IntegerNoise) -> Measured:
@@ -85,11 +102,14 @@ class Block:
         shape = (self.groups, self.grid.size)
         cells = self.grid.size * self.groups
         variance = noise.variance
-        counts = released[:cells].reshape(shape) / STEPS
-        if not self.place:
-            return Measured(self.grid, counts, np.zeros(shape), variance / STEPS**2, 0.0, noise.excess)
-        places = released[cells:].reshape(shape) / self.place_steps
-        return Measured(self.grid, counts, places, variance / STEPS**2, variance / self.place_steps**2, noise.excess)
+        counts = released[:cells].reshape(shape) / self.steps
+        places, place_variance = np.zeros(shape), 0.0
+        if self.place:
+            places = released[cells:].reshape(shape) / self.place_steps
+            place_variance = variance / self.place_steps**2
+        return Measured(
+            self.grid, counts, places, variance / self.steps**2, place_variance, noise.excess, self.score_ratio
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +125,8 @@ class Measured:
         Of the noise in each.
     excess : float
         Excess kurtosis of the noise.
+    score_ratio : float
+        As for `Block`.
     """
 
     grid: Grid
@@ -113,6 +135,7 @@ class Measured:
     count_variance: float
     place_variance: float
     excess: float
+    score_ratio: float = 1.0
 
     @property
     def rows(self) -> float:
@@ -183,7 +206,7 @@ def estimate(value: float, pulls: Iterable[Pull], cells: float = 0.0, hidden: fl
         fourth += block.place_variance**2 * float((by_place**4).sum())
         # A third is the mean square of a place, all places alike.
         squares = block.counts * (by_count**2 + by_place**2 / 3) + 2 * block.places * by_count * by_place
-        sampling += max(float(squares.sum()), 0.0)
+        sampling += block.score_ratio * max(float(squares.sum()), 0.0)
         excess = block.excess
     spread = (noise + sampling) ** 2
     return Estimate(value, math.sqrt(noise), math.sqrt(sampling), excess * fourth / spread if spread else 0.0, cells)

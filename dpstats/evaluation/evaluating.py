@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,15 +13,16 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
-from dpstats.evaluation.blocks import Block, Measured
+from dpstats.evaluation.blocks import STEPS, WEIGHTED_STEPS, Block, Measured
 from dpstats.evaluation.grids import Array, Indices, linear_range
 from dpstats.evaluation.noise import IntegerNoise, choose_noise
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, NumericModel
 from dpstats.evaluation.result import Evaluation
 from dpstats.evaluation.tables import Tables
+from dpstats.families import BinomialCounts
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign
-from dpstats.models.arrays import array_blocks
+from dpstats.models.arrays import OFFSET_BOUND, ArrayBeside, array_beside, array_blocks
 from dpstats.models.charging import charged
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
@@ -59,6 +61,8 @@ def evaluate(
     ledger: Ledger | Part | None = None,
     seed: int | None = None,
     bins: int = 10,
+    weights: Any = None,
+    offset: Any = None,
 ) -> Evaluation:
     """How good a released model is: accuracy, calibration, ROC curve, R2, residuals; in one release, with errors.
 
@@ -68,7 +72,7 @@ def evaluate(
         Public: its coefficients are released already.
     data : DataFrame or another table
         The private rows, best those that the model was not fitted to (`dpstats.holdout`). Incomplete rows are left
-        out. For a model of plain arrays the pair (endog, exog).
+        out. For a model of plain arrays the pair (endog, exog). Weights and offset of a formula are taken into account.
     eps, delta : float
         The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
     metrics : sequence of str, optional
@@ -83,6 +87,8 @@ def evaluate(
     bins : int
         Bins of the tables of calibration and residuals, at most; from 1 to 100. They are formed from the release, and
         fewer where the noise asks for it.
+    weights, offset : array_like, shape (rows,), optional
+        Those of the rows of plain arrays, within the bounds that the model was fitted with.
 
     Returns
     -------
@@ -106,16 +112,16 @@ def evaluate(
     if not isinstance(fit, GLMResults):
         raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
     model = plan_evaluation(fit, metrics, bins)
-    blocks = model.blocks()
+    source, beside = _source(fit.plan, data, weights, offset)
+    blocks = _weighted(model.blocks(), fit.plan, beside)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, eps, delta, notion)
     guarantee = noise.guarantee(notion)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
-    source = _table(fit.plan, data)
 
     def release(rows: Table | None) -> Evaluation:
-        values = count_rows(model, blocks, _row_blocks(fit.plan, rows, data), fit.scaled_params)
+        values = count_rows(model, blocks, _row_blocks(fit.plan, rows, data, beside), fit.scaled_params)
         return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
 
     return charged(
@@ -140,7 +146,8 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
         If a metric does not suit the family, or `bins` is no number of bins.
     """
     plan, family = fit.plan, fit.plan.family
-    known = {"binomial": PROBABILITY_METRICS, "gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
+    known: dict[str, Sequence[str]] = {"gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
+    known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
     chosen = _check_metrics(metrics, known.get(family.name, DECISION_METRICS), family.name)
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {bins!r}")
@@ -168,14 +175,46 @@ def _counts(
 ) -> NDArray[np.int64]:
     """The sums over some rows."""
     total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
-    for exog, endog, *_ in rows:
-        linear = np.zeros(len(exog))
+    for row in rows:
+        linear = np.zeros(len(row.exog)) if row.offset is None else np.array(row.offset, dtype=np.float64)
         # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
-        for column, coefficient in zip(exog.T, params, strict=True):
+        for column, coefficient in zip(row.exog.T, params, strict=True):
             linear += column * coefficient
-        for place, (group, values) in enumerate(model.locate(linear, endog)):
-            total[place] += blocks[place].count(group, values)
+        endog, weights = row.endog, row.weights
+        if isinstance(model, BinaryModel) and isinstance(model.family, BinomialCounts):
+            linear, endog, weights = _each_outcome(linear, row)
+        for place, (group, values) in enumerate(model.locate(linear, np.asarray(endog, dtype=np.float64))):
+            given = None if weights is None else np.asarray(weights, dtype=np.float64)
+            total[place] += blocks[place].count(group, values, given)
     return np.concatenate(total)
+
+
+def _each_outcome(linear: Array, row: RowBlock) -> tuple[Array, Array, Array]:
+    """The successes of rows of trials, then their failures, as weighted 0/1 responses: shapes (2 rows,)."""
+    size, whole = len(linear), 1.0 if row.weights is None else row.weights
+    outcomes = np.concatenate([np.ones(size), np.zeros(size)])
+    return np.tile(linear, 2), outcomes, np.concatenate([whole * row.endog, whole * (1 - row.endog)])
+
+
+def _weighted(blocks: Sequence[Block], plan: Plan, beside: ArrayBeside) -> tuple[Block, ...]:
+    """The histograms on a lattice fine enough for weights, where rows have any."""
+    if plan.design.score_ratio == 1.0 and beside.weights is None:
+        return tuple(blocks)
+    ratio = 1.0 if plan.design.score_ratio is None else plan.design.score_ratio
+    return tuple(replace(block, steps=WEIGHTED_STEPS, score_ratio=ratio) for block in blocks)
+
+
+def weights_note(blocks: Sequence[Block]) -> list[str]:
+    """What a reader must know where rows have weights."""
+    if all(block.steps == STEPS for block in blocks):
+        return []
+    ratio = blocks[0].score_ratio
+    if ratio < 1:
+        return [f"'rows' counts the trials of all rows over {1 / ratio:.4g}, the greatest number of a row."]
+    return [
+        "Rows are weighted: 'rows' adds up their weights over the greatest weight. sampling takes every weight for the "
+        "greatest; it is at most too large."
+    ]
 
 
 def describe(
@@ -201,7 +240,7 @@ def describe(
         confusion=found.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=tuple(found.notes),
+        notes=(*found.notes, *weights_note(blocks)),
     )
 
 
@@ -216,24 +255,33 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
     return chosen
 
 
-def _table(plan: Plan, data: Any) -> Table | None:
-    """The rows of a model by formula, whose schema suits it; None for arrays, which are checked too."""
-    if isinstance(plan.design, DesignSpec):
+def _source(plan: Plan, data: Any, weights: Any, offset: Any) -> tuple[Table | None, ArrayBeside]:
+    """The rows of a model by formula, whose schema suits it; of arrays, which are checked too, what is beside them."""
+    design = plan.design
+    if isinstance(design, DesignSpec):
+        if weights is not None or offset is not None:
+            raise ArgumentError("weights and offset are those of the formula; leave them out")
         table = as_table(data)
-        plan.design.check_schema(table)
-        return table
+        design.check_schema(table)
+        return table, ArrayBeside()
+    assert isinstance(design, ArrayDesign)
     if not isinstance(data, tuple) or len(data) != 2:
         raise DataError("data must be the pair (endog, exog) for a model of plain arrays")
     endog, exog = as_endog(data[0]), as_exog(data[1])
     if len(endog) != exog.rows or exog.size != len(plan.names):
         raise DataError(f"data must be (endog, exog) with as many rows in both, and {len(plan.names)} columns in exog")
-    return None
+    if (offset is None) != (design.offset_bound == 0):
+        raise ArgumentError("offset must be given if the model was fitted with one, and only then")
+    if weights is not None and design.weight_bound is None:
+        raise ArgumentError("weights are for models that were fitted with weights, whose bound they follow")
+    bounds = design.weight_bound or 1.0, design.offset_bound or OFFSET_BOUND
+    return None, array_beside(weights, offset, *bounds, exog.rows)
 
 
-def _row_blocks(plan: Plan, rows: Table | None, data: Any) -> Rows[RowBlock]:
+def _row_blocks(plan: Plan, rows: Table | None, data: Any, beside: ArrayBeside) -> Rows[RowBlock]:
     """Complete rows in model units. Reads rows: charge first."""
     if rows is not None:
         assert isinstance(plan.design, DesignSpec)
         return plan.design.rows(rows)
     assert isinstance(plan.design, ArrayDesign)
-    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms)
+    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, beside)

@@ -18,6 +18,7 @@ from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_unde
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula, parse
 from dpstats.models.charging import charged
+from dpstats.models.sources import model_formula
 from dpstats.privacy.guarantee import check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
@@ -43,6 +44,9 @@ def check(
     adjacency: str = "add_remove",
     ledger: Ledger | Part | None = None,
     seed: int | None = None,
+    weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
 ) -> Check:
     """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
 
@@ -66,6 +70,8 @@ def check(
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
+    weights, offset, exposure : str, optional
+        As for `dpstats.glm`. A row counts as one whatever its weight is.
 
     Returns
     -------
@@ -88,6 +94,7 @@ def check(
     notion = check_adjacency(adjacency)
     random = random_source(seed)
     kind = get_family(family)
+    formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data)
     facts, design = _public(formula, Domain.coerce(domain), table, kind)
     faults = _faults(parse(formula).columns, facts, design)
@@ -142,6 +149,8 @@ def _public(
 
 def _binary_column(parsed: Formula, family: Family) -> str | None:
     """The response's column, where it must be 0 or 1."""
+    if parsed.failures is not None:
+        return None
     node = parsed.response.node
     return node.name if family.response == "binary" and isinstance(node, ColumnNode) else None
 
@@ -199,7 +208,7 @@ def _fault_sums(
             states = {name: _states(block, name, fact) for name, fact in facts.items()}
             unusable = None
             if design is not None and design.notes:
-                unusable = ~(design.exog(block)[1] & np.isfinite(design.endog(block)))
+                unusable = ~design.usable(block)
             total += shared(_flags(states, faults, unusable))
     return total
 

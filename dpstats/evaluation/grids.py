@@ -187,4 +187,5 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
         low += max(float(least[term.columns].sum()), -sizes)
         high += min(float(most[term.columns].sum()), sizes)
     room = 1e-3 + 1e-9 * (high - low)  # for rounding, and so that the ends differ
+    room += design.offset_bound
     return low - room, high + room

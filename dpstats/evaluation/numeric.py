@@ -35,6 +35,7 @@ from dpstats.evaluation.grids import (
 )
 from dpstats.evaluation.tables import Tables, bin_table, joined
 from dpstats.families import Family
+from dpstats.families.base import padded
 
 GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
 COUNT_METRICS = ("deviance", "mae", "residuals")
@@ -264,15 +265,6 @@ class NumericModel:
 
 
 _NAMES = {"deviance": "deviance explained"}
-
-
-def padded(values: Array) -> Array:
-    """`values` with ones up to a multiple of 64, shape (rows,).
-
-    A vectorised exponential or logarithm may round what is left over at the end of an array in another way: then the
-    number of rows would move others.
-    """
-    return np.concatenate([values, np.ones(-len(values) % 64)])
 
 
 def _y_log_y(y: Array) -> Array:

@@ -7,13 +7,14 @@ from typing import Any
 
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
-from dpstats.families.binomial import Binomial
+from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
 from dpstats.families.poisson import Poisson
 from dpstats.families.svm import HuberSVM, SmoothSVM
 
 __all__ = [
     "Binomial",
+    "BinomialCounts",
     "Derivatives",
     "Family",
     "Gaussian",
@@ -28,6 +29,7 @@ __all__ = [
 _BY_NAME: dict[str, type[Family]] = {
     "gaussian": Gaussian,
     "binomial": Binomial,
+    "binomial_counts": BinomialCounts,
     "poisson": Poisson,
     "huber_svm": HuberSVM,
     "smooth_svm": SmoothSVM,

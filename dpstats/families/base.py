@@ -128,6 +128,15 @@ class Family(ABC):
         return {"name": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
+def padded(values: NDArray[Any]) -> NDArray[Any]:
+    """`values` with ones up to a multiple of 64, shape (rows,).
+
+    A vectorised exponential or logarithm may round what is left over at the end of an array in another way: then the
+    number of rows would move others.
+    """
+    return np.concatenate([values, np.ones(-len(values) % 64)])
+
+
 def check_cap(name: str, value: object) -> None:
     """Raise ArgumentError unless `value` is a finite positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
 from scipy import special
 
-from dpstats.families.base import Array, Family, LossCurve
+from dpstats.families.base import Array, Family, LossCurve, check_cap, declared_range
 
 
 def round_binary(endog: Array) -> Array:
@@ -82,3 +82,57 @@ def _curve(size: int) -> LossCurve:
     gradient = (1 + np.sin(phi)) / 2
     gradient[-1] = 1.0
     return LossCurve(gradient, np.cos(np.concatenate(([0.0], phi[:-1]))) ** 2 / 4)
+
+
+@dataclass(frozen=True)
+class BinomialCounts(Binomial):
+    """Binomial, for rows that hold several trials each: ``successes + failures ~ x``.
+
+    A row's loss is divided by `trials`, so that one row has at most the influence of one 0/1 response, however many
+    trials it holds (docs/proofs/objective, Weights). It is the binomial loss at the share of successes, times the
+    row's trials over `trials`.
+
+    Parameters
+    ----------
+    trials : float, optional
+        The greatest number of trials in a row; a row with more counts as this many in the same proportion. Left open,
+        it becomes the sum of the upper ends of the two columns' ranges.
+
+    Raises
+    ------
+    ArgumentError
+        If `trials` is not a finite positive number.
+    """
+
+    trials: float | None = None
+
+    name: ClassVar[str] = "binomial_counts"
+    signed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.trials is not None:
+            check_cap("trials", self.trials)
+
+    def resolve(self, response_range: tuple[float, float] | None) -> BinomialCounts:
+        """Set `trials` from (0, the greatest number of trials)."""
+        if self.trials is not None:
+            return self
+        return replace(self, trials=declared_range(response_range, "trials")[1])
+
+    def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
+        small = np.exp(-np.abs(eta))
+        inverse = 1 / (1 + small)
+        larger, smaller = inverse, small * inverse
+        chance, rest = np.where(eta >= 0, larger, smaller), np.where(eta >= 0, smaller, larger)
+        # One loss for the successes and one for the failures: neither is a difference.
+        near = np.log1p(small)
+        value = endog * (near + np.maximum(-eta, 0)) + (1 - endog) * (near + np.maximum(eta, 0))
+        return value, (1 - endog) * chance - endog * rest, chance * rest
+
+    def slope(self, eta: Array, endog: Array) -> Array:
+        """(1 - y) p - y (1 - p): within rounding of p - y, in both tails."""
+        return (1 - endog) * special.expit(eta) - endog * special.expit(-eta)
+
+    def clip_response(self, endog: Array) -> Array:
+        """Clip shares to [0, 1]."""
+        return np.clip(endog, 0, 1)

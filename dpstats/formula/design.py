@@ -19,26 +19,24 @@ from patsy.design_info import DesignInfo
 
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
-from dpstats.families.base import Family
+from dpstats.families import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
 from dpstats.formula.bounds import Array, Term, TermNorms, combined_norm, unit_term
-from dpstats.formula.codes import Encoded
 from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.parse import Formula, parse
+from dpstats.formula.reading import SLACK, prediction_rows, read_blocks, usable_rows
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response, scaling
-from dpstats.formula.schema import numeric_columns_undeclared, schema_domain, with_response
+from dpstats.formula.row_values import RowValue, bind_offset, bind_weights
+from dpstats.formula.schema import check_counts, numeric_columns_undeclared, schema_domain, with_response
 from dpstats.formula.structure import design_forms
 from dpstats.inference import Dummies
-from dpstats.privacy.bodies import Image, shrink_block
+from dpstats.privacy.bodies import Image
 from dpstats.quiet import quiet
 from dpstats.rows import Block, Rows
-from dpstats.tables import Column, Table, as_table, slices
+from dpstats.tables import Table, as_table
 
 __all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "schema_domain"]
-
-SLACK = 1e-12
-"""Rows are kept this share below the declared bounds, so that rounding never carries them above."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +64,8 @@ class DesignSpec:
         The response bound to the Domain that its columns are encoded by.
     shrunk : tuple of Term
         The terms whose part of a row is shrunk to their bounds.
+    offset, weights : RowValue or None
+        What the formula adds to the linear predictor, and what it weighs rows by.
     """
 
     formula: str
@@ -84,6 +84,30 @@ class DesignSpec:
     _parsed: Formula = field(repr=False)
     shrunk: tuple[Term, ...] = field(repr=False)
     _bodies: tuple[Body, ...] = field(repr=False)
+    offset: RowValue | None = None
+    weights: RowValue | None = None
+
+    @property
+    def offset_center(self) -> float:
+        """What is taken off an offset in the user's units: what is typical, if an intercept can take it up."""
+        return self.offset.middle if self.offset is not None and self.has_intercept else 0.0
+
+    @property
+    def offset_bound(self) -> float:
+        """The greatest size of an offset in model units; 0 without any."""
+        if self.offset is None:
+            return 0.0
+        return max(abs(end - self.offset_center) for end in (self.offset.low, self.offset.high)) / self.response.scale
+
+    @property
+    def score_ratio(self) -> float | None:
+        """The covariance of a row's score over its information, if the model is right: 1 for rows that count alike.
+
+        1 over the greatest number of trials for successes and failures; None where weights leave it open.
+        """
+        if self.weights is not None:
+            return None
+        return 1.0 if self.response.trials is None else 1.0 / self.response.trials
 
     @property
     def response_name(self) -> str:
@@ -100,6 +124,11 @@ class DesignSpec:
     def images(self) -> tuple[Image, ...]:
         """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
         return tuple(body.image for body in self._bodies)
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The bodies with the scales that rows are shrunk by."""
+        return self._bodies
 
     @property
     def coding(self) -> DesignInfo:
@@ -147,7 +176,7 @@ class DesignSpec:
         if self.has_intercept:
             at = self.names.index("Intercept")
             matrix[at] -= size * self.center / self.scale
-            shift[at] = self.response.center
+            shift[at] = self.response.center - self.offset_center
         return matrix, shift
 
     def with_working(self, low: float, high: float) -> DesignSpec:
@@ -177,6 +206,16 @@ class DesignSpec:
     def columns(self) -> tuple[str, ...]:
         """The columns of data that the formula reads."""
         return tuple(self._parsed.columns)
+
+    @property
+    def exog_columns(self) -> tuple[str, ...]:
+        """The columns of data that the terms read."""
+        return self._parsed.exog_columns
+
+    @property
+    def predicting_columns(self) -> tuple[str, ...]:
+        """The columns of data that a prediction needs: those of the terms and of the offset."""
+        return self._parsed.predicting_columns
 
     @property
     def _responding(self) -> list[str]:
@@ -210,26 +249,15 @@ class DesignSpec:
 
     def encoded(self, table: Table, block_rows: int) -> Iterator[Block]:
         """The rows of one table, which has passed `check_schema`, in blocks."""
-        explaining = cells.read(table, self._parsed.exog_columns)
-        explained = cells.read(table, self._responding)
-        for rows in slices(table.rows, block_rows):
-            yield self._block(explaining, explained, rows)
+        return read_blocks(self, self._parsed, table, block_rows)
 
     def responses(self, data: object) -> Rows[Array]:
         """Finite responses in the user's units, clipped to their range, in blocks of shape (r,)."""
         return as_table(data).batches(self._responding).each(partial(_responses, self))
 
-    def _block(self, explaining: Mapping[str, Column], explained: Mapping[str, Column], rows: slice) -> Block:
-        """One block of complete rows in model units."""
-        encoded, complete = cells.encode(explaining, self.domain, rows)
-        outcome, known = cells.encode(explained, self.encoder.domain, rows)
-        complete = complete & known
-        if not complete.all():
-            encoded, outcome = cells.take(encoded, complete), cells.take(outcome, complete)
-        endog = self.encoder.encode(outcome)
-        exog = self._model_rows(encoded, len(endog))
-        kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
-        return Block(exog, endog) if kept.all() else Block(exog[kept], endog[kept])
+    def scaled_offset(self, offset: Array) -> Array:
+        """Offsets in the user's units as what is added to x'theta in model units."""
+        return np.asarray((offset - self.offset_center) / self.response.scale)
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
         """Rows for prediction; errors as in `check_schema`, of the columns that explain.
@@ -245,23 +273,29 @@ class DesignSpec:
         complete : ndarray of bool, shape (n,)
             Rows that can.
         """
-        table = as_table(data)
-        cells.check_columns(table, self.domain, self._parsed.exog_columns)
-        with quiet():
-            parts = table.batches(self._parsed.exog_columns).each(self._exog).collected()
-        result: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, len(self.names))), *parts])
-        return result, np.asarray(~np.isnan(result).any(axis=1))
+        return self.predicting(data, offset=False)[:2]
 
-    def _exog(self, batch: Table) -> Array:
-        """Rows of one batch in model units, NaN in those that cannot be encoded, shape (rows, p)."""
-        columns = cells.read(batch, self._parsed.exog_columns)
-        result = np.full((batch.rows, len(self.names)), np.nan)
-        for rows in slices(batch.rows, 65536):
-            encoded, complete = cells.encode(columns, self.domain, rows)
-            exog = self._model_rows(cells.take(encoded, complete), int(complete.sum()))
-            exog[~np.isfinite(exog).all(axis=1)] = np.nan
-            result[rows.start + np.flatnonzero(complete)] = exog
-        return result
+    def predicting(self, data: object, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
+        """Rows for prediction as `exog` gives them, and their offsets in model units, shape (n,), in one pass.
+
+        Parameters
+        ----------
+        data : DataFrame or another table, n rows
+        offset : bool
+            Whether to read the offset; without it, or where the formula has none, offsets are 0.
+
+        Raises
+        ------
+        DataError, DomainError
+            As `check_schema`, of the columns that explain and that the offset reads.
+        """
+        with quiet():
+            return prediction_rows(self, as_table(data), offset=offset)
+
+    def usable(self, table: Table) -> NDArray[np.bool_]:
+        """Which rows of a table have a response, columns, an offset and a weight that are numbers, shape (n,)."""
+        with quiet():
+            return usable_rows(self, self._parsed, table)
 
     def endog(self, data: object) -> Array:
         """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
@@ -279,26 +313,13 @@ class DesignSpec:
         result[known] = self.encoder.encode(cells.take(encoded, known))
         return result
 
-    def _model_rows(self, encoded: Mapping[str, Encoded], rows: int) -> Array:
-        """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""
-        exog = coding.design_rows(self._info, encoded, rows)
-        exog[~np.isfinite(exog)] = np.nan
-        np.clip(exog, self.lower, self.upper, out=exog)
-        exog -= self.center
-        exog /= self.scale
-        for term in self.shrunk:
-            _shrink(exog[:, term.columns], term)
-        for body in self._bodies:
-            if body.scales is not None:
-                shrink_block(exog[:, body.columns], body.image.block, body.scales)
-        return exog
-
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON: enough to build the design again, and its scaling to compare with."""
         return {
             "formula": self.formula,
             "domain": self.domain.to_dict(),
             "response": self.response.kind,
+            "trials": self.response.trials,
             "working": None if self.response.working is None else list(self.response.working),
             "names": list(self.names),
             "center": self.center.tolist(),
@@ -321,7 +342,8 @@ class DesignSpec:
         """
         if missing := {"formula", "domain", "response", "names", "center", "scale"} - set(stored):
             raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
-        spec = _build(parse(stored["formula"]), Domain.from_dict(stored["domain"]), stored["response"])
+        known = parse(stored["formula"]), Domain.from_dict(stored["domain"])
+        spec = _build(*known, stored["response"], stored.get("trials"))
         same = list(spec.names) == stored["names"] and all(
             np.allclose(getattr(spec, fact), stored[fact], rtol=1e-9, atol=0) for fact in ("center", "scale")
         )
@@ -362,7 +384,9 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
                 f"column {name!r} is not declared; add {{{name!r}: (low, high)}} or {{{name!r}: [levels]}} to the "
                 "domain (variables of the calling program are not visible to formulas)"
             )
-    return _build(parsed, Domain({name: declared[name] for name in parsed.columns}), family.response)
+    check_counts(parsed, family)
+    known = Domain({name: declared[name] for name in parsed.columns})
+    return _build(parsed, known, family.response, getattr(family, "trials", None))
 
 
 def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
@@ -376,22 +400,24 @@ def _responses(spec: DesignSpec, table: Table) -> Array:
     return values[np.isfinite(values)] * spec.response.scale + spec.response.center
 
 
-def _build(parsed: Formula, domain: Domain, kind: Kind) -> DesignSpec:
+def _build(parsed: Formula, domain: Domain, kind: Kind, trials: float | None = None) -> DesignSpec:
     """The design of a formula under a Domain of its columns, in their order."""
     # Text tells levels apart that compare equal, such as 1, 1.0 and True.
-    return _built(parsed.text, domain.to_json(), kind)
+    return _built(parsed.text, domain.to_json(), kind, trials)
 
 
 @lru_cache(maxsize=16)
-def _built(formula: str, declared: str, kind: Kind) -> DesignSpec:
+def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:
     """See `_build`; public facts alone, and a plan and its fit, or several fits, have the same."""
     parsed, domain = parse(formula), Domain.from_json(declared)
     info = coding.public_design(parsed, domain)
     has_intercept = any(not term.factors for term in info.term_codings)
     constant = info.column_names.index("Intercept") if has_intercept else None
-    response = bind_response(parsed, domain, kind, has_intercept)
+    response = bind_response(parsed, domain, kind, has_intercept, trials)
+    offset, weights = bind_offset(parsed, domain), bind_weights(parsed, domain)
     by_term, partial = coding.term_bounds(info, domain)
     partial += [response.spec.name] * response.partial
+    partial += [value.name for value in (offset, weights) if value is not None and value.partial]
     lower, upper, center = coding.column_ranges(info, by_term, has_intercept)
     reach = np.maximum(np.abs(lower - center), np.abs(upper - center))
     units = [
@@ -425,18 +451,6 @@ def _built(formula: str, declared: str, kind: Kind) -> DesignSpec:
         _parsed=parsed,
         shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
         _bodies=term_bodies(coding.subterms(info, by_term), reach, scale, constant),
+        offset=offset,
+        weights=weights,
     )
-
-
-def _shrink(part: Array, term: Term) -> None:
-    """Scale each row of `part` down, in place, to the term's bounds less the slack."""
-    squares, sizes = np.zeros(len(part)), np.zeros(len(part))
-    # Column by column: a sum along rows could be rounded in another order when the number of rows changes.
-    for column in part.T:
-        squares += column * column
-        sizes += np.abs(column)
-    with np.errstate(all="ignore"):
-        by_l2 = term.l2 / (1 + SLACK) / np.sqrt(squares)
-        by_l1 = term.l1 / (1 + SLACK) / sizes
-    factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
-    part *= factor[:, None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -20,8 +20,10 @@ from patsy.parse_formula import ParseNode, parse_formula
 
 from dpstats.errors import FormulaError
 from dpstats.formula import expression
+from dpstats.formula.beside import ARGUMENTS, one_at_most, special
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
 from dpstats.formula.transforms import TRANSFORMS, RowWise
+from dpstats.formula.trees import balanced
 
 CONTRASTS = {name: getattr(patsy, name) for name in ("Treatment", "Poly", "Sum", "Helmert", "Diff")}
 
@@ -81,23 +83,52 @@ class Formula:
     ----------
     text : str
     response : Factor
+        The successes, if there are `failures`.
     terms : tuple of tuple of Factor
         The right-hand side, an interaction each; the empty one is the intercept.
+    failures : Factor or None
+        The second column of a response of counts, ``successes + failures ~``.
+    offsets : tuple of Factor
+        What is added to the linear predictor as it is.
+    weights : Factor or None
     """
 
     text: str
     response: Factor
     terms: tuple[tuple[Factor, ...], ...]
+    failures: Factor | None = None
+    offsets: tuple[Factor, ...] = ()
+    weights: Factor | None = None
 
     @property
     def exog_columns(self) -> tuple[str, ...]:
-        """Columns that the right-hand side reads."""
-        return tuple(dict.fromkeys(n for term in self.terms for factor in term for n in columns_of(factor.node)))
+        """Columns that the terms of the right-hand side read."""
+        return _columns(factor for term in self.terms for factor in term)
+
+    @property
+    def predicting_columns(self) -> tuple[str, ...]:
+        """Columns that a prediction needs: those of the terms and of the offset."""
+        return tuple(dict.fromkeys((*self.exog_columns, *_columns(self.offsets))))
+
+    @property
+    def response_columns(self) -> tuple[str, ...]:
+        """Columns that the response reads."""
+        return _columns(factor for factor in (self.response, self.failures) if factor is not None)
+
+    @property
+    def weight_columns(self) -> tuple[str, ...]:
+        """Columns that the weights read."""
+        return () if self.weights is None else _columns([self.weights])
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that the formula reads, the response's first."""
-        return tuple(dict.fromkeys((*columns_of(self.response.node), *self.exog_columns)))
+        return tuple(dict.fromkeys((*self.response_columns, *self.predicting_columns, *self.weight_columns)))
+
+
+def _columns(factors: Iterable[Factor]) -> tuple[str, ...]:
+    """Names of the columns that factors read, once each."""
+    return tuple(dict.fromkeys(name for factor in factors for name in columns_of(factor.node)))
 
 
 def parse(formula: str) -> Formula:
@@ -124,49 +155,46 @@ def _parse(formula: str) -> Formula:
     except Exception as error:
         raise FormulaError(f"formula {formula!r} cannot be parsed: {_first_line(error)}") from error
     # Every factor is checked, also one that is subtracted and so leaves the model: x - x.mean() is a term less a term.
-    factors = {code: compile_factor(code) for code in _codes(tree)}
-
-    def term(of: Term) -> tuple[Factor, ...]:
-        return tuple(factors[factor.code] for factor in of.factors)
-
-    left, right = [[term(of) for of in side] for side in (described.lhs_termlist, described.rhs_termlist)]
-    if len(left) != 1 or len(left[0]) != 1:
-        raise FormulaError(f"formula {formula!r} needs one response on the left of '~'; write sums as I(a + b)")
-    if not right:
+    factors = {code: [compile_factor(part) for part in _parts(code)] for code in _codes(tree)}
+    response, failures = _response(formula, described.lhs_termlist, factors)
+    terms: list[tuple[Factor, ...]] = []
+    beside: dict[str, list[Factor]] = {"offset": [], "weights": []}
+    for term in described.rhs_termlist:
+        codes = [factor.code for factor in term.factors]
+        calls = [found for code in codes if (found := special(code)) is not None]
+        if not calls:
+            terms.append(tuple(factors[code][0] for code in codes))
+        elif len(codes) == 1 and calls[0][0] in beside:
+            beside[calls[0][0]].append(Factor(codes[0], factors[codes[0]][0].node))
+        else:
+            raise FormulaError(f"{term.name()}: {calls[0][0]}() {_STANDS}")
+    if not terms:
         raise FormulaError(f"formula {formula!r} has no term on the right of '~'; keep the intercept or add a column")
-    return Formula(formula, left[0][0], tuple(right))
+    one_at_most(formula, beside["weights"])
+    weights = beside["weights"][0] if beside["weights"] else None
+    return Formula(formula, response, tuple(terms), failures, tuple(beside["offset"]), weights)
 
 
-def balanced(tree: ParseNode) -> ParseNode:
-    """The tree with its runs of plain summands as sums of sums, so that a sum of p terms is log p deep and not p.
-
-    patsy reads trees by recursion, and some hundred terms exceed Python's limit. ``1``, ``0`` and ``-`` stay in place,
-    because what they mean depends on what stands before them.
-    """
-    if tree.type != "+" or len(tree.args) != 2:
-        return ParseNode(tree.type, tree.token, [balanced(branch) for branch in tree.args], tree.origin)
-    summands = []
-    while tree.type == "+" and len(tree.args) == 2 and _plain(tree.args[1]):
-        summands.append(tree.args[1])
-        plus, tree = tree, tree.args[0]
-    if _plain(tree) and summands:
-        return _sum([tree, *summands[::-1]], plus)
-    if not summands:
-        return ParseNode(tree.type, tree.token, [balanced(branch) for branch in tree.args], tree.origin)
-    return ParseNode("+", plus.token, [balanced(tree), _sum(summands[::-1], plus)], plus.origin)
+_STANDS = "stands by itself: offset() and weights() as terms on the right of '~', cbind() on its left"
 
 
-def _plain(tree: ParseNode) -> bool:
-    """Whether the tree is a factor or a product of factors."""
-    return tree.type == "PYTHON_EXPR" or (tree.type in (":", "*") and all(_plain(branch) for branch in tree.args))
+def _parts(code: str) -> tuple[str, ...]:
+    """The code of a factor, or that of the arguments of offset(), weights() or cbind()."""
+    found = special(code)
+    return (code,) if found is None else found[1]
 
 
-def _sum(summands: list[ParseNode], plus: ParseNode) -> ParseNode:
-    """The summands added up in their order, as a tree of least depth."""
-    if len(summands) == 1:
-        return summands[0]
-    half = len(summands) // 2
-    return ParseNode("+", plus.token, [_sum(summands[:half], plus), _sum(summands[half:], plus)], plus.origin)
+def _response(formula: str, terms: Sequence[Term], factors: Mapping[str, list[Factor]]) -> tuple[Factor, Factor | None]:
+    """The response of a formula, or its successes and failures."""
+    codes = [[factor.code for factor in term.factors] for term in terms]
+    found = [factor for code in codes for factor in (factors[code[0]] if len(code) == 1 else [])]
+    calls = [call[0] for code in codes if len(code) == 1 and (call := special(code[0])) is not None]
+    plain = bool(codes) and all(len(code) == 1 for code in codes) and set(calls) <= {"cbind"}
+    if not plain or len(found) > 2:
+        raise FormulaError(
+            f"formula {formula!r} needs one response on the left of '~', or successes + failures; sums are I(a + b)"
+        )
+    return found[0], found[1] if len(found) == 2 else None
 
 
 def _codes(tree: ParseNode) -> Iterator[str]:
@@ -181,7 +209,6 @@ OTHER_NAMES = {
     "as_factor": "; write C(...)",
     "factor": "; write C(...)",
     "ns": "; write cr(..., df=...) for a natural spline",
-    "offset": "; add the offset as a column, whose coefficient is then estimated",
     "s": "; write cr(..., df=...) for a smooth term",
 }
 """What R calls otherwise, and what to write."""
@@ -258,6 +285,8 @@ class _Translator:
                 return Column(name)
             case ast.Call(func=ast.Name("I" | "Q" as name)):
                 raise FormulaError(f"{self._text(tree)}: {name}() takes one argument; Q() the name as a string")
+            case ast.Call(func=ast.Name(name)) if name in ARGUMENTS:
+                raise FormulaError(f"{self._text(tree)}: {name}() {_STANDS}")
             case ast.Call(func=ast.Name("C"), args=[argument, *_]):
                 return self._apply(tree, self._coding(tree), argument)
             case ast.Call(func=ast.Name("abs"), args=[argument], keywords=[]):

@@ -39,6 +39,9 @@ class ResponseSpec:
     working : tuple or None
         The interval that was bought of a continuous response and that center and scale follow, in the user's units;
         None if they follow the range.
+    trials : float or None
+        The greatest number of trials of a row, for a response of successes and failures; its rows' response is the
+        share of successes.
     """
 
     name: str
@@ -49,6 +52,7 @@ class ResponseSpec:
     center: float = 0.0
     scale: float = 1.0
     working: tuple[float, float] | None = None
+    trials: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,18 +63,34 @@ class Response:
     node: Node
     domain: Domain
     partial: bool = False
+    failures: Node | None = None
 
     def encode(self, rows: dict[str, Encoded]) -> Array:
         """Model-unit values of encoded rows, shape (rows,); what cannot be a response is NaN (missing)."""
         values = _as_response(evaluate(self.node, rows))
+        if self.failures is not None:
+            total = _trials(values, _as_response(evaluate(self.failures, rows)))
+            return np.divide(values, total, out=np.full_like(total, np.nan), where=total > 0)
         if self.spec.kind == "binary":
             return np.where((values == 0) | (values == 1), values, np.nan)
         clipped = np.clip(values, self.spec.low, self.spec.high)
         return np.where(np.isfinite(values), (clipped - self.spec.center) / self.spec.scale, np.nan)
 
+    def trials(self, rows: dict[str, Encoded]) -> Array | None:
+        """What each encoded row holds of the greatest number of trials, shape (rows,), from 0 to 1; None without them.
 
-def bind_response(formula: Formula, domain: Domain, kind: Kind, has_intercept: bool) -> Response:
-    """The response of `formula` under the declared facts.
+        NaN for rows that have no response.
+        """
+        if self.failures is None or self.spec.trials is None:
+            return None
+        both = (_as_response(evaluate(node, rows)) for node in (self.node, self.failures))
+        return np.asarray(np.minimum(_trials(*both) / self.spec.trials, 1.0))
+
+
+def bind_response(
+    formula: Formula, domain: Domain, kind: Kind, has_intercept: bool, trials: float | None = None
+) -> Response:
+    """The response of `formula` under the declared facts; `trials` bounds those of a row, by default their ranges do.
 
     Raises
     ------
@@ -79,6 +99,8 @@ def bind_response(formula: Formula, domain: Domain, kind: Kind, has_intercept: b
     FormulaError
         If it has no finite value on the declared ranges.
     """
+    if formula.failures is not None:
+        return _bind_counts(formula, domain, formula.failures.node, trials)
     node, name = formula.response.node, formula.response.code
     if kind == "binary" and isinstance(node, Column):
         domain = _binary_column(domain, node.name)
@@ -103,6 +125,25 @@ def bind_response(formula: Formula, domain: Domain, kind: Kind, has_intercept: b
         return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain, partial)
     center, scale = scaling(low, high, has_intercept)
     return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
+
+
+def _bind_counts(formula: Formula, domain: Domain, failures: Node, trials: float | None) -> Response:
+    """A response of successes and failures, the greatest number of both together from their ranges."""
+    name = formula.text.partition("~")[0].strip()
+    node, failures = bind(formula.response.node, domain), bind(failures, domain)
+    public = public_frame(domain, list(formula.response_columns), faces=True)
+    totals = _trials(_as_response(evaluate(node, public)), _as_response(evaluate(failures, public)))
+    possible = totals[totals > 0]
+    if len(possible) == 0:
+        raise DomainError(f"the response {name!r} has no trials on the declared ranges; declare (0, most) for both")
+    spec = ResponseSpec(name, 0.0, 1.0, "binary", None, trials=float(possible.max()) if trials is None else trials)
+    return Response(spec, node, domain, bool(np.isnan(totals).any()), failures)
+
+
+def _trials(successes: Array, failures: Array) -> Array:
+    """Successes plus failures, shape (rows,); NaN where either is negative or missing."""
+    possible = (successes >= 0) & (failures >= 0)
+    return np.where(possible, successes + failures, np.nan)
 
 
 def scaling(low: float, high: float, has_intercept: bool) -> tuple[float, float]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpstats.domain import Domain
-from dpstats.errors import DomainError
-from dpstats.families.base import Family
+from dpstats.errors import DomainError, FormulaError
+from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import cells
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
@@ -61,8 +61,29 @@ def schema_domain(
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
     """`domain` with the range that the family fixes for a response it leaves out, if any."""
+    if parsed.failures is not None:
+        return _with_counts(parsed, domain, getattr(family, "trials", None))
     node = parsed.response.node
     implied = assumed_range(family.response, getattr(family, "y_max", None))
     if implied is None or not isinstance(node, Column) or node.name in domain:
         return domain
     return domain.with_ranges({node.name: (implied.low, implied.high)})
+
+
+def _with_counts(parsed: Formula, domain: Domain, trials: float | None) -> Domain:
+    """`domain` with (0, trials) for a column of successes or of failures that it leaves out, if the family says so."""
+    assert parsed.failures is not None
+    nodes = [factor.node for factor in (parsed.response, parsed.failures)]
+    open_columns = [node.name for node in nodes if isinstance(node, Column) and node.name not in domain]
+    return domain if trials is None else domain.with_ranges(dict.fromkeys(open_columns, (0, trials)))
+
+
+def check_counts(parsed: Formula, family: Family) -> None:
+    """Raise FormulaError unless successes and failures meet the binomial family."""
+    if parsed.failures is not None and not isinstance(family, Binomial):
+        raise FormulaError(
+            f"formula {parsed.text!r} needs one response on the left of '~': successes and failures are for the "
+            "binomial family; write sums as I(a + b)"
+        )
+    if parsed.failures is None and isinstance(family, BinomialCounts):
+        raise FormulaError(f"formula {parsed.text!r} needs successes + failures on the left of '~' for this family")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.domain import Domain
+from dpstats.errors import FormulaError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.expression import columns_of
@@ -17,7 +18,10 @@ from dpstats.mechanisms.curvature import typical_sizes
 
 def local_design(formula: str, domain: Domain | Mapping[str, Any], family: str) -> DesignSpec:
     """The design of a local specification; no rows are read. Errors as in `design_spec`."""
-    return design_spec(formula, domain, family=get_family(family))
+    design = design_spec(formula, domain, family=get_family(family))
+    if design.weights is not None or design.offset is not None or design.response.trials is not None:
+        raise FormulaError("formula: weights, offsets and counts of trials are not part of a contributor's report")
+    return design
 
 
 def typical_radius(design: DesignSpec, family: str) -> float:

@@ -43,6 +43,17 @@ class Bounds(Protocol):
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """Symmetric C, shape (q, p, p), with x'C x = 0 in every row x, of all columns or of some."""
 
+    @property
+    def offset_bound(self) -> float:
+        """The greatest size of a row's offset in model units."""
+
+    @property
+    def score_ratio(self) -> float | None:
+        """The covariance of a row's score over its information if the model is right; None where weights leave it open.
+
+        1 for rows that count alike, 1 over the greatest number of trials for rows of trials.
+        """
+
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """Matrix A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
 
@@ -85,6 +96,10 @@ class ArrayDesign:
     norms : dict
         Bounds on the rows' norms, with at least the key ``"l2"``; the others may be missing.
     response_name : str
+    offset_bound : float
+        Offsets are clipped to this size; 0 without any.
+    weight_bound : float or None
+        Weights are clipped to this and divided by it; None without any.
     """
 
     names: tuple[str, ...]
@@ -92,6 +107,13 @@ class ArrayDesign:
     response_name: str = "y"
     has_intercept: bool = False
     notes: tuple[str, ...] = ()
+    offset_bound: float = 0.0
+    weight_bound: float | None = None
+
+    @property
+    def score_ratio(self) -> float | None:
+        """1, or None with weights."""
+        return 1.0 if self.weight_bound is None else None
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -134,12 +156,14 @@ class ArrayDesign:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {"names": list(self.names), "norms": dict(self.norms), "response_name": self.response_name}
+        beside = {"offset_bound": self.offset_bound, "weight_bound": self.weight_bound}
+        return {"names": list(self.names), "norms": dict(self.norms), "response_name": self.response_name, **beside}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ArrayDesign:
         """The design whose `to_dict` gave `stored`."""
-        return cls(tuple(stored["names"]), stored["norms"], stored["response_name"])
+        beside = {name: stored[name] for name in ("offset_bound", "weight_bound") if name in stored}
+        return cls(tuple(stored["names"]), stored["norms"], stored["response_name"], **beside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +198,16 @@ class SubDesign:
                 left.append(Term(term.name, slice(start, start + len(inside)), maxima, *norms))
             start += len(inside)
         return tuple(left)
+
+    @property
+    def offset_bound(self) -> float:
+        """The whole design's."""
+        return self.whole.offset_bound
+
+    @property
+    def score_ratio(self) -> float | None:
+        """The whole design's."""
+        return self.whole.score_ratio
 
     @property
     def images(self) -> tuple[Image, ...]:

@@ -54,7 +54,12 @@ def with_inference(
         raise ArgumentError(f"inference={wanted!r} {reason}")
     if wanted is None or (wanted == "auto" and headroom(family) == 0):
         return purchase
-    spread = _spread(family, options)
+    if wanted == "model" and design.score_ratio is None:
+        raise ArgumentError(
+            "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
+            "take 'robust'"
+        )
+    spread = _spread(family, design, options)
     whole = purchase.eps + purchase.final_eps
     bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
     information = InformationPurchase(
@@ -97,8 +102,10 @@ def _biased(penalty: Penalty) -> bool:
     return not penalty.convex or split_curvature(penalty)[1] is not None
 
 
-def _spread(family: Family, options: Options) -> SpreadKind:
-    """How the score's covariance is known."""
+def _spread(family: Family, design: Bounds, options: Options) -> SpreadKind:
+    """How the score's covariance is known: weights leave it open, and then it is bought."""
+    if design.score_ratio is None:
+        return "robust"
     if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
         return "robust"
     return "known" if isinstance(family, Binomial) else "dispersion"

@@ -48,7 +48,7 @@ WEIGHTS_PART = 0.4
 """The part of the spread's budget that buys the sum of weights where there is no intercept."""
 
 FARTHEST = 1e6
-"""Coefficients of norm above this over the rows' length are released without their information."""
+"""Coefficients of norm above this over the rows' length are released without their information; offsets count too."""
 
 TAIL = 60.0
 """No coordinate of the final noise passes so many of its scales, but for a probability of exp(-59)."""
@@ -178,7 +178,7 @@ class Information:
         return cls(tuple(stored["columns"]), np.array(stored["matrix"], dtype=np.float64), spread)
 
 
-def eta_error(final: LatticeRelease, row_length: float) -> float:
+def eta_error(final: LatticeRelease, row_length: float, offset_bound: float = 0.0) -> float:
     """Bound on the difference of a row's linear predictors at the released and at the exact optimum.
 
     The root of l1 norm times largest entry bounds the length of the final noise; the l1 norm is that of a gamma
@@ -187,16 +187,23 @@ def eta_error(final: LatticeRelease, row_length: float) -> float:
     size = final.size
     total = size + math.sqrt(2 * (TAIL - 1) * size) + TAIL - 1
     noise = final.scale * math.sqrt(total * TAIL) + 1.5 * math.sqrt(size) * final.step
-    rounding = (size + 8) * 2.0**-52 * FARTHEST
+    rounding = (size + 8) * 2.0**-52 * farthest(offset_bound)
     return row_length * (final.distance + noise) + rounding
 
 
-def follow(plan: InformationPlan, final: LatticeRelease, row_length: float) -> InformationPlan:
+def farthest(offset_bound: float) -> float:
+    """The largest linear predictor, offset included, at which the information is released."""
+    return max(FARTHEST, 2 * offset_bound)
+
+
+def follow(
+    plan: InformationPlan, final: LatticeRelease, row_length: float, offset_bound: float = 0.0
+) -> InformationPlan:
     """The plan for another last step of the fit: as much matrix noise as its larger error asks for.
 
     (h + r D') / s2' <= (h + r D) / s2 for every h >= 0 if s2' / s2 is D' / D or 1, whichever is more.
     """
-    error = eta_error(final, row_length)
+    error = eta_error(final, row_length, offset_bound)
     if error <= plan.eta_error:
         return plan
     return replace(plan, noise=plan.noise.scaled(plan.noise.scale * error / plan.eta_error), eta_error=error)
@@ -250,8 +257,9 @@ def release_information(
     """
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(len(params)))))
     clamped = np.any(np.abs(params) >= 0.99 * LATTICE_LIMIT * final.step)
-    far = np.linalg.norm(params) * row_length > FARTHEST
-    if clamped or far or eta_error(final, row_length) > plan.eta_error * (1 + 1e-9):
+    offset = design.offset_bound
+    far = np.linalg.norm(params) * row_length + offset > farthest(offset)
+    if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
     matrix = noisy_information(
         rows.each(partial(_weighted, family, params)),
@@ -262,32 +270,41 @@ def release_information(
     )
     every = tuple(range(len(params)))
     if plan.purchase.spread == "known":
-        return Information(every, matrix, ModelSpread())
+        # Weights leave the score's covariance open: a plan that has them buys it.
+        return Information(every, matrix, ModelSpread(design.score_ratio or 1.0))
     if plan.purchase.spread == "robust":
         spread = _robust(plan, family, design, params, matrix, rows, adjacency, random)
         return Information(every, matrix, spread)
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
 
 
+def _predictors(params: Vector, block: Block) -> Vector:
+    """x'theta + offset at the released coefficients."""
+    eta = linear_predictor(np.asarray(block.exog, dtype=np.float64), params)
+    return eta if block.offset is None else eta + block.offset
+
+
 def _weighted(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
-    """Rows and l'' at the released coefficients."""
-    exog, endog, *_ = block.doubles()
-    return exog, row_weights(family, linear_predictor(exog, params), endog)
+    """Rows and w l'' at the released coefficients."""
+    exog, endog, weights, _ = block.doubles()
+    bends = row_weights(family, _predictors(params, block), np.asarray(endog, dtype=np.float64))
+    return np.asarray(exog, dtype=np.float64), bends if weights is None else weights * bends
 
 
 def _slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
-    """Rows and l' at the released coefficients."""
-    exog, endog, *_ = block.doubles()
-    return exog, np.asarray(family.derivatives(linear_predictor(exog, params), endog).gradient, dtype=np.float64)
+    """Rows and w l' at the released coefficients."""
+    exog, endog, weights, _ = block.doubles()
+    slopes = np.asarray(family.derivatives(_predictors(params, block), endog).gradient, dtype=np.float64)
+    return np.asarray(exog, dtype=np.float64), slopes if weights is None else weights * slopes
 
 
 def _weights(family: Family, params: Vector, block: Block) -> Vector:
-    """l'' of each row."""
+    """w l'' of each row."""
     return _weighted(family, params, block)[1]
 
 
 def _squares(family: Family, params: Vector, block: Block) -> Vector:
-    """l'^2 of each row."""
+    """(w l')^2 of each row."""
     return _slopes(family, params, block)[1] ** 2
 
 

@@ -85,6 +85,8 @@ class ObjectivePlan:
         The discrete noise of the last step.
     information : InformationPlan, optional
         What is released beside the coefficients, for inference.
+    offset_bound : float
+        The greatest size of a row's offset.
     """
 
     family: Family
@@ -109,6 +111,7 @@ class ObjectivePlan:
     tolerance: float
     final: LatticeRelease
     information: InformationPlan | None = None
+    offset_bound: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -153,6 +156,7 @@ class ObjectivePlan:
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "final": asdict(self.final),
             "information": None if self.information is None else self.information.to_dict(),
+            "offset_bound": self.offset_bound,
         }
 
     @classmethod
@@ -167,6 +171,7 @@ class ObjectivePlan:
             penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
             final=LatticeRelease(**stored["final"]),
             information=None if stored.get("information") is None else InformationPlan.from_dict(stored["information"]),
+            offset_bound=stored.get("offset_bound", 0.0),
         )
 
 
@@ -238,6 +243,7 @@ def plan_objective(
         tolerance=tolerance,
         final=final,
         information=information,
+        offset_bound=design.offset_bound,
     )
 
 
@@ -275,6 +281,7 @@ def _priced(
             curvature=at,
             rows=purchase.rows_at_most,
             penalty=penalty,
+            offset_bound=design.offset_bound,
         )
         return tolerance, LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(at)), len(at))
 
@@ -289,7 +296,8 @@ def _priced(
         else:
             alone = price_fit(design, family, purchase, metric, curvature)
         tolerance, final = rounded(alone, inside)
-        found = price_information(design, family, purchase, metric, inside, alone, eta_error(final, row_length))
+        error = eta_error(final, row_length, design.offset_bound)
+        found = price_information(design, family, purchase, metric, inside, alone, error)
         if found is not None:
             return _Priced(found[0], inside, tolerance, final, found[1])
     price = price_fit(design, family, purchase.whole, metric, curvature)
@@ -306,9 +314,12 @@ def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
         rows=plan.rows_at_most,
         penalty=plan.penalty,
         linear=linear,
+        offset_bound=plan.offset_bound,
     )
     final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
-    information = None if plan.information is None else follow(plan.information, final, plan.row_length)
+    information = plan.information
+    if information is not None:
+        information = follow(information, final, plan.row_length, plan.offset_bound)
     return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
 
 
@@ -324,7 +335,9 @@ def release_objective(
         Within the bounds the plan was made for.
     random : RandomSource
     """
-    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.sample(random), plan.row_length)
+    objective = PerturbedObjective(
+        plan.family, rows, plan.curvature, plan.sample(random), plan.row_length, offset_bound=plan.offset_bound
+    )
     if plan.penalty is None:
         return plan.final.release(newton.minimize(objective, plan.tolerance), random)
     optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)

@@ -32,8 +32,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
 
-_WEIGHTS = "every row counts once, so that one row has bounded influence"
-_OFFSET = "put the logarithm of the exposure into the formula as a column"
+_WEIGHTS = "a model has them from the start: pass weights='w', a column's name, to dp.glm, dp.plan or GLM.from_formula"
+_OFFSET = "a model has it from the start: pass a column's name to dp.glm, dp.plan or GLM.from_formula"
+
 
 NOT_OFFERED = {
     "offset": _OFFSET,

@@ -144,6 +144,7 @@ def plan_output(
         radius=float(np.linalg.norm(sizes)),
         tolerance=math.inf,
         final=LatticeRelease(purchase.final_eps, 1.0, size),
+        offset_bound=design.offset_bound,
     )
     return recentred(plan, total, plan.linear)
 
@@ -198,7 +199,9 @@ def release_output(plan: OutputPlan, rows: Rows[Block] | Iterable[tuple[Any, ...
         Rows within the bounds the plan was made for.
     random : RandomSource
     """
-    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
+    objective = PerturbedObjective(
+        plan.family, rows, plan.curvature, plan.linear, plan.row_length, offset_bound=plan.offset_bound
+    )
     if plan.penalty is None:
         optimum = newton.minimize(objective, plan.tolerance)
     else:

@@ -45,6 +45,7 @@ def gradient_tolerance(
     rows: float,
     penalty: Penalty | None,
     linear: Vector | None = None,
+    offset_bound: float = 0.0,
 ) -> float:
     """gamma: small beside the noise, and within reach of this machine's arithmetic on any rows (docs/proofs/release).
 
@@ -62,15 +63,18 @@ def gradient_tolerance(
         Convex, without curvature of its own.
     linear : ndarray, shape (p,), optional
         The public part of the objective's linear term.
+    offset_bound : float
+        Bound on the size of every row's offset.
 
     Raises
     ------
     ArgumentError
         If linear predictors could overflow.
     """
-    offset = 0.0 if linear is None else float(np.linalg.norm(linear))
-    longest = (LONGEST_DRAW + len(curvature)) * rms + offset
-    if not row_length * (rows * family.lipschitz * row_length + longest) <= LARGEST * float(np.min(curvature)):
+    public = 0.0 if linear is None else float(np.linalg.norm(linear))
+    longest = (LONGEST_DRAW + len(curvature)) * rms + public
+    least = float(np.min(curvature))
+    if not row_length * (rows * family.lipschitz * row_length + longest) + least * offset_bound <= LARGEST * least:
         raise ArgumentError("curvature is too small for such long rows or large caps: linear predictors could overflow")
     reachable = least_tolerance(
         family,
@@ -79,9 +83,10 @@ def gradient_tolerance(
         curvature=curvature,
         linear=longest,
         penalised=penalty is not None and not isinstance(penalty, Lasso),
+        offset_bound=offset_bound,
     )
     # The noise is added to the public part in float64.
-    added = 16 * float(np.finfo(np.float64).eps) * offset
+    added = 16 * float(np.finfo(np.float64).eps) * public
     return max(GRADIENT_SHARE * rms, reachable, added)
 
 

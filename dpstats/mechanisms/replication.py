@@ -34,6 +34,10 @@ def plan_replication(
     ArgumentError
         If the mode is combined with two stages, a refit or a missing penalty, which the paper does not know.
     """
+    if design.offset_bound or design.score_ratio != 1:
+        raise ArgumentError(
+            "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
+        )
     if len(stages) != 1:
         raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.replicates:

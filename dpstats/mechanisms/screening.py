@@ -21,11 +21,13 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, Bounds
 from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.null_residual import NullResidual
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 from dpstats.rows import Block, Rows, block_rows
+from dpstats.solvers.objective import chunks
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -172,7 +174,8 @@ def plan_screening(
     if always.size:
         final = options.release_share * share
         purchase = Purchase(share - final, 0.0, final, adjacency, rows_at_most=options.rows_at_most)
-        null = plan_objective(ArrayDesign(("Intercept",), {"l2": 1.0}), family, purchase)
+        alone = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
+        null = plan_objective(alone, family, purchase)
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
     left = eps if options.split is not None else eps - cost
@@ -197,7 +200,8 @@ def release_screening(
     eta = 0.0
     if plan.null is not None:
         eta = float(release_objective(plan.null, rows.each(_constant), random)[0])
-    scores = term_scores(candidates, NullResidual.at(family, eta), rows, centred=plan.null is not None)
+    residual = NullResidual.at(family, eta, offset=design.offset_bound > 0)
+    scores = term_scores(candidates, residual, rows, centred=plan.null is not None)
     chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)
     return _columns(always, [candidates[index] for index in chosen])
 
@@ -238,43 +242,6 @@ def _columns(always: NDArray[np.intp], chosen: Sequence[Candidate]) -> tuple[int
     return tuple(sorted(int(column) for column in np.concatenate(parts)))
 
 
-@dataclass(frozen=True)
-class NullResidual:
-    """The derivative of one row's loss at a public linear predictor, as a function of the response alone.
-
-    It is `at_zero` for a response of 0 and `at_one` for one of 1 if responses are binary; else `at_zero` less the
-    response. It lies within `bound`, to which it is clipped.
-    """
-
-    binary: bool
-    at_zero: float
-    at_one: float
-    bound: float
-
-    @classmethod
-    def at(cls, family: Family, eta: float) -> NullResidual:
-        """The residual of the null model with linear predictor `eta`."""
-        point = np.array([eta])
-        ends = np.array([0.0, 1.0])
-        if family.response == "binary":
-            at_zero, at_one = (float(family.derivatives(point, end[None]).gradient[0]) for end in ends)
-            return cls(True, at_zero, at_one, max(abs(at_zero), abs(at_one), np.finfo(float).tiny))
-        mean = float(np.clip(family.mean(point)[0], -family.lipschitz, family.lipschitz))
-        bound = family.lipschitz
-        if family.response == "count":
-            bound = max(mean, float(family.clip_response(np.array([np.inf]))[0]) - mean)
-        return cls(False, mean, mean - 1, bound)
-
-    def __call__(self, endog: NDArray[np.floating]) -> Vector:
-        """The residuals over their bound, shape (rows,): each from its own response, whatever the others are."""
-        response = endog.astype(np.float64)
-        if self.binary:
-            residual = np.where(response >= 0.5, self.at_one, self.at_zero)
-        else:
-            residual = np.clip(self.at_zero - response, -self.bound, self.bound)
-        return np.asarray(residual / self.bound, dtype=np.float64)
-
-
 def term_scores(
     candidates: Sequence[Candidate],
     residual: NullResidual,
@@ -311,13 +278,11 @@ def _sums(
         center, reach = np.zeros(len(single)), np.abs(center) + reach
     totals = np.zeros(len(single), dtype=np.int64)
     sums = {index: np.zeros(candidates[index].columns.size + 1, dtype=np.int64) for index in several}
-    for exog, endog, *_ in blocks:
-        for start in range(0, len(endog), CHUNK_ROWS):
-            rows = exog[start : start + CHUNK_ROWS].astype(np.float64, copy=False)
-            slope = residual(endog[start : start + CHUNK_ROWS])
-            totals += single_contributions(rows[:, columns], center, reach, slope).sum(axis=0).astype(np.int64)
-            for index in several:
-                sums[index] += group_contributions(rows, candidates[index], slope, centred=centred).sum(axis=0)
+    for block in chunks(blocks, CHUNK_ROWS):
+        rows, slope = block.exog.astype(np.float64, copy=False), residual.of(block)
+        totals += single_contributions(rows[:, columns], center, reach, slope).sum(axis=0).astype(np.int64)
+        for index in several:
+            sums[index] += group_contributions(rows, candidates[index], slope, centred=centred).sum(axis=0)
     sums |= {index: totals[place : place + 1] for place, index in enumerate(single)}
     return [sums[index] for index in range(len(candidates))]
 

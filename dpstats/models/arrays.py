@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family
 from dpstats.mechanisms.design import NormName
+from dpstats.privacy.calibration import check_positive
 from dpstats.quiet import quiet
-from dpstats.rows import Block, MemoryRows
-from dpstats.tables import Column, Matrix, slices
+from dpstats.rows import Block, Floats, MemoryRows
+from dpstats.tables import Column, Matrix, as_endog, slices
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
 
 LONGEST = 1e150
 """Rows longer than this count as not finite: their squares overflow and shortening them would lose all digits."""
+
+OFFSET_BOUND = 100.0
+"""Offsets of arrays are clipped to this size unless another is stated."""
 
 INSIDE = 1 - 2.0**-48
 """Shortened rows end this much inside the bound, so that rounding cannot put them outside."""
@@ -27,7 +33,64 @@ CLEARLY = 1 - 1e-9
 """Sums of squares in any order agree far better than this."""
 
 
-def array_blocks(endog: Column, exog: Matrix, family: Family, norms: Mapping[NormName, float]) -> MemoryRows[Block]:
+@dataclass(frozen=True)
+class ArrayBeside:
+    """What belongs to the rows of plain arrays beside their columns.
+
+    Attributes
+    ----------
+    weights, offset : Column or None
+    weight_bound, offset_bound : float
+        Weights beyond it count as much, and are divided by it; offsets are clipped to it on either side.
+    """
+
+    weights: Column | None = None
+    offset: Column | None = None
+    weight_bound: float = 1.0
+    offset_bound: float = OFFSET_BOUND
+
+    def of(self, rows: slice) -> tuple[Floats | None, Floats | None]:
+        """Weights within [0, 1] and offsets of some rows, NaN where a row has none or must not count."""
+        weights = offset = None
+        if self.weights is not None:
+            given = _finite(self.weights.select(rows).numbers())
+            weights = np.where(given > 0, np.minimum(given, self.weight_bound) / self.weight_bound, np.nan)
+        if self.offset is not None:
+            offset = np.clip(_finite(self.offset.select(rows).numbers()), -self.offset_bound, self.offset_bound)
+        return weights, offset
+
+
+def array_beside(weights: Any, offset: Any, weight_bound: float, offset_bound: float, rows: int) -> ArrayBeside:
+    """Weights and offsets of arrays with their public bounds, checked.
+
+    Raises
+    ------
+    DataError
+        If one is no vector of numbers, or has not one for each of `rows` rows.
+    ArgumentError
+        If a bound is no number from 1e-50 to 1e50.
+    """
+    for name, bound in (("weight_bound", weight_bound), ("offset_bound", offset_bound)):
+        if not 1e-50 <= check_positive(name, bound) <= 1e50:
+            raise ArgumentError(f"{name} must be a number from 1e-50 to 1e50, got {bound!r}")
+    columns = (_beside_column("weights", weights, rows), _beside_column("offset", offset, rows))
+    return ArrayBeside(*columns, float(weight_bound), float(offset_bound))
+
+
+def _beside_column(name: str, given: Any, rows: int) -> Column | None:
+    column = None if given is None else as_endog(given, name)
+    if column is not None and len(column) != rows:
+        raise DataError(f"{name} must have one number for each row of exog")
+    return column
+
+
+def array_blocks(
+    endog: Column,
+    exog: Matrix,
+    family: Family,
+    norms: Mapping[NormName, float],
+    beside: ArrayBeside | None = None,
+) -> MemoryRows[Block]:
     """Blocks of complete rows within the bounds; views of the arrays wherever nothing had to change.
 
     Parameters
@@ -38,14 +101,25 @@ def array_blocks(endog: Column, exog: Matrix, family: Family, norms: Mapping[Nor
         Its `clip_response` maps the responses to its domain.
     norms : dict
         Bounds on the rows' l1, l2 and linf norms; longer rows are shortened to them.
+    beside : ArrayBeside, optional
+        Weights and offsets; none by default.
     """
+    more = ArrayBeside() if beside is None else beside
     with quiet():
-        return MemoryRows(
-            [
-                _clean(exog.block(rows), family.clip_response(_finite(endog.select(rows).numbers())), norms)
-                for rows in slices(exog.rows, BLOCK_ROWS)
-            ]
-        )
+        return MemoryRows([_block(endog, exog, family, norms, more, rows) for rows in slices(exog.rows, BLOCK_ROWS)])
+
+
+def _block(
+    endog: Column,
+    exog: Matrix,
+    family: Family,
+    norms: Mapping[NormName, float],
+    beside: ArrayBeside,
+    rows: slice,
+) -> Block:
+    """The complete rows among some."""
+    response = family.clip_response(_finite(endog.select(rows).numbers()))
+    return _clean(Block(exog.block(rows), response, *beside.of(rows)), norms)
 
 
 def _finite(response: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -53,22 +127,21 @@ def _finite(response: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(response), response, np.nan)
 
 
-def _clean(exog: NDArray[np.float64], response: NDArray[Any], norms: Mapping[NormName, float]) -> Block:
+def _clean(block: Block, norms: Mapping[NormName, float]) -> Block:
     """Drop rows that are not finite, shorten those that are too long."""
-    if np.isfinite(response).all() and _clearly_inside(exog, norms):
-        return Block(exog, response)
-    lengths = {name: _length(exog, name) for name in norms}
-    complete = np.isfinite(response)
-    factor = np.ones(len(exog))
+    numbers = [cells for cells in (block.endog, block.weights, block.offset) if cells is not None]
+    complete = np.logical_and.reduce([np.isfinite(cells) for cells in numbers])
+    if complete.all() and _clearly_inside(np.asarray(block.exog), norms):
+        return block
+    lengths = {name: _length(np.asarray(block.exog), name) for name in norms}
+    factor = np.ones(len(block.exog))
     for name, bound in norms.items():
         complete &= lengths[name] < LONGEST
         needed = np.where(lengths[name] > bound, INSIDE * bound / np.maximum(lengths[name], bound), 1.0)
         factor = np.minimum(factor, needed)
     if not complete.all():
-        exog, response, factor = exog[complete], response[complete], factor[complete]
-    if (factor < 1).any():
-        exog = exog * factor[:, None]
-    return Block(exog, response)
+        block, factor = block.take(complete), factor[complete]
+    return block._replace(exog=block.exog * factor[:, None]) if (factor < 1).any() else block
 
 
 def _clearly_inside(exog: NDArray[np.float64], norms: Mapping[NormName, float]) -> bool:

@@ -12,8 +12,9 @@ from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.replication import is_replication, release_replication
 from dpstats.mechanisms.screened import release_screened
+from dpstats.models.arrays import OFFSET_BOUND
 from dpstats.models.charging import charged
-from dpstats.models.sources import ArraySource, FormulaSource
+from dpstats.models.sources import ArraySource, FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
@@ -42,6 +43,13 @@ class GLM:
         An l2 bound on the rows, or bounds such as ``{"l2": 1, "l1": 3.75}``. Public: not computed from the data.
     names : sequence of str, optional
         Column names.
+    weights : array_like, shape (rows,), optional
+        What each row counts, as in a survey: scaled by `weight_bound`, never by the data. Rows of a weight that is
+        missing, infinite or not positive are dropped.
+    offset : array_like, shape (rows,), optional
+        Added to the linear predictor; the logarithm of an exposure, say. It costs no privacy.
+    weight_bound, offset_bound : float
+        Public bounds: a weight beyond counts as this much, an offset is clipped to this size.
 
     Raises
     ------
@@ -58,8 +66,14 @@ class GLM:
         family: str | Family = "gaussian",
         row_norm: float | Mapping[str, float] = 1.0,
         names: Sequence[str] | None = None,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        weight_bound: float = 1.0,
+        offset_bound: float = OFFSET_BOUND,
     ) -> None:
-        self._source: ArraySource | FormulaSource = ArraySource(endog, exog, row_norm, names)
+        beside = {"weights": weights, "offset": offset, "weight_bound": weight_bound, "offset_bound": offset_bound}
+        self._source: ArraySource | FormulaSource = ArraySource(endog, exog, row_norm, names, **beside)
         self.family = family
 
     @classmethod
@@ -69,6 +83,10 @@ class GLM:
         data: object,
         family: str | Family = "gaussian",
         domain: Domain | Mapping[str, Any] | None = None,
+        *,
+        weights: str | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
     ) -> GLM:
         """A model of a frame's columns.
 
@@ -80,9 +98,13 @@ class GLM:
         family : str or Family
         domain : Domain or dict, optional
             Public ranges and levels of the columns. Numeric columns left out have their range bought privately.
+        weights, offset, exposure : str, optional
+            Columns, or expressions of columns; see `dpstats.glm`.
         """
         model = cls.__new__(cls)
-        model._source = FormulaSource(formula, data, domain)
+        model._source = FormulaSource(
+            model_formula(formula, family, weights=weights, offset=offset, exposure=exposure), data, domain
+        )
         model.family = family
         return model
 

@@ -13,7 +13,7 @@ from dpstats.formula.parse import parse
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
-from dpstats.models.sources import FormulaSource, with_settled_law
+from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
@@ -241,6 +241,8 @@ def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     fixed = sorted(set(arguments) & {"eps", "delta", "adjacency", "domain", "ledger", "seed", "data"})
     if not isinstance(arguments.get("formula"), str) or fixed:
         raise ArgumentError(f"models[{name!r}] must be a formula or a dict with 'formula' and without {fixed or 'eps'}")
+    beside = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
+    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **beside)
     return arguments
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
-from dpstats.families import Family, Gaussian, Poisson
+from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
+from dpstats.formula.beside import with_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.models.arrays import array_blocks
+from dpstats.models.arrays import OFFSET_BOUND, array_beside, array_blocks
 from dpstats.models.purchases import bought_response
 from dpstats.models.ranges import STAND_IN, ranges_of, serve
 from dpstats.plan import Plan, make_plan, range_eps
@@ -42,12 +43,25 @@ class ArraySource:
         An l2 bound, or bounds under the keys l1, l2, linf.
     names : sequence of str, optional
         Column names; x1, x2, ... or a frame's own by default.
+    weights, offset : array_like, shape (rows,), optional
+    weight_bound, offset_bound : float
+        The greatest weight, and the greatest size of an offset; what is beyond is clipped.
     """
 
     def __init__(
-        self, endog: Any, exog: Any, row_norm: float | Mapping[str, float], names: Sequence[str] | None
+        self,
+        endog: Any,
+        exog: Any,
+        row_norm: float | Mapping[str, float],
+        names: Sequence[str] | None,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        weight_bound: float = 1.0,
+        offset_bound: float = OFFSET_BOUND,
     ) -> None:
         self.endog, self.exog = as_endog(endog), as_exog(exog)
+        self.beside = array_beside(weights, offset, weight_bound, offset_bound, self.exog.rows)
         if len(self.endog) != self.exog.rows:
             raise DataError("endog and exog must have the same number of rows")
         size = self.exog.size
@@ -60,7 +74,11 @@ class ArraySource:
             raise ArgumentError(f"names must hold {size} different names, one for each column of exog")
         response = getattr(endog, "name", None)
         self.design = ArrayDesign(
-            tuple(names), array_norms(row_norm, size), response_name="y" if response is None else str(response)
+            tuple(names),
+            array_norms(row_norm, size),
+            response_name="y" if response is None else str(response),
+            offset_bound=0.0 if offset is None else self.beside.offset_bound,
+            weight_bound=None if weights is None else self.beside.weight_bound,
         )
 
     @property
@@ -89,7 +107,7 @@ class ArraySource:
 
     def rows(self, plan: Plan) -> Rows[Block]:
         """Clipped row blocks. Reads rows: charge first."""
-        return array_blocks(self.endog, self.exog, plan.family, self.design.norms)
+        return array_blocks(self.endog, self.exog, plan.family, self.design.norms, self.beside)
 
     def public_rows(self) -> int:
         """The number of rows as given."""
@@ -181,6 +199,29 @@ def _capped(family: Family, block: Block) -> Block:
     return block._replace(endog=family.clip_response(block.endog))
 
 
+def model_formula(
+    formula: str,
+    family: str | Family,
+    *,
+    weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+) -> str:
+    """The formula with the terms that these arguments stand for.
+
+    Raises
+    ------
+    ArgumentError
+        If one of them is no text, or there is an exposure and the link is no logarithm.
+    """
+    if exposure is not None and (link := get_family(family).link) != "log":
+        raise ArgumentError(
+            f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
+            "offset= is added to any linear predictor"
+        )
+    return with_terms(formula, weights=weights, offset=offset, exposure=exposure)
+
+
 def with_settled_law(plan: Plan) -> Request:
     """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
     law = plan.noise.kind if plan.one_law else "laplace"
@@ -192,6 +233,8 @@ def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase
 
     A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
     """
+    if design.response.trials is not None:
+        return BinomialCounts(design.response.trials)
     if isinstance(family, Gaussian):
         _, half_width = design.response_scaling()
         given = family.residual_cap

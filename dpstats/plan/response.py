@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,8 @@ class ResponsePurchase:
         The interval that scale, centre and cap of a continuous response follow, or 0 and the greatest count that is
         not clipped; in the user's units. The declared range until it is bought.
     mean : float or None
-        The bought mean of a count; None until then, for other responses, and without an intercept to centre.
+        The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
+        intercept to centre.
     """
 
     eps: float
@@ -73,7 +75,9 @@ def centred(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Se
     at = design.names.index("Intercept")
     family = stages[0].plan.family
     assert isinstance(family, Poisson)
-    target[at] = family.predictor(mean) * design.scale[at]
+    # With an offset what was bought is the rate: counts per exp(offset).
+    level = family.predictor(mean) if design.offset is None else math.log(mean) + design.offset_center
+    target[at] = level * design.scale[at]
     inside = target[list(kept)]
     return tuple(Stage(role, recentred(plan, plan.curvature, -plan.curvature * inside)) for role, plan in stages)
 

@@ -12,6 +12,8 @@ from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import Poisson
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.output import OutputPlan
 
 if TYPE_CHECKING:
@@ -82,9 +84,42 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("Noise:", f"{plan.noise.kind} ({plan.noise.norm})"),
         ("No. Observations:", observations),
     ]
+    for name, fact in beside_facts(plan.design):
+        left.append((name, shorten(fact, 22)))
+        right.append(("", ""))
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
     table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
     return table
+
+
+def beside_facts(design: PublicDesign) -> list[tuple[str, str]]:
+    """What belongs to the rows beside their columns, as pairs of a heading and a name."""
+    facts = []
+    if isinstance(design, DesignSpec):
+        for name, value in (("Weights:", design.weights), ("Offset:", design.offset)):
+            if value is not None:
+                facts.append((name, value.name))
+        if design.response.trials is not None:
+            facts.append(("Trials at most:", format_number(design.response.trials)))
+        return facts
+    if design.score_ratio is None:
+        facts.append(("Weights:", "an array"))
+    return [*facts, ("Offset:", "an array")] if design.offset_bound else facts
+
+
+def beside_note(design: PublicDesign) -> list[str]:
+    """What a reader must know of weights and trials."""
+    said = []
+    if design.score_ratio is None:
+        most = design.weights.high if isinstance(design, DesignSpec) and design.weights is not None else None
+        bound = "the greatest weight allowed" if most is None else f"{most:.4g}, the upper end of their range"
+        said.append(f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust.")
+    if isinstance(design, DesignSpec) and design.response.trials is not None:
+        said.append(
+            f"A row of successes and failures counts as its trials over {design.response.trials:.4g}, the greatest "
+            "number of them: one row has the influence of one 0/1 response at most."
+        )
+    return said
 
 
 def column_table(plan: Plan) -> SimpleTable:
@@ -121,7 +156,8 @@ def bought_tables(plan: Plan) -> list[SimpleTable]:
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
         if found.mean is not None:
-            rows.append((plan.design.response_name, ["", format_number(found.mean), "mean"]))
+            what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
+            rows.append((plan.design.response_name, ["", format_number(found.mean), what]))
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
@@ -224,9 +260,11 @@ def plan_notes(plan: Plan) -> list[str]:
         )
     if plan.response is not None and plan.response.mean is not None:
         said.append(
-            f"The intercept is shrunk towards a mean of {plan.response.mean:.4g}, not zero; the excess risk is over "
-            "coefficients whose norm is counted from there."
+            f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
+            f"{plan.response.mean:.4g}, not zero; the excess risk is over coefficients whose norm is counted from "
+            "there."
         )
+    said += beside_note(plan.design)
     return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
 
 

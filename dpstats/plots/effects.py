@@ -66,7 +66,7 @@ def effect(
         is not declared.
     """
     design = _design(result)
-    read = parse(design.formula).exog_columns
+    read = parse(design.formula).predicting_columns
     if column not in read:
         raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {column!r}")
     others = [name for name in read if name != column]
@@ -199,6 +199,8 @@ def _name_levels(ax: Axes, declared: Levels) -> None:
 def _response(design: DesignSpec) -> str:
     """What the vertical axis shows."""
     spec = design.response
+    if spec.trials is not None:
+        return f"P(success), {spec.name}"
     if spec.kind == "binary":
         level = 1 if spec.levels is None else spec.levels[1]
         return f"P({spec.name} = {level})"

@@ -146,8 +146,62 @@ def buy_mean(values: Values, most: float, *, eps: float, adjacency: Adjacency, r
         Strictly between 0 and `most`.
     """
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    total = mean_parts(finite_rows(values), most)
-    deviation = np.sqrt(2) * sensitivity / eps
-    # What cannot be told from the noise is taken for one standard deviation of it (post-processing).
-    held, lacked = np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)
+    held, lacked = _seen(mean_parts(finite_rows(values), most), sensitivity, eps, random)
     return float(most * (held / (held + lacked)))
+
+
+def weighted_mean_parts(most: float, blocks: Iterable[tuple[Array, Array]]) -> NDArray[np.int64]:
+    """As `mean_parts` for some rows of (values, weights), both sums times the weights; a row adds one unit at most."""
+    total = np.zeros(2, dtype=np.int64)
+    for values, weights in blocks:
+        whole = np.rint(np.clip(weights, 0, 1) * MEAN_UNITS).astype(np.int64)
+        held = np.rint(np.clip(values, 0, most) / most * whole).astype(np.int64)
+        total += np.array([held.sum(), (whole - held).sum()])
+    return total
+
+
+def rate_parts(most: float, blocks: Iterable[tuple[Array, Array, Array]]) -> NDArray[np.int64]:
+    """The sums of w y / most and of w t for some rows of (values y, weights w, exposures t), in `MEAN_UNITS`."""
+    total = np.zeros(2, dtype=np.int64)
+    for values, weights, exposures in blocks:
+        parts = np.clip(weights, 0, 1) * MEAN_UNITS
+        events, time = np.clip(values, 0, most) / most, np.clip(exposures, 0, 1)
+        total += np.array([np.rint(parts * of).astype(np.int64).sum() for of in (events, time)])
+    return total
+
+
+def buy_weighted_mean(
+    rows: Rows[tuple[Array, Array]], most: float, *, eps: float, adjacency: Adjacency, random: RandomSource
+) -> float:
+    """As `buy_mean`, of rows (values, weights) with weights within [0, 1]."""
+    sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
+    held, lacked = _seen(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
+    return float(most * (held / (held + lacked)))
+
+
+def buy_rate(rows: Rows[tuple[Array, Array, Array]], most: float, *, eps: float, random: RandomSource) -> float:
+    """The sum of counts clipped to [0, most] over that of exposures, with eps-differential privacy.
+
+    Parameters
+    ----------
+    rows : Rows of (values, weights, exposures)
+        Weights and exposures within [0, 1].
+    most : float
+        Public, positive.
+    eps : float
+        Both sums move by one unit at most, whether a row is added, removed or replaced.
+    random : RandomSource
+
+    Returns
+    -------
+    float
+        Positive.
+    """
+    events, time = _seen(rows.total(partial(rate_parts, most), operator.add), 2 * MEAN_UNITS, eps, random)
+    return float(most * events / time)
+
+
+def _seen(total: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> Array:
+    """Sums with their noise; what cannot be told from it is taken for one standard deviation (post-processing)."""
+    deviation = np.sqrt(2) * sensitivity / eps
+    return np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)

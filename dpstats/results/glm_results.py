@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
@@ -23,7 +23,6 @@ from dpstats.results import stored
 from dpstats.results.inferential import Inferential
 from dpstats.results.selection import selection_facts
 from dpstats.results.summary import Summary, summarize
-from dpstats.tables import as_exog, as_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +113,13 @@ class GLMResults(Inferential):
         """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`."""
         return self.plan.excess_risk(pi, radius, n, printed=printed)
 
-    def predict(self, newdata: Any, which: Literal["mean", "linear", "decision", "class"] = "mean") -> Any:
+    def predict(
+        self,
+        newdata: Any,
+        which: Literal["mean", "linear", "decision", "class"] = "mean",
+        *,
+        offset: Any = None,
+    ) -> Any:
         """Predictions for new rows; post-processing of the released coefficients.
 
         Parameters
@@ -125,6 +130,10 @@ class GLMResults(Inferential):
             The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two
             values also the decision function, positive for the second of them, or the class itself, as the Domain
             declares it.
+            Of a response of successes and failures "mean" is the chance of a success.
+        offset : float or array_like, shape (rows,), optional
+            Takes the place of the formula's offset or exposure, whose columns `newdata` then need not have: 0 predicts
+            for an exposure of 1. A model of arrays that has an offset asks for it.
 
         Returns
         -------
@@ -134,7 +143,7 @@ class GLMResults(Inferential):
         Raises
         ------
         ArgumentError
-            If `which` is unknown, or asks for a class where the response is a number.
+            If `which` is unknown or asks for a class where the response is a number, or `offset` is missing.
         DataError
             If `newdata` lacks a column the formula needs, or has the wrong shape.
         """
@@ -142,23 +151,19 @@ class GLMResults(Inferential):
         if which not in ("mean", "linear", *(("decision", "class") if binary else ())):
             more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
             raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {which!r}")
+        rows = self._model_rows(newdata, offset)
+        predicted = np.full(len(rows.exog), np.nan)
+        with quiet():
+            linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]
+            predicted[rows.complete] = self._respond(linear, which)
         design = self.plan.design
         if not isinstance(design, DesignSpec):
-            matrix = as_exog(newdata)
-            if matrix.size != len(design.names):
-                raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
-            with quiet():
-                return self._respond(matrix.block(slice(0, matrix.rows)) @ self.scaled_params, which)
-        table = as_table(newdata)
-        exog, complete = design.exog(table)
-        predicted = np.full(len(exog), np.nan)
-        with quiet():
-            predicted[complete] = self._respond(exog[complete] @ self.scaled_params, which)
+            return predicted
         values: Any = predicted
         if which == "class" and design.response.levels is not None:
             values = np.full(len(predicted), np.nan, dtype=object)
-            values[complete] = [design.response.levels[int(second)] for second in predicted[complete]]
-        return pd.Series(values, index=table.index, name="predicted")
+            values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
+        return pd.Series(values, index=rows.labels, name="predicted")
 
     def __str__(self) -> str:
         return self.summary().as_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,14 @@ from patsy.design_info import DesignInfo
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Inference, mean_response, wald_test
+from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.inferring import Inferred, inference_of, noise_bounds
-from dpstats.tables import as_exog, as_table
+from dpstats.tables import as_endog, as_exog, as_table
 
 Vector = NDArray[np.float64]
 
@@ -126,7 +127,8 @@ class Inferential:
         spread = self._inference.estimates.spread
         if not hasattr(spread, "value"):
             raise NotReleasedError("scale: robust errors do without a dispersion; inference='model' buys it")
-        return float(spread.value) * self.plan.design.response_scaling()[1] ** 2
+        ratio = self.plan.design.score_ratio or 1.0
+        return float(spread.value) / ratio * self.plan.design.response_scaling()[1] ** 2
 
     @property
     def noise_at_most(self) -> pd.Series[float]:
@@ -206,7 +208,7 @@ class Inferential:
         """The table of `wald_test_terms`."""
         return self.wald_test_terms().table
 
-    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> PredictionResults:
+    def get_prediction(self, newdata: Any, alpha: float = 0.05, *, offset: Any = None) -> PredictionResults:
         """The mean response at public rows with intervals, each valid by itself.
 
         Parameters
@@ -215,6 +217,8 @@ class Inferential:
             As for `predict`.
         alpha : float
             1 less the coverage of the intervals.
+        offset : float or array_like, shape (rows,), optional
+            As for `predict`.
 
         Raises
         ------
@@ -226,11 +230,11 @@ class Inferential:
         found, family = self._inferred, self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
-        rows, complete, index = self._model_rows(newdata)
+        rows, complete, index, beside = self._model_rows(newdata, offset)
         inside = rows[complete][:, self._fitted_columns]
         with quiet():
-            moved, offset = inside @ found.basis, inside @ found.center
-            answer = mean_response(found.table.estimates, moved, self._mean, offset, alpha)
+            moved, shift = inside @ found.basis, inside @ found.center + beside[complete]
+            answer = mean_response(found.table.estimates, moved, self._mean, shift, alpha)
             step = 1e-6
             slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
             error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
@@ -275,17 +279,17 @@ class Inferential:
         middle, half_width = self.plan.design.response_scaling()
         return np.asarray(middle + half_width * values)
 
-    def _model_rows(self, newdata: Any) -> tuple[Vector, NDArray[np.bool_], pd.Index | None]:
-        """Rows in model units, which of them are complete, and their index."""
+    def _model_rows(self, newdata: Any, offset: Any) -> NewRows:
+        """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
         design = self.plan.design
-        if isinstance(design, DesignSpec):
-            table = as_table(newdata)
-            return (*design.exog(table), table.index)
-        matrix = as_exog(newdata)
-        if matrix.size != len(design.names):
-            raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
-        rows = matrix.block(slice(0, matrix.rows))
-        return rows, np.isfinite(rows).all(axis=1), pd.RangeIndex(len(rows))
+        if not isinstance(design, DesignSpec):
+            return _array_rows(design, newdata, offset)
+        table = as_table(newdata)
+        exog, complete, own = design.predicting(table, offset=offset is None)
+        if offset is not None:
+            own = design.scaled_offset(as_offset(offset, len(exog)))
+            complete = complete & np.isfinite(own)
+        return NewRows(exog, complete, table.index, own)
 
     def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:
         """Weights among the fitted columns, shape (k, fitted), values to test against, and names."""
@@ -305,6 +309,43 @@ class Inferential:
             raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit, so that nothing can be tested of it")
         shown = tuple(f"c{number}" for number in range(len(weights)))
         return weights[:, columns], values.astype(np.float64), shown
+
+
+class NewRows(NamedTuple):
+    """Rows for prediction: in model units, which are complete, their labels, and what is added to x'theta."""
+
+    exog: Vector
+    complete: NDArray[np.bool_]
+    labels: pd.Index | None
+    offset: Vector
+
+
+def _array_rows(design: PublicDesign, newdata: Any, offset: Any) -> NewRows:
+    """Rows for prediction of a model of plain arrays."""
+    matrix = as_exog(newdata)
+    if matrix.size != len(design.names):
+        raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
+    if offset is None and design.offset_bound > 0:
+        raise ArgumentError("offset must be given, as the model was fitted with one: offset=0 leaves it out")
+    rows = matrix.block(slice(0, matrix.rows))
+    own = as_offset(0.0 if offset is None else offset, len(rows))
+    return NewRows(rows, np.isfinite(rows).all(axis=1) & np.isfinite(own), pd.RangeIndex(len(rows)), own)
+
+
+def as_offset(offset: Any, rows: int) -> Vector:
+    """A number, or one for each of some rows, shape (rows,).
+
+    Raises
+    ------
+    ArgumentError, DataError
+        If it is neither.
+    """
+    if isinstance(offset, (int, float, np.integer, np.floating)) and not isinstance(offset, bool):
+        return np.full(rows, float(offset))
+    column = as_endog(offset, "offset")
+    if len(column) != rows:
+        raise ArgumentError(f"offset must be a number or have one for each of the {rows} rows, got {len(column)}")
+    return column.numbers()
 
 
 def missing_information(plan: Plan) -> str:

@@ -133,7 +133,10 @@ class ReleasedStatistics:
             raise ArgumentError(
                 f"formula: statistics of column {unknown[0]!r} were not released, only of {', '.join(domain)}"
             )
-        return design_spec(formula, domain, family=Gaussian())
+        part = design_spec(formula, domain, family=Gaussian())
+        if part.weights is not None or part.offset is not None:
+            raise ArgumentError("formula: statistics were released without weights and offsets; leave them out")
+        return part
 
     def __repr__(self) -> str:
         return f"<ReleasedStatistics of {len(self.names)} columns: {self.guarantee}>"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families.base import Family
+from dpstats.families.base import Derivatives, Family
 from dpstats.rows import Block, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding
 from dpstats.solvers.pairs import Array, Pair
@@ -55,14 +55,14 @@ class CertifiedGradient(NamedTuple):
 
 
 class PerturbedObjective:
-    """J(theta) = sum_i l(x_i'theta; y_i) + 1/2 theta' diag(m) theta + b'theta (docs/proofs/objective).
+    """J(theta) = sum_i w_i l(x_i'theta + o_i; y_i) + 1/2 theta' diag(m) theta + b'theta (docs/proofs/objective).
 
     Parameters
     ----------
     family : Family
         The loss l.
     rows : Rows of Block, or collection of (exog, endog)
-        Row blocks without missing values; gone through once per evaluation.
+        Row blocks without missing values, weights within [0, 1]; gone through once per evaluation.
     curvature : ndarray, shape (p,)
         The diagonal m of the quadratic term, all positive.
     noise : ndarray, shape (p,)
@@ -71,6 +71,8 @@ class PerturbedObjective:
         Bound on the Euclidean norm of every row; used in rounding bounds only.
     widest : type
         The widest float to compute with: what the machine has, or less.
+    offset_bound : float
+        Bound on the size of every offset; used in rounding bounds only.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class PerturbedObjective:
         noise: Vector,
         row_norm: float = 1.0,
         widest: type[np.floating] = WIDEST,
+        offset_bound: float = 0.0,
     ) -> None:
         self.family = family
+        self.offset_bound = offset_bound
         self.rows = block_rows(rows)
         self.curvature = np.asarray(curvature, dtype=np.float64)
         self.noise = np.asarray(noise, dtype=np.float64)
@@ -133,7 +137,7 @@ class PerturbedObjective:
 
     def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> PerturbedObjective:
         """The same loss and arithmetic with other rows and public terms."""
-        return PerturbedObjective(self.family, rows, curvature, noise, self.row_norm, self.widest)
+        return PerturbedObjective(self.family, rows, curvature, noise, self.row_norm, self.widest, self.offset_bound)
 
     def certified_gradient(self, theta: Array | Pair, precision: Precision) -> CertifiedGradient:
         """The gradient at theta with a bound on its rounding error, in arithmetic of the given precision.
@@ -172,7 +176,8 @@ class PerturbedObjective:
         """
         point = theta.astype(np.float64)
         public = float(np.linalg.norm(self.curvature * point) + np.linalg.norm(self.noise))
-        scale = Scale(self.size, self.count, self.row_norm, float(np.linalg.norm(point)), public, absolute)
+        length = float(np.linalg.norm(point))
+        scale = Scale(self.size, self.count, self.row_norm, length, public, absolute, self.offset_bound)
         return rounding.gradient_error(self.family, precision, self.widest, scale)
 
     def _smooth(self, theta: Vector) -> tuple[float, Vector]:
@@ -189,14 +194,25 @@ def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
             yield block.part(slice(start, start + most))
 
 
+def _derivatives(family: Family, theta: Vector, block: Block) -> Derivatives:
+    """The loss of some rows and its derivatives, by row, times the rows' weights."""
+    eta = block.exog @ theta
+    if block.offset is not None:
+        eta = eta + block.offset
+    found = family.derivatives(eta, block.endog)
+    if block.weights is None:
+        return found
+    return Derivatives(*(block.weights * part for part in found))
+
+
 def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:
     """The loss of some rows, its gradient and Hessian."""
     value, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
-    for exog, endog, *_ in chunks(blocks, CHUNK_ROWS):
-        derivatives = family.derivatives(exog @ theta, endog)
+    for block in chunks(blocks, CHUNK_ROWS):
+        derivatives = _derivatives(family, theta, block)
         value += float(np.sum(derivatives.value))
-        gradient += derivatives.gradient @ exog
-        weighted = exog * np.sqrt(derivatives.curvature)[:, None]
+        gradient += derivatives.gradient @ block.exog
+        weighted = block.exog * np.sqrt(derivatives.curvature)[:, None]
         hessian += weighted.T @ weighted
     return Accumulated(value, gradient, hessian)
 
@@ -204,10 +220,10 @@ def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accu
 def _value_gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> tuple[float, Vector]:
     """The loss of some rows and its gradient."""
     value, gradient = 0.0, np.zeros(len(theta))
-    for exog, endog, *_ in chunks(blocks, CHUNK_ROWS):
-        derivatives = family.derivatives(exog @ theta, endog)
+    for block in chunks(blocks, CHUNK_ROWS):
+        derivatives = _derivatives(family, theta, block)
         value += float(np.sum(derivatives.value))
-        gradient += derivatives.gradient @ exog
+        gradient += derivatives.gradient @ block.exog
     return value, gradient
 
 
@@ -223,12 +239,12 @@ def _certified_sums(
     point: Pair,
     blocks: Iterable[Block],
 ) -> tuple[Pair, float]:
-    """The parts of the sum of l' x over some rows, and that of |l'|; `bounds` are those on l' and on the rows."""
+    """The parts of the sum of w l' x over some rows, and that of w |l'|; `bounds` are those on l' and on the rows."""
     total = pairs.single(np.zeros((4 if precision.paired else 2, len(point.high))), widest)
     absolute = 0.0
-    for exog, endog, *_ in chunks(blocks, CERTIFIED_ROWS):
-        rows = split(np.asarray(exog, dtype=np.float64), bounds[1], SPLIT_BITS)
-        slope = precision.slope(family, rows, point, endog)
+    for block in chunks(blocks, CERTIFIED_ROWS):
+        rows = split(np.asarray(block.exog, dtype=np.float64), bounds[1], SPLIT_BITS)
+        slope = precision.slope(family, rows, point, block)
         total = pairs.plus(total, rounding.chunk_sums(precision, rows, slope, bounds))
         absolute += float(np.sum(np.abs(slope.high)))
     return total, absolute
@@ -243,15 +259,17 @@ def _averaged_hessian(
 ) -> NDArray[np.float64]:
     """What some rows add to the Hessian, with l'' averaged over eta - width to eta + width."""
     hessian = np.zeros((len(theta.high), len(theta.high)))
-    for exog, endog, *_ in chunks(blocks, CERTIFIED_ROWS):
-        rows = split(np.asarray(exog, dtype=np.float64), row_norm, SPLIT_BITS)
-        eta, response = precision.eta(rows, theta).high, endog.astype(precision.dtype, copy=False)
+    for block in chunks(blocks, CERTIFIED_ROWS):
+        rows = split(np.asarray(block.exog, dtype=np.float64), row_norm, SPLIT_BITS)
+        eta, response = precision.eta(rows, theta, block.offset).high, block.endog.astype(precision.dtype, copy=False)
         if width > 0:
             half = np.maximum(precision.dtype(width), 16 * np.finfo(precision.dtype).eps * np.abs(eta))
             rise = family.slope(eta + half, response) - family.slope(eta - half, response)
             bend = np.clip(rise / (2 * half), 0, family.curvature_bound)
         else:
             bend = family.derivatives(eta, response).curvature
+        if block.weights is not None:
+            bend = bend * block.weights
         weighted = rows.whole * np.sqrt(bend.astype(np.float64))[:, None]
         hessian += weighted.T @ weighted
     return hessian

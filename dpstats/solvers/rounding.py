@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families.base import Family
+from dpstats.rows import Block
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.slopes import pair_slope
@@ -62,33 +63,42 @@ class Precision(NamedTuple):
     dtype: type[np.floating]
     paired: bool = False
 
-    def eta(self, rows: Split, theta: Pair) -> Pair:
-        """x'theta of each row, shape (rows,); the low part is zero unless `paired`."""
+    def eta(self, rows: Split, theta: Pair, offset: Array | None = None) -> Pair:
+        """x'theta + offset of each row, shape (rows,); the low part is zero unless `paired`."""
         if self.paired:
             point = Pair(theta.high.astype(self.dtype), theta.low.astype(self.dtype))
-            return pairs.product(rows.whole.astype(self.dtype), point)
+            exact = pairs.product(rows.whole.astype(self.dtype), point)
+            return exact if offset is None else pairs.plus(exact, offset.astype(self.dtype))
         high = split(theta.high, float(np.linalg.norm(theta.high.astype(np.float64))) or 1.0, POINT_BITS)
         tail = (high.rest + theta.low).astype(np.float64)
         rest = rows.leading @ tail + rows.rest @ high.whole.astype(np.float64)
-        return pairs.single((rows.leading @ high.leading).astype(self.dtype) + rest, self.dtype)
+        total = (rows.leading @ high.leading).astype(self.dtype) + rest
+        return pairs.single(total if offset is None else total + offset.astype(self.dtype), self.dtype)
 
-    def slope(self, family: Family, rows: Split, theta: Pair, endog: Array) -> Pair:
-        """l' of each row, shape (rows,)."""
-        eta = self.eta(rows, theta)
-        endog = endog.astype(self.dtype, copy=False)
+    def slope(self, family: Family, rows: Split, theta: Pair, block: Block) -> Pair:
+        """w l' of each row of a block, shape (rows,); `rows` are the block's columns, split."""
+        eta = self.eta(rows, theta, block.offset)
+        endog = block.endog.astype(self.dtype, copy=False)
         if not self.paired:
-            return pairs.single(family.slope(eta.high, endog), self.dtype)
-        with np.errstate(over="ignore"):
-            return pair_slope(family, eta, endog)
+            slope = pairs.single(family.slope(eta.high, endog), self.dtype)
+        else:
+            with np.errstate(over="ignore"):
+                slope = pair_slope(family, eta, endog)
+        if block.weights is None:
+            return slope
+        weights = block.weights.astype(self.dtype)
+        if not self.paired:
+            return pairs.single(weights * slope.high, self.dtype)
+        return pairs.multiply(pairs.single(weights, self.dtype), slope)
 
-    def slope_error(self, family: Family, size: int, magnitude: float) -> float:
-        """Bound on the error of one l', where |x| |theta| <= magnitude."""
+    def slope_error(self, family: Family, size: int, magnitude: float, offset: float = 0.0) -> float:
+        """Bound on the error of one w l', where |x| |theta| <= magnitude, and the offset is at most `offset`."""
         unit = float(np.finfo(self.dtype).eps)
         if self.paired:
-            eta, own = 2 * (size + 2) ** 2 * unit**2 * magnitude, 2.0**10 * unit**2
+            eta, own = 2 * unit**2 * ((size + 2) ** 2 * magnitude + offset), 2.0**10 * unit**2
         else:
             rest = (size + 2) * DOUBLE * math.sqrt(size) * 2.0 ** (1 - SPLIT_BITS)
-            eta, own = (unit + rest) * magnitude, 8 * unit
+            eta, own = (unit + rest) * magnitude + unit * offset, 8 * unit
         return min(family.curvature_bound * eta + own * family.lipschitz, 2.01 * family.lipschitz)
 
 
@@ -128,18 +138,20 @@ class Scale(NamedTuple):
     """A bound on ||M theta|| + ||b||."""
     absolute: float
     """A bound on the sum of |l'| over the rows; 0 asks for what no data can avoid."""
+    offset: float = 0.0
+    """A bound on the rows' offsets."""
 
 
 def gradient_error(family: Family, precision: Precision, widest: type[np.floating], scale: Scale) -> float:
     """Bound on the rounding error of a certified gradient (docs/proofs/release)."""
-    size, rows, row_norm, point, public, absolute = scale
+    size, rows, row_norm, point, public, absolute, offset = scale
     wide = float(np.finfo(widest).eps)
     steep = rows * family.lipschitz
     places = 2 * SPLIT_BITS if precision.paired else SPLIT_BITS
     sums = (CERTIFIED_ROWS + 4) * DOUBLE * 2.0**-places * (2 * math.sqrt(size) * (absolute + steep))
     totals = 16 * wide**2 * (public + (rows + 2) * row_norm * absolute)
     # Row norms and l' may exceed their bounds by roundings of their own.
-    slopes = rows * precision.slope_error(family, size, row_norm * point)
+    slopes = rows * precision.slope_error(family, size, row_norm * point, offset)
     return 1.001 * (row_norm * (slopes + sums) + totals)
 
 
@@ -151,6 +163,7 @@ def least_tolerance(
     curvature: NDArray[np.float64],
     linear: float,
     penalised: bool = False,
+    offset_bound: float = 0.0,
     widest: type[np.floating] = WIDEST,
 ) -> float:
     """A gradient tolerance that every data set of at most `rows` rows can be certified to on this machine.
@@ -166,6 +179,8 @@ def least_tolerance(
         Bound on the Euclidean norm of the objective's linear term.
     penalised : bool
         Whether there is a penalty whose derivative is rounded.
+    offset_bound : float
+        Bound on the size of every row's offset.
     widest : type
         The widest float there is.
     """
@@ -173,7 +188,8 @@ def least_tolerance(
     # No point of lower objective than zero is farther from zero than this (docs/proofs/release).
     point = 2.001 * pull / float(np.min(curvature))
     steepest = float(np.max(curvature))
-    scale = Scale(len(curvature), rows, row_norm, point, steepest * point + linear, rows * family.lipschitz)
+    reach = rows * family.lipschitz
+    scale = Scale(len(curvature), rows, row_norm, point, steepest * point + linear, reach, offset_bound)
     wide = float(np.finfo(widest).eps)
     error = gradient_error(family, ladder(widest)[-1], widest, scale)
     error += 4 * wide**2 * (rows * family.curvature_bound * row_norm**2 + steepest) * point

@@ -10,7 +10,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, BinomialCounts, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.families.base import Family
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Array, Pair
@@ -32,15 +32,24 @@ def _gaussian(family: Gaussian, eta: Pair, endog: Array) -> Pair:
 
 @pair_slope.register
 def _binomial(family: Binomial, eta: Pair, endog: Array) -> Pair:
-    # l' = +-1/(1 + exp(-t)) with t = +-eta, through exp(-|t|) so that neither tail cancels.
-    dtype = eta.high.dtype.type
+    # l' = +-1/(1 + exp(-t)) with t = +-eta.
     sign = 1 - 2 * endog
-    signed = Pair(sign * eta.high, sign * eta.low)
-    falls = signed.high < 0
-    small = pairs.exponential(pairs.choose(falls, signed, pairs.negative(signed)))
-    one = pairs.single(np.ones_like(eta.high), dtype)
-    slope = pairs.divide(pairs.choose(falls, small, one), pairs.plus(small, dtype(1)))
+    slope = _chance(Pair(sign * eta.high, sign * eta.low))
     return Pair(sign * slope.high, sign * slope.low)
+
+
+@pair_slope.register
+def _binomial_counts(family: BinomialCounts, eta: Pair, endog: Array) -> Pair:
+    return pairs.plus(_chance(eta), -endog)
+
+
+def _chance(eta: Pair) -> Pair:
+    """1 / (1 + exp(-eta)), through exp(-|eta|) so that neither tail cancels."""
+    dtype = eta.high.dtype.type
+    falls = eta.high < 0
+    small = pairs.exponential(pairs.choose(falls, eta, pairs.negative(eta)))
+    one = pairs.single(np.ones_like(eta.high), dtype)
+    return pairs.divide(pairs.choose(falls, small, one), pairs.plus(small, dtype(1)))
 
 
 @pair_slope.register

@@ -37,8 +37,14 @@ class Matrix:
     block: Callable[[slice], NDArray[Any]]
 
 
-def as_endog(values: object) -> Column:
+def as_endog(values: object, name: str = "endog") -> Column:
     """The response as a column of numbers; a list declares no type, and what is no number in it is missing.
+
+    Parameters
+    ----------
+    values : array_like, shape (rows,)
+    name : str
+        What errors call it, where it is weights or an offset.
 
     Raises
     ------
@@ -46,12 +52,12 @@ def as_endog(values: object) -> Column:
         If `values` is of no type we know, does not hold real numbers, or has not one dimension.
     """
     if getattr(values, "ndim", 1) != 1:
-        raise DataError(f"endog must have 1 dimension(s), got {getattr(values, 'ndim', 1)}")
+        raise DataError(f"{name} must have 1 dimension(s), got {getattr(values, 'ndim', 1)}")
     column = column_of(values)
     if column is None:
-        raise DataError(f"endog must be a one-dimensional array or list of numbers, got {type(values).__name__}")
+        raise DataError(f"{name} must be a one-dimensional array or list of numbers, got {type(values).__name__}")
     if not isinstance(values, list | tuple):
-        _check_numbers("endog", column)
+        _check_numbers(name, column)
     return column
 
 

@@ -1,0 +1,73 @@
+"""What a formula says beside its columns: ``offset(...)``, ``weights(...)``, and counts as a response.
+
+``y ~ x + offset(np.log(t))``, as R writes it; ``successes + failures ~ x`` or ``cbind(successes, failures) ~ x``.
+The arguments ``weights=``, ``offset=`` and ``exposure=`` of the public calls are other ways to write such terms, so
+that a formula is all that need be stored.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dpstats.errors import ArgumentError, FormulaError
+
+ARGUMENTS = {"offset": 1, "weights": 1, "cbind": 2}
+"""The calls that are no columns, and how many arguments each takes."""
+
+
+def special(code: str) -> tuple[str, tuple[str, ...]] | None:
+    """Which of `ARGUMENTS` a factor calls, with the code of its arguments; None for an ordinary factor.
+
+    Raises
+    ------
+    FormulaError
+        If there are too many arguments or too few.
+    """
+    try:
+        tree = ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    match tree:
+        case ast.Call(func=ast.Name(name), args=arguments, keywords=keywords) if name in ARGUMENTS:
+            if len(arguments) != ARGUMENTS[name] or keywords:
+                raise FormulaError(f"{code}: {name}() takes {ARGUMENTS[name]} expression(s) of columns, without names")
+            return name, tuple(ast.get_source_segment(code, argument) or code for argument in arguments)
+    return None
+
+
+def with_terms(
+    formula: str, *, weights: str | None = None, offset: str | None = None, exposure: str | None = None
+) -> str:
+    """The formula with what the arguments of a call add to it.
+
+    Parameters
+    ----------
+    formula : str
+    weights, offset : str, optional
+        A column's name, or an expression of columns as in a formula.
+    exposure : str, optional
+        Its logarithm becomes an offset.
+
+    Raises
+    ------
+    ArgumentError
+        If one of them is no text: an array of private values, say.
+    """
+    for name, code in (("weights", weights), ("offset", offset), ("exposure", exposure)):
+        if code is None:
+            continue
+        if not isinstance(code, str) or not code.strip():
+            raise ArgumentError(
+                f"{name} must be the name of a column of the data or an expression of columns, such as "
+                f"{name}='{name[0]}'; got {type(code).__name__}"
+            )
+        added = f"offset(np.log({code.strip()}))" if name == "exposure" else f"{name}({code.strip()})"
+        formula = f"{formula} + {added}"
+    return formula
+
+
+def one_at_most(formula: str, found: Sequence[object]) -> None:
+    """Raise FormulaError if a formula has several weights: which of them would count?"""
+    if len(found) > 1:
+        raise FormulaError(f"formula {formula!r} has several weights; write their product: weights(a * b)")

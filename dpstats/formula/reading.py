@@ -1,0 +1,147 @@
+"""From the rows of a table to blocks in model units; a row's part depends on that row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain
+from dpstats.formula import cells, coding
+from dpstats.formula.bounds import Array, Term
+from dpstats.formula.codes import Encoded
+from dpstats.privacy.bodies import shrink_block
+from dpstats.rows import Block
+from dpstats.tables import Column, Table, slices
+
+if TYPE_CHECKING:
+    from dpstats.formula.design import DesignSpec
+    from dpstats.formula.parse import Formula
+
+SLACK = 1e-12
+"""Rows are kept this share below the declared bounds, so that rounding never carries them above."""
+
+Read = Sequence[tuple[Mapping[str, Column], Domain]]
+"""The columns of predictor, response and weights, each with the Domain that encodes them."""
+
+
+def read_blocks(spec: DesignSpec, formula: Formula, table: Table, block_rows: int) -> Iterator[Block]:
+    """The complete rows of a table in blocks.
+
+    Parameters
+    ----------
+    spec : DesignSpec
+    formula : Formula
+        That the design was made of.
+    table : Table
+        Of a schema that suits it.
+    block_rows : int
+        Rows of the table read at a time.
+    """
+    read = [
+        (cells.read(table, formula.predicting_columns), spec.domain),
+        (cells.read(table, formula.response_columns), spec.encoder.domain),
+        (cells.read(table, formula.weight_columns), spec.domain if spec.weights is None else spec.weights.domain),
+    ]
+    for rows in slices(table.rows, block_rows):
+        yield _block(spec, read, rows)
+
+
+def _block(spec: DesignSpec, read: Read, rows: slice) -> Block:
+    """One block of complete rows."""
+    parts = [cells.encode(columns, domain, rows) for columns, domain in read]
+    complete = np.logical_and.reduce([known for _, known in parts])
+    whole = complete.all()
+    encoded, outcome, weighed = (part if whole else cells.take(part, complete) for part, _ in parts)
+    endog = spec.encoder.encode(outcome)
+    exog = model_rows(spec, encoded, len(endog))
+    kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
+    weights, offset = _weights(spec, outcome, weighed), None
+    if weights is not None:
+        kept &= weights > 0
+    if spec.offset is not None:
+        offset = spec.scaled_offset(spec.offset(encoded))
+        kept &= np.isfinite(offset)
+    block = Block(exog, endog, weights, offset)
+    return block if kept.all() else block.take(kept)
+
+
+def prediction_rows(spec: DesignSpec, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
+    """Rows for prediction, which of them are complete, and their offsets; see `DesignSpec.predicting`."""
+    names, size = spec.predicting_columns if offset else spec.exog_columns, len(spec.names)
+    cells.check_columns(table, spec.domain, names)
+    parts = table.batches(names).each(partial(_prediction_part, spec, offset)).collected()
+    whole: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, size + 1)), *parts])
+    complete = np.asarray(np.isfinite(whole).all(axis=1))
+    whole[~complete, :size] = np.nan
+    return whole[:, :size], complete, whole[:, size]
+
+
+def _prediction_part(spec: DesignSpec, offset: bool, table: Table) -> Array:
+    """Rows of a table for prediction, their offset behind their columns; shape (n, p + 1), NaN where a cell is missing.
+
+    The offset is 0 unless it is asked for and the formula has one.
+    """
+    beside = spec.offset if offset else None
+    columns = cells.read(table, spec.predicting_columns if offset else spec.exog_columns)
+    result = np.full((table.rows, len(spec.names) + 1), np.nan)
+    for rows in slices(table.rows, 65536):
+        encoded, complete = cells.encode(columns, spec.domain, rows)
+        encoded = cells.take(encoded, complete)
+        exog = model_rows(spec, encoded, int(complete.sum()))
+        exog[~np.isfinite(exog).all(axis=1)] = np.nan
+        at = rows.start + np.flatnonzero(complete)
+        result[at, :-1] = exog
+        result[at, -1] = 0.0 if beside is None else spec.scaled_offset(beside(encoded))
+    return result
+
+
+def usable_rows(spec: DesignSpec, formula: Formula, table: Table) -> NDArray[np.bool_]:
+    """Which rows a fit uses, but for those of weight 0, shape (n,)."""
+    found = spec.predicting(table, offset=True)[1] & np.isfinite(spec.endog(table))
+    if spec.weights is not None:
+        columns = cells.read(table, formula.weight_columns)
+        encoded, complete = cells.encode(columns, spec.weights.domain, slice(0, table.rows))
+        found &= complete & (spec.weights(encoded) >= 0)
+    return found
+
+
+def _weights(spec: DesignSpec, outcome: dict[str, Encoded], weighed: dict[str, Encoded]) -> Array | None:
+    """Weights of encoded rows over their greatest, shape (rows,); NaN where there are none."""
+    trials = spec.encoder.trials(outcome)
+    if spec.weights is None:
+        return trials
+    given = spec.weights(weighed) / spec.weights.high
+    return given if trials is None else given * trials
+
+
+def model_rows(spec: DesignSpec, encoded: Mapping[str, Encoded], rows: int) -> Array:
+    """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""
+    exog = coding.design_rows(spec.coding, encoded, rows)
+    exog[~np.isfinite(exog)] = np.nan
+    np.clip(exog, spec.lower, spec.upper, out=exog)
+    exog -= spec.center
+    exog /= spec.scale
+    for term in spec.shrunk:
+        _shrink(exog[:, term.columns], term)
+    for body in spec.bodies:
+        if body.scales is not None:
+            shrink_block(exog[:, body.columns], body.image.block, body.scales)
+    return exog
+
+
+def _shrink(part: Array, term: Term) -> None:
+    """Scale each row of `part` down, in place, to the term's bounds less the slack."""
+    squares, sizes = np.zeros(len(part)), np.zeros(len(part))
+    # Column by column: a sum along rows could be rounded in another order when the number of rows changes.
+    for column in part.T:
+        squares += column * column
+        sizes += np.abs(column)
+    with np.errstate(all="ignore"):
+        by_l2 = term.l2 / (1 + SLACK) / np.sqrt(squares)
+        by_l1 = term.l1 / (1 + SLACK) / sizes
+    factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
+    part *= factor[:, None]
