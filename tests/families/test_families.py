@@ -12,6 +12,7 @@ from scipy.special import expit
 from dpstats.errors import ArgumentError
 from dpstats.families import (
     Binomial,
+    BinomialCounts,
     Family,
     Gaussian,
     HuberSVM,
@@ -25,6 +26,7 @@ from dpstats.families.gaussian import DEFAULT_CAP
 FAMILIES = [
     Gaussian(0.7),
     Binomial(),
+    BinomialCounts(7.0),
     Poisson(6.0, 4.0),
     Poisson(2.0, 9.0),
     Poisson(4.5, 9.0),
@@ -35,6 +37,13 @@ FAMILIES = [
     SmoothSVM(0.01),
 ]
 RESPONSES = {"continuous": [-3.0, 0.0, 0.4], "binary": [0.0, 1.0], "count": [-1.0, 0.0, 1.3, 2.0, 4.0, 9.0, 50.0]}
+
+
+def responses(family: Family) -> list[float]:
+    """Responses of a family, and what it must clip; rows of trials have any share of successes."""
+    return [-1.0, 0.0, 0.3, 0.5, 1.0, 2.0] if isinstance(family, BinomialCounts) else RESPONSES[family.response]
+
+
 EXTREMES = [-1e308, -1e4, -745.0, 0.0, 745.0, 1e4, 1e308]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)
 
@@ -42,8 +51,8 @@ every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def cases(family: Family, dtype: type = np.float64, points: int = 4001) -> tuple[np.ndarray, np.ndarray]:
     """Linear predictors, dense around every kink, crossed with responses."""
     grid = np.concatenate((np.linspace(-12, 12, points), 1 + np.linspace(-0.02, 0.02, 401)))
-    responses = family.clip_response(np.array(RESPONSES[family.response]))
-    return np.tile(grid, len(responses)).astype(dtype), np.repeat(responses, len(grid))
+    clipped = family.clip_response(np.array(responses(family)))
+    return np.tile(grid, len(clipped)).astype(dtype), np.repeat(clipped, len(grid))
 
 
 @every_family
@@ -79,7 +88,7 @@ def test_constants(family: Family) -> None:
 def test_convex(family: Family) -> None:
     """l' does not decrease in eta, kinks included."""
     eta = np.sort(cases(family)[0][:4402])
-    for response in family.clip_response(np.array(RESPONSES[family.response])):
+    for response in family.clip_response(np.array(responses(family))):
         gradient = family.derivatives(eta, np.full_like(eta, response)).gradient
         assert np.diff(gradient).min() >= -1e-15 * family.lipschitz
 
@@ -136,7 +145,7 @@ def test_binomial_extended_gradient_against_exact_rationals() -> None:
 @pytest.mark.filterwarnings("error")
 @every_family
 def test_no_overflow(family: Family) -> None:
-    for response in family.clip_response(np.array(RESPONSES[family.response])):
+    for response in family.clip_response(np.array(responses(family))):
         _, gradient, curvature = family.derivatives(np.array(EXTREMES), np.full(len(EXTREMES), response))
         assert np.isfinite(gradient).all()
         assert np.isfinite(curvature).all()
