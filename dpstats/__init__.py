@@ -28,6 +28,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import sample_size
+    from dpstats.tuning import Selection, select
 
 __all__ = [
     "GLM",
@@ -44,6 +45,7 @@ __all__ = [
     "Noise",
     "Plan",
     "ReleasedStatistics",
+    "Selection",
     "StatisticsResults",
     "audit",
     "buy_ranges",
@@ -68,6 +70,7 @@ __all__ = [
     "privacy",
     "release_statistics",
     "sample_size",
+    "select",
     "streaming",
     "svm",
 ]

@@ -141,6 +141,16 @@ def reports(folder: Path) -> Any:
     return [spec, found, found.params, found.guarantees, found.tidy(), found.summary().as_html()]
 
 
+def chosen(folder: Path) -> Any:
+    fits = [fit()(folder), fit("y ~ x")(folder)]
+    found = [
+        dp.select(fits, "absolute_error", frame(), eps=1.0),
+        dp.select(["x > 3", "g == 'a'"], "candidate != (b > 0)", frame(), domain=DOMAIN, eps=1.0),
+    ]
+    found[0].save(folder / "choice.json")
+    return [found[1], *(str(item.utility(n=1e4)) for item in found), found[1].summary().as_html()]
+
+
 CALLS: dict[str, Callable[[Path], Any]] = {
     "gaussian": fit(),
     "gaussian noise": fit(delta=1e-6),
@@ -170,6 +180,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "holdout": held_out,
     "statistics": statistics,
     "reports": reports,
+    "choice": chosen,
 }
 
 

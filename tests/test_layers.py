@@ -34,6 +34,7 @@ LAYERS = (
     "streaming",
     "local",
     "evaluation",
+    "tuning",
     "audit",
     "datasets",
     "api",

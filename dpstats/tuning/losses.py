@@ -1,0 +1,253 @@
+"""What each row costs each candidate: of released models, and of rules that a formula could hold."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, DomainError, FormulaError
+from dpstats.formula import cells
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.parse import compile_factor
+from dpstats.formula.public_frame import public_frame
+from dpstats.privacy.choice import STEPS
+from dpstats.quiet import quiet
+from dpstats.results.glm_results import GLMResults
+from dpstats.tables import Table, slices
+
+Array = NDArray[np.float64]
+
+BLOCK_ROWS = 65536
+"""Rows that are judged at a time."""
+
+MODEL_LOSSES = ("mistakes", "absolute_error", "squared_error")
+"""What a row may cost a released model; errors are divided by the width of the response's range."""
+
+
+class Losses(Protocol):
+    """What rows cost candidates: a function of each row alone, picklable."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+
+    def check(self, table: Table) -> None:
+        """Raise DataError or DomainError by the table's names and declared types alone."""
+
+    def each(self, table: Table) -> Array:
+        """Losses of the rows of one table, shape (rows, k); NaN where a row is incomplete."""
+
+
+def total_losses(losses: Losses, table: Table, low: float) -> NDArray[np.int64]:
+    """Sums over complete rows in steps, shape (k,), a row's part kept within [low, 1]. Reads rows: charge first.
+
+    A row that is incomplete for one candidate counts for none: the others would pay for being able to judge it.
+    """
+    with quiet():
+        return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
+
+
+def _steps(losses: Losses, low: float, tables: Iterable[Table]) -> NDArray[np.int64]:
+    total = np.zeros(1, dtype=np.int64)
+    for table in tables:
+        for rows in slices(table.rows, BLOCK_ROWS):
+            each = losses.each(table.select(rows, rows.stop - rows.start))
+            total = total + steps(each, low)
+    return total
+
+
+def steps(each: Array, low: float) -> NDArray[np.int64]:
+    """Sums of the losses of complete rows, shape (rows, k), in whole steps, shape (k,)."""
+    each = each[np.isfinite(each).all(axis=1)]
+    return np.asarray(np.rint(np.clip(each, low, 1) * STEPS).astype(np.int64).sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelLosses:
+    """Losses of released models of one response.
+
+    Attributes
+    ----------
+    fits : tuple of GLMResults
+    loss : {"mistakes", "absolute_error", "squared_error"}
+    """
+
+    fits: tuple[GLMResults, ...]
+    loss: str
+
+    def __post_init__(self) -> None:
+        responses = [_design(fit).response for fit in self.fits]
+        facts = {(spec.name, spec.kind, spec.low, spec.high, spec.levels) for spec in responses}
+        if len(facts) > 1:
+            raise ArgumentError("candidates must be models of one response, with one declared range or list of levels")
+        if self.loss not in MODEL_LOSSES:
+            raise ArgumentError(f"score must be one of {list(MODEL_LOSSES)} for fitted models, got {self.loss!r}")
+        if self.loss == "mistakes" and responses[0].kind != "binary":
+            raise ArgumentError("score='mistakes' needs a response of two values; use 'absolute_error'")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that any of the models reads."""
+        return tuple(dict.fromkeys(name for fit in self.fits for name in _design(fit).columns))
+
+    def check(self, table: Table) -> None:
+        """Raise as `DesignSpec.check_schema`."""
+        for fit in self.fits:
+            _design(fit).check_schema(table)
+
+    def each(self, table: Table) -> Array:
+        """Losses, shape (rows, k)."""
+        design = _design(self.fits[0])
+        center, scale = design.response_scaling()
+        response = center + scale * design.endog_of(table)
+        return np.column_stack([self._of(fit, response, table) for fit in self.fits])
+
+    def _of(self, fit: GLMResults, response: Array, table: Table) -> Array:
+        exog, _ = _design(fit).exog(table)
+        return model_loss(fit, self.loss, exog, response)
+
+
+def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array) -> Array:
+    """What rows cost one model, shape (rows,).
+
+    Parameters
+    ----------
+    fit : GLMResults
+    loss : {"mistakes", "absolute_error", "squared_error"}
+    exog : ndarray, shape (rows, p)
+        In model units.
+    response : ndarray, shape (rows,)
+        In the user's units.
+    """
+    linear = np.zeros(len(exog))
+    # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
+    for column, coefficient in zip(exog.T, fit.scaled_params, strict=True):
+        linear += column * coefficient
+    if loss == "mistakes":
+        decision = np.where(np.isfinite(linear), linear > 0, np.nan)
+        return np.where(np.isfinite(response), np.abs(decision - response), np.nan)
+    spec = _design(fit).response
+    width = spec.high - spec.low or 1.0
+    predicted = np.asarray(fit.plan.family.mean(linear), dtype=np.float64)
+    if spec.kind == "continuous":
+        predicted = spec.center + spec.scale * predicted
+    error = np.abs(np.clip(predicted, spec.low, spec.high) - response) / width
+    return error if loss == "absolute_error" else error**2
+
+
+def _design(fit: GLMResults) -> DesignSpec:
+    design = fit.plan.design
+    if not isinstance(design, DesignSpec):
+        raise ArgumentError("candidates must be models of a formula: those of plain arrays have no columns to find")
+    return design
+
+
+@dataclass(frozen=True)
+class RuleLosses:
+    """Losses that an expression gives, one a candidate.
+
+    Attributes
+    ----------
+    codes : tuple of str
+        The expressions, each with its candidate in place.
+    declared : str
+        The Domain, as JSON.
+    """
+
+    codes: tuple[str, ...]
+    declared: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that any of the expressions reads."""
+        names = [name for code in self.codes for name in columns_of(compile_factor(code).node)]
+        return tuple(dict.fromkeys(names))
+
+    def check(self, table: Table) -> None:
+        """Raise by names and declared types alone."""
+        domain = Domain.from_json(self.declared)
+        cells.check_columns(table, domain, self.columns)
+
+    def each(self, table: Table) -> Array:
+        """Losses, shape (rows, k)."""
+        domain = Domain.from_json(self.declared)
+        columns = cells.read(table, self.columns)
+        encoded, complete = cells.encode(columns, domain, slice(0, table.rows))
+        values = np.full((table.rows, len(self.codes)), np.nan)
+        chosen = cells.take(encoded, complete)
+        for place, code in enumerate(self.codes):
+            values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), chosen))
+        return values
+
+
+@lru_cache(maxsize=256)
+def _bound(code: str, declared: str) -> Node:
+    return bind(compile_factor(code).node, Domain.from_json(declared))
+
+
+def rule_losses(score: str, candidates: Sequence[Any], domain: Domain) -> RuleLosses:
+    """The losses of rules or numbers put into an expression in place of the name ``candidate``.
+
+    Raises
+    ------
+    ArgumentError
+        If `score` does not read ``candidate``, or a candidate is neither a finite number nor an expression.
+    FormulaError, DomainError
+        If an expression is not row-wise, or a column it reads is not declared.
+    """
+    codes = tuple(_substituted(score, candidate) for candidate in candidates)
+    found = RuleLosses(codes, domain.to_json())
+    if missing := [name for name in found.columns if name not in domain]:
+        raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
+    rows = public_frame(domain, list(found.columns))
+    for code in codes:
+        try:
+            as_numbers(evaluate(_bound(code, found.declared), rows))
+        except TypeError as error:
+            raise FormulaError(f"score {code!r} is no number or comparison: {error}") from error
+    return found
+
+
+class _Put(ast.NodeTransformer):
+    """Puts an expression in place of the name ``candidate``."""
+
+    def __init__(self, value: ast.expr) -> None:
+        self.value = value
+        self.times = 0
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id != "candidate":
+            return node
+        self.times += 1
+        return self.value
+
+
+def _substituted(score: str, candidate: Any) -> str:
+    number = isinstance(candidate, (int, float, np.integer, np.floating)) and not isinstance(candidate, bool)
+    if not isinstance(candidate, str) and not (number and math.isfinite(candidate)):
+        raise ArgumentError(
+            "candidates must all be fitted models, or all numbers or texts such as 'age > 40' to be put in place of "
+            f"the name candidate in score; got {type(candidate).__name__}"
+        )
+    text = candidate if isinstance(candidate, str) else repr(float(candidate))
+    try:
+        put = _Put(ast.parse(text.strip(), mode="eval").body)
+        tree = put.visit(ast.parse(score.strip(), mode="eval").body)
+    except (SyntaxError, ValueError) as error:
+        raise FormulaError(f"score {score!r} with the candidate {text!r} is not an expression") from error
+    if not put.times:
+        raise ArgumentError(
+            f"score must be one of {list(MODEL_LOSSES)} for fitted models, or an expression that reads the name "
+            f"candidate, such as 'candidate != (income == \">50K\")'; got {score!r}"
+        )
+    return ast.unparse(ast.fix_missing_locations(tree))

@@ -1,0 +1,252 @@
+"""The candidate of least loss on private rows (docs/proofs/choice)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.models.charging import charged
+from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.choice import Choice
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
+from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import sealed
+from dpstats.request import SEEDED
+from dpstats.results import stored
+from dpstats.results.glm_results import GLMResults
+from dpstats.tables import Table, as_table
+from dpstats.tuning.bounds import utility
+from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
+
+PROOF = "docs/proofs/choice"
+
+BETA = 0.05
+"""The chance of failure of the bounds in a summary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What `select` chose.
+
+    Attributes
+    ----------
+    chosen : str
+        The candidate's name.
+    candidate : object
+        The candidate itself; None in what `load` reads.
+    names : tuple of str
+        All candidates.
+    score : str
+    choice : Choice
+        The law of the choice.
+    guarantee : Guarantee
+    """
+
+    chosen: str
+    candidate: Any
+    names: tuple[str, ...]
+    score: str
+    choice: Choice
+    guarantee: Guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget was spent on: one choice."""
+        entry = (self.guarantee.eps, self.guarantee.delta, f"1 of {len(self.names)} candidates")
+        return pd.DataFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
+
+    def utility(self, beta: float = BETA, n: float | None = None) -> pd.DataFrame:
+        """What the chosen candidate may lose beyond the best one; see `dpstats.tuning.bounds.utility`."""
+        return utility(self.choice, beta, n)
+
+    def summary(self) -> Summary:
+        """The choice, its budget and its bounds; as_text, as_html and as_latex."""
+        summary = Summary()
+        title = f"Choice of the least {shorten(self.score, 40)}"
+        if not self.guarantee.certified:
+            title = f"*** NOT CERTIFIED ***\n{title}"
+        listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
+        bounds = self.utility()
+        rows = [(line["bound"], [format_number(line["rows"]), line["holds"]]) for _, line in bounds.iterrows()]
+        bought = [("choice", [format_number(self.guarantee.eps), format_number(self.guarantee.delta)])]
+        summary.tables = [
+            full_width([""], listed, [10], title=title),
+            full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
+            full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
+        ]
+        summary.add_extra_txt(wrap_notes(self._said()))
+        return summary
+
+    def _said(self) -> list[str]:
+        guarantee = self.guarantee
+        first = (
+            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.adjacency}, by "
+            f"{guarantee.basis}; what the candidates themselves cost comes on top."
+            if guarantee.certified
+            else f"No guarantee is claimed for this output: {guarantee.reason}."
+        )
+        each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
+        return [
+            first,
+            f"A row adds {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
+        ]
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
+
+    def save(self, path: str | Path) -> None:
+        """Write what was released as JSON, without the candidates themselves."""
+        facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
+        stored.write(
+            path, "Selection", {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Selection:
+        """Read what `save` wrote; DataError if it is no such file."""
+
+        def build(facts: dict[str, Any]) -> Selection:
+            choice, guarantee = Choice.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
+            return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
+
+        return stored.read(path, "Selection", build)
+
+
+@sealed
+def select(
+    candidates: Mapping[str, Any] | Sequence[Any],
+    score: str,
+    data: object,
+    *,
+    domain: Domain | Mapping[str, Any] | None = None,
+    eps: float,
+    monotone: bool = True,
+    adjacency: str = "add_remove",
+    ledger: Ledger | Part | None = None,
+    seed: int | None = None,
+) -> Selection:
+    """Choose the candidate of least loss on private rows; which one it is is all that is released.
+
+    Parameters
+    ----------
+    candidates : dict or sequence
+        Released models, as `dpstats.glm` returns; or rules, such as ``"age > 40"``; or numbers. A dict gives them
+        names. They are public: which there are must not depend on the data.
+    score : str
+        The loss of a row. Of models "mistakes" (of a response of two values), "absolute_error" or "squared_error",
+        errors divided by the width of the response's declared range. Else an expression, as a formula may hold, that
+        reads the name ``candidate``: ``"candidate != (income == '>50K')"``, ``"abs(age - candidate) / 73"``.
+    data : DataFrame or another table
+        The private rows, best those that models were not fitted to. Rows with a cell missing that any candidate needs
+        are left out.
+    domain : Domain or dict, optional
+        Of every column that an expression reads; models bring their own.
+    eps : float
+        The budget; the choice is pure.
+    monotone : bool
+        A row's loss is kept within [0, 1]; with ``monotone=False`` within [-1, 1], and the noise is twice as large: a
+        row may then help one candidate and harm another.
+    adjacency : {"add_remove", "replace_one"}
+    ledger : Ledger or Part, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError, DataError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    Permute-and-flip [1]_ by OpenDP: never worse than the exponential mechanism, and with half its noise where all
+    scores move together (docs/proofs/choice).
+
+    References
+    ----------
+    .. [1] McKenna, R. and Sheldon, D. (2020). Permute-and-flip: a new mechanism for differentially private selection.
+       NeurIPS 33.
+    """
+    eps, _ = check_budget(eps)
+    notion = check_adjacency(adjacency)
+    random = random_source(seed)
+    if not isinstance(monotone, bool):
+        raise ArgumentError(f"monotone must be True or False, got {monotone!r}")
+    named = named_candidates(candidates)
+    losses = losses_of(tuple(named.values()), score, domain)
+    choice = Choice(len(named), eps, notion, monotone)
+    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)
+    if seed is not None:
+        guarantee = guarantee.uncertified(SEEDED)
+    table = as_table(data)
+    losses.check(table)
+    names = tuple(named)
+
+    def release(rows: Table) -> Selection:
+        total = total_losses(losses, rows, 0.0 if monotone else -1.0)
+        name = names[choice.choose(total, random)]
+        return Selection(name, named[name], names, score, choice, guarantee)
+
+    return charged(
+        ledger,
+        guarantee,
+        table,
+        release,
+        label=f"choice among {len(named)} candidates",
+        method="select",
+        columns=losses.columns,
+        formula=score,
+    )
+
+
+def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """The candidates by name: a dict's own names, else texts and numbers themselves, or their places from 1.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not at least two, with different names.
+    """
+    if isinstance(candidates, (str, bytes)) or not isinstance(candidates, (Mapping, Sequence)) or len(candidates) < 2:
+        raise ArgumentError("candidates must be a dict or a list of at least two, such as [fit1, fit2]")
+    if isinstance(candidates, Mapping):
+        if not all(isinstance(name, str) for name in candidates):
+            raise ArgumentError("candidates must have texts as names")
+        return dict(candidates)
+    named = {
+        str(place) if isinstance(candidate, GLMResults) else str(candidate): candidate
+        for place, candidate in enumerate(candidates, start=1)
+    }
+    if len(named) < len(candidates):
+        raise ArgumentError("candidates must differ")
+    return named
+
+
+def losses_of(candidates: Sequence[Any], score: str, domain: Domain | Mapping[str, Any] | None) -> Losses:
+    """What rows cost the candidates, by the candidates' type."""
+    if not isinstance(score, str):
+        raise ArgumentError(
+            f"score must be a text, got {type(score).__name__}: a function of the caller's could combine rows; write "
+            "an expression that reads the name candidate"
+        )
+    if all(isinstance(candidate, GLMResults) for candidate in candidates):
+        if domain is not None:
+            raise ArgumentError("domain must be left out for fitted models, which bring their own")
+        return ModelLosses(tuple(candidates), score)
+    return rule_losses(score, candidates, Domain.coerce(domain))
