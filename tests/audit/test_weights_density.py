@@ -16,7 +16,7 @@ from dpstats.audit.exact import audit_exact
 from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.families.base import Derivatives
 from dpstats.privacy.calibration import joint_scale
-from dpstats.privacy.information import joint_scales, row_weights
+from dpstats.privacy.information import free_information, joint_scales, row_weights
 from dpstats.privacy.noise import Noise
 
 FAMILIES = [
@@ -207,35 +207,29 @@ class TestPlantedErrorsAreCaught:
         assert excess(*pair, "laplace", noise.scale) > 3
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("offset", [-4.0, 3.0])
-@pytest.mark.parametrize("weight", [1.0, 0.4])
-@pytest.mark.parametrize("family", FAMILIES, ids=label)
 class TestInformation:
     """Coefficients and information together, in one dimension: the supremum over matrices is |H - H'| / s2."""
 
-    def worst(self, family: Family, adjacency: str, weight: float, offset: float, forgotten: float) -> float:
+    def paid(self, family: Family, adjacency: str) -> tuple[float, float, float]:
+        """Curvature ratio and both scales where the matrix is paid for."""
+        kappa, ratio = 0.4 / family.curvature_bound, 2.0 * family.lipschitz / family.curvature_bound
+        common = {"eps": EPS, "curvature_ratio": kappa, "row_norm": 1.0, "adjacency": adjacency}
+        return kappa, *joint_scales(family, ratio=ratio, **common)  # type: ignore[arg-type]
+
+    def worst(
+        self, family: Family, adjacency: str, row: Record, scales: tuple[float, float, float], forgotten: float = 0.0
+    ) -> float:
         """The greatest log-ratio; `forgotten` is what the information leaves out of the linear predictor."""
-        kappa = 0.4 / family.curvature_bound
-        ratio = 2.0 * family.lipschitz / family.curvature_bound
-        scales = joint_scales(
-            family,
-            eps=EPS,
-            curvature_ratio=kappa,
-            row_norm=1.0,
-            ratio=ratio,
-            adjacency=adjacency,  # type: ignore[arg-type]
-        )
-        noise = Noise("laplace", "l2", scales.fit)
-        params, found = (ETA - offset)[:, None], 0.0
+        kappa, fit, matrix = scales
+        noise, params, found = Noise("laplace", "l2", fit), (ETA - row.offset)[:, None], 0.0
         for y in (0.0, 1.0, 4.0):
             for sign in (-1, 1):
-                one = [Record(1.0, y, weight, offset)]
-                other = [] if adjacency == "add_remove" else [Record(1.0, 4.0 if y == 0 else 0.0, weight, offset)]
+                one = [replace(row, y=y)]
+                other = [] if adjacency == "add_remove" else [replace(row, y=4.0 if y == 0 else 0.0)]
                 fits = [density(family, rows, 1 / kappa, noise, sign * 1e6) for rows in (one, other)]
                 sums = [self.information(family, rows, params[:, 0], forgotten) for rows in (one, other)]
                 ratio_of_fits = np.abs(fits[0].log_density(params) - fits[1].log_density(params))
-                found = max(found, float((ratio_of_fits + np.abs(sums[0] - sums[1]) / scales.matrix).max()))
+                found = max(found, float((ratio_of_fits + np.abs(sums[0] - sums[1]) / matrix).max()))
         return found
 
     def information(self, family: Family, rows: list[Record], params: np.ndarray, forgotten: float) -> np.ndarray:
@@ -245,17 +239,22 @@ class TestInformation:
             total += row.weight * row_weights(family, params * row.x + row.offset - forgotten, endog)
         return total
 
+    @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+    @pytest.mark.parametrize("offset", [-4.0, 3.0])
+    @pytest.mark.parametrize("weight", [1.0, 0.4])
+    @pytest.mark.parametrize("family", FAMILIES, ids=label)
     def test_guarantee(self, family: Family, adjacency: str, offset: float, weight: float) -> None:
-        loss = self.worst(family, adjacency, weight, offset, 0.0)
+        loss = self.worst(family, adjacency, Record(1.0, 0.0, weight, offset), self.paid(family, adjacency))
         assert loss <= EPS * (1 + 1e-6)
         assert weight < 1 or adjacency == "replace_one" or loss >= EPS * (1 - 3e-4)
 
-    def test_offset_left_out_of_the_information(
-        self, family: Family, adjacency: str, offset: float, weight: float
-    ) -> None:
-        """The curvature of another linear predictor meets the extreme gradient: more than was paid for."""
-        if weight < 1 or adjacency == "replace_one" or family.name in ("gaussian", "huber_svm"):
-            pytest.skip("the loss is not at its bound, or the curvature is priced at its greatest everywhere")
-        if isinstance(family, Poisson) and family.curvature_bound >= family.lipschitz:
-            pytest.skip("the curvature is at its greatest beside the extreme gradient")
-        assert self.worst(family, adjacency, weight, offset, offset) > EPS * (1 + 1e-2)
+    @pytest.mark.parametrize("offset", [-12.0, 12.0])
+    @pytest.mark.parametrize("family", [Binomial(), BinomialCounts(5.0), Poisson(1.0, 4.0)], ids=label)
+    def test_offset_left_out_of_the_information(self, family: Family, offset: float) -> None:
+        """Free information: where the gradient is extreme there must be no curvature; without the offset there is."""
+        kappa = 0.05 / family.curvature_bound
+        common = {"eps": EPS, "curvature_ratio": kappa, "row_norm": 1.0}
+        scales = kappa, joint_scale(family, **common), 1 / free_information(family, **common)
+        row = Record(1.0, 0.0, 1.0, offset)
+        assert self.worst(family, "add_remove", row, scales) <= EPS * (1 + 1e-3)
+        assert self.worst(family, "add_remove", row, scales, offset) > 1.19 * EPS
