@@ -11,16 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from dpstats.errors import DataError
 from dpstats.tables.batches import batches_of, declared
 from dpstats.tables.lines import LONGEST, Dialect, TextColumn, batches_of_lines
-from dpstats.tables.scans import check_fragments, scan
-from dpstats.tables.streams import DeclaredColumn, Stream
+from dpstats.tables.scans import check_fragments
+from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
 from dpstats.tables.table import Table
 
 PARQUET = (".parquet", ".pq")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+BUFFER = 2**16
+"""Bytes of a column that are read at a time."""
+
 COMPRESSED = (".gz", ".bz2", ".zst")
 
 
@@ -70,7 +74,15 @@ def _parquet(found: Sequence[str]) -> Stream:
         if schema.names != dataset.schema.names:
             raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
     check_fragments(dataset)
-    return Stream(dataset.schema.names, declared(dataset.schema), lambda names: batches_of(scan(dataset, list(names))))
+    return Stream(dataset.schema.names, declared(dataset.schema), lambda names: batches_of(_scanned(found, names)))
+
+
+def _scanned(found: Sequence[str], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Record batches of some columns of Parquet files."""
+    for name in found:
+        # Not by the dataset: it reads ahead of whoever works on the batches, in the end the whole file into memory.
+        with pq.ParquetFile(name, pre_buffer=False, buffer_size=BUFFER) as file:
+            yield from file.iter_batches(BATCH_ROWS, columns=list(names))
 
 
 def _lines(found: Sequence[str], delimiter: str) -> Stream:

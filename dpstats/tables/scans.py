@@ -16,13 +16,12 @@ _TYPED = ("parquet", "arrow", "feather", "orc")
 
 def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Record batches of some of the columns, in the order of the rows."""
-    options = {}
+    options: dict[str, Any] = {}
     if getattr(getattr(dataset, "format", None), "default_extname", "") == "parquet":
-        # By default whole row groups of several files are read ahead, which is most of the memory.
         options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
-    scanner = dataset.scanner(
-        columns=list(names), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1, **options
-    )
+    # By default threads read ahead of whoever works on the batches, in the end all rows into memory.
+    options |= {"use_threads": False, "batch_readahead": 2, "fragment_readahead": 1}
+    scanner = dataset.scanner(columns=list(names), batch_size=BATCH_ROWS, **options)
     yield from scanner.to_batches()
 
 

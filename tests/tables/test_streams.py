@@ -16,7 +16,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, ReleaseError
-from dpstats.tables import Table, as_exog, as_table, batches, files, scans
+from dpstats.tables import Table, as_exog, as_table, batches, files
 from dpstats.tables.streams import Stream
 
 pa = pytest.importorskip("pyarrow")
@@ -170,11 +170,13 @@ def test_evaluation_prediction_and_parts_of_a_ledger(tmp_path: Path) -> None:
 def test_only_the_columns_of_the_formula_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
-    def watched(dataset: Any, names: list[str]) -> Any:
-        asked.append(list(names))
-        return scans.scan(dataset, names)
+    scanned = files._scanned
 
-    monkeypatch.setattr(files, "scan", watched)
+    def watched(found: list[str], names: list[str]) -> Any:
+        asked.append(list(names))
+        return scanned(found, names)
+
+    monkeypatch.setattr(files, "_scanned", watched)
     dp.ols("y ~ x", parquet(tmp_path, frame()), 1.0, domain={"y": (0, 7), "x": (0, 10)})
     assert asked
     assert {name for names in asked for name in names} == {"x", "y"}
