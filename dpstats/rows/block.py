@@ -43,6 +43,10 @@ class Block(NamedTuple):
         """Some columns, C-contiguous."""
         return self._replace(exog=np.ascontiguousarray(self.exog[:, kept]))
 
+    def apart(self) -> Block:
+        """The rows without what their arrays are parts of, which they would keep in memory."""
+        return Block(*(None if cells is None else _apart(cells) for cells in self))  # type: ignore[arg-type]
+
     def doubles(self) -> Block:
         """In double precision."""
         return Block(*(None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self))  # type: ignore[arg-type]
@@ -54,3 +58,7 @@ class Block(NamedTuple):
 def joined(blocks: Sequence[Block]) -> Block:
     """Blocks of one kind, one after the other."""
     return Block(*(None if cells[0] is None else np.concatenate(cells) for cells in zip(*blocks, strict=True)))  # type: ignore[arg-type]
+
+
+def _apart(cells: Floats) -> Floats:
+    return cells if getattr(cells.base, "nbytes", 0) <= cells.nbytes else cells.copy()

@@ -160,7 +160,7 @@ def _thinned(every: int, chunk: int, _: int, blocks: Iterable[Block]) -> Iterato
     for block in blocks:
         for start in range(0, len(block.endog), chunk):
             if count % every == 0:
-                kept.append(block.part(slice(start, start + chunk)))
+                kept.append(block.part(slice(start, start + chunk)).apart())
                 rows += len(kept[-1].endog)
             count += 1
             if rows >= JOINED_ROWS:

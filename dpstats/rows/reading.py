@@ -79,7 +79,7 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
             memory.give(taken)
             return rows
         size = _size(arrays)
-        kept.append(_whole(element))
+        kept.append(element.apart() if isinstance(element, Block) else element)
         if not memory.take(size):
             break
         taken += size
@@ -146,10 +146,3 @@ def _arrays(element: object) -> Arrays | None:
 
 def _size(arrays: Arrays) -> int:
     return sum(array.nbytes for array in arrays if array is not None)
-
-
-def _whole(element: Any) -> Any:
-    """The element without the rest of what it is a part of, which it would keep in memory."""
-    if isinstance(element, Block):
-        return Block._make(None if cells is None else _whole(cells) for cells in element)
-    return element if getattr(element.base, "nbytes", 0) <= element.nbytes else element.copy()
