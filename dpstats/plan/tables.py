@@ -85,7 +85,7 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("No. Observations:", observations),
     ]
     for name, fact in beside_facts(plan.design):
-        left.append((name, shorten(fact, 22)))
+        left.append((name, shorten(fact, 18)))
         right.append(("", ""))
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
     table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
@@ -98,7 +98,7 @@ def beside_facts(design: PublicDesign) -> list[tuple[str, str]]:
     if isinstance(design, DesignSpec):
         for name, value in (("Weights:", design.weights), ("Offset:", design.offset)):
             if value is not None:
-                facts.append((name, value.name))
+                facts.append((name, value.name.removeprefix(f"{name[:-1].lower()}(").removesuffix(")")))
         if design.response.trials is not None:
             facts.append(("Trials at most:", format_number(design.response.trials)))
         return facts

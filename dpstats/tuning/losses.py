@@ -88,6 +88,11 @@ class ModelLosses:
     def __post_init__(self) -> None:
         responses = [_design(fit).response for fit in self.fits]
         facts = {(spec.name, spec.kind, spec.low, spec.high, spec.levels) for spec in responses}
+        if any(_design(fit).score_ratio != 1 for fit in self.fits):
+            raise ArgumentError(
+                "candidates must be models of rows that count alike: weights and counts of trials are not offered here; "
+                "dp.evaluate takes them into account"
+            )
         if len(facts) > 1:
             raise ArgumentError("candidates must be models of one response, with one declared range or list of levels")
         if self.loss not in MODEL_LOSSES:
@@ -113,11 +118,11 @@ class ModelLosses:
         return np.column_stack([self._of(fit, response, table) for fit in self.fits])
 
     def _of(self, fit: GLMResults, response: Array, table: Table) -> Array:
-        exog, _ = _design(fit).exog(table)
-        return model_loss(fit, self.loss, exog, response)
+        exog, _, offset = _design(fit).predicting(table, offset=True)
+        return model_loss(fit, self.loss, exog, response, offset)
 
 
-def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array) -> Array:
+def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset: Array | None = None) -> Array:
     """What rows cost one model, shape (rows,).
 
     Parameters
@@ -128,8 +133,10 @@ def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array) -> Arra
         In model units.
     response : ndarray, shape (rows,)
         In the user's units.
+    offset : ndarray, shape (rows,), optional
+        In model units; 0 by default.
     """
-    linear = np.zeros(len(exog))
+    linear = np.zeros(len(exog)) if offset is None else offset.copy()
     # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
     for column, coefficient in zip(exog.T, fit.scaled_params, strict=True):
         linear += column * coefficient
