@@ -90,8 +90,8 @@ class ModelLosses:
         facts = {(spec.name, spec.kind, spec.low, spec.high, spec.levels) for spec in responses}
         if any(_design(fit).score_ratio != 1 for fit in self.fits):
             raise ArgumentError(
-                "candidates must be models of rows that count alike: weights and counts of trials are not offered here; "
-                "dp.evaluate takes them into account"
+                "candidates must be models of rows that count alike, without weights and counts of trials; "
+                "dp.evaluate takes those into account"
             )
         if len(facts) > 1:
             raise ArgumentError("candidates must be models of one response, with one declared range or list of levels")
