@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,3 +26,38 @@ def run_page() -> Callable[..., str]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.run_page  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a cluster, and the file of all that its processes say; one for a session, as it takes seconds."""
+    pytest.importorskip("distributed")
+    folder = tmp_path_factory.mktemp("cluster")
+    address, said = folder / "address", folder / "said"
+    paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])  # functions of tests are sent by name
+    # A worker that is killed by a test is no sign that its task kills workers.
+    own = {"PYTHONPATH": paths, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "20"}
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, ROOT / "tests" / "cluster.py", address],
+            **{"stdin": subprocess.PIPE, "stdout": output, "stderr": output, "cwd": folder},
+            env={**os.environ, **own},
+        )
+        try:
+            deadline = time.monotonic() + 120
+            while not (address.exists() and address.read_text()):
+                assert process.poll() is None, said.read_text()
+                assert time.monotonic() < deadline, said.read_text()
+                time.sleep(0.1)
+            yield address.read_text(), said
+        finally:
+            process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def client(cluster: tuple[str, Path]) -> Iterator[Any]:
+    """The client of the cluster."""
+    from distributed import Client
+
+    with Client(cluster[0]) as running:
+        yield running

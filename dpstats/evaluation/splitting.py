@@ -109,9 +109,7 @@ def holdout(
     fresh = secrets.token_hex(16)
     if ledger is None:
         rule = HoldoutRule(chance, tuple(names or columns), key or fresh)
-        sides = guarded(
-            lambda: (table.where(lambda rows: ~rule.tests(rows), rule.by), table.where(rule.tests, rule.by))
-        )
+        sides = guarded(lambda: (table.where(rule.trains, rule.by), table.where(rule.tests, rule.by)))
         return Holdout(*sides, None, None, chance, rule.by)
     train, test = open_holdout(ledger, chance, names, columns, key, fresh)
     _check_by(test.rule.by, table)

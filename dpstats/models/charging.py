@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar, cast
 
 from dpstats.errors import ArgumentError, DataError
@@ -61,6 +62,7 @@ def charged(
             "adjacency='replace_one' does not go with one side of a holdout: a replaced row may change sides, and how "
             "many rows a side has is private; use adjacency='add_remove'"
         )
+    release = partial(_forgetting, release)
     if ledger is None:
         return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
     if not isinstance(ledger, (Ledger, Part)):
@@ -74,6 +76,15 @@ def charged(
         lambda: release(_limited(_part_of(ledger, _narrowed(data, columns)), memory)),
         f"Ledger charge {charge.number} was kept.",
     )
+
+
+def _forgetting(release: Callable[[Rows], Released], rows: Rows) -> Released:
+    """The release of some rows, of which nothing is kept anywhere afterwards."""
+    try:
+        return release(rows)
+    finally:
+        if rows is not None:
+            rows.forget()
 
 
 def _narrowed(data: Rows, columns: Iterable[str]) -> Rows:

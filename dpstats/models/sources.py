@@ -14,6 +14,7 @@ from dpstats.formula.beside import with_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import ArrayDesign, array_norms
+from dpstats.mechanisms.replication import is_replication
 from dpstats.models.arrays import OFFSET_BOUND, array_beside, array_blocks
 from dpstats.models.purchases import bought_response
 from dpstats.models.ranges import STAND_IN, ranges_of, serve
@@ -141,6 +142,11 @@ class FormulaSource:
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
+        if self.data is not None and self.data.elsewhere and is_replication(request.options):
+            raise ArgumentError(
+                "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
+                "its cluster; leave these options out"
+            )
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
         plan = self._plan(request, ranges)
         if not plan.bought and plan.response is None:

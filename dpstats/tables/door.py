@@ -11,8 +11,8 @@ from dpstats.tables.streams import Stream
 from dpstats.tables.table import Table, in_memory
 
 ACCEPTED = (
-    "a pandas or polars DataFrame, a polars LazyFrame, an Arrow table, reader or dataset, a DuckDB relation, a dict of "
-    "columns, or the path of Parquet or CSV files"
+    "a pandas or polars DataFrame, a polars LazyFrame, an Arrow table, reader or dataset, a DuckDB relation, a Dask "
+    "DataFrame, a dict of columns, or the path of Parquet or CSV files"
 )
 
 
@@ -25,7 +25,7 @@ def as_table(data: object) -> Table:
         pandas and polars DataFrames, Arrow Tables and RecordBatches, mappings of columns: one-dimensional numpy arrays,
         lists or tuples (columns of objects), Arrow arrays, pandas extension arrays or polars Series. Read in batches:
         polars LazyFrames, Arrow RecordBatchReaders and Datasets, DuckDB relations, and files: a path or a pattern such
-        as ``"folder/*.parquet"``.
+        as ``"folder/*.parquet"``. On a cluster, if there is a client: Dask DataFrames.
 
     Raises
     ------
@@ -67,6 +67,10 @@ def _streamed(data: object) -> Table | None:
         from dpstats.tables.queries import from_duckdb
 
         return from_duckdb(data)
+    if is_of("dask.dataframe", ("DataFrame",), data):
+        from dpstats.tables.partitions import from_dask
+
+        return from_dask(data)
     return None
 
 

@@ -41,6 +41,9 @@ class Table:
         adjacency.
     """
 
+    elsewhere = False
+    """Whether the rows are on other machines and stay there."""
+
     def __init__(
         self,
         labels: Sequence[Any],
@@ -106,6 +109,9 @@ class Table:
     def only(self, names: Iterable[str]) -> Table:
         """The table for one release that reads no other columns than `names`; reads nothing yet."""
         return self
+
+    def forget(self) -> None:
+        """Drop what a release kept of the rows outside of this process."""
 
     def where(self, holds: Holds, names: Iterable[str]) -> Table:
         """The rows where `holds` says so, which looks at the columns `names`. Reads rows: charge first."""

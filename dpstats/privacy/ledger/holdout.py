@@ -20,6 +20,7 @@ from dpstats.errors import DataError, LedgerError
 from dpstats.privacy.ledger.filters import HOLDOUT
 from dpstats.privacy.ledger.spender import Part, Spender, read_books
 from dpstats.tables import Table
+from dpstats.tables.table import Holds
 
 Side = Literal["train", "test"]
 SIDES: tuple[Side, Side] = ("train", "test")
@@ -69,6 +70,10 @@ class HoldoutRule:
         limit = int(Fraction(self.share) * 2**64)
         return np.frombuffer(digests, dtype="<u8") < np.uint64(limit)
 
+    def trains(self, table: Table) -> NDArray[np.bool_]:
+        """Whether each row is for training, shape (rows,)."""
+        return ~self.tests(table)
+
 
 class HoldoutPart(Part):
     """The training or the test rows of a holdout: a ledger for them alone."""
@@ -83,9 +88,8 @@ class HoldoutPart(Part):
         above = self._parent.columns if isinstance(self._parent, Part) else ()
         return tuple(dict.fromkeys((*above, *self.rule.by)))
 
-    def _holds(self, table: Table) -> NDArray[np.bool_]:
-        chosen = self.rule.tests(table) == (self.value == "test")
-        return chosen & self._parent._holds(table) if isinstance(self._parent, Part) else chosen
+    def _own_rule(self) -> Holds:
+        return self.rule.tests if self.value == "test" else self.rule.trains
 
 
 def open_holdout(

@@ -6,6 +6,7 @@ import datetime
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from dpstats.privacy.ledger.store import Store, insert
 from dpstats.quiet import quiet
 from dpstats.tables import Table, as_table
 from dpstats.tables.containers import rows_can_be_taken
+from dpstats.tables.table import Holds
 
 Level = str | int | bool
 
@@ -296,21 +298,38 @@ class Part(Spender):
             if isinstance(dtype, pd.ArrowDtype) and not rows_can_be_taken(dtype.pyarrow_dtype):
                 raise DataError(f"column {name!r} has dtype {dtype}, which rows cannot be taken of; leave it out")
         with quiet():
-            return data.iloc[np.flatnonzero(self._holds(as_table(data)))]
+            return data.iloc[np.flatnonzero(self._rule(as_table(data)))]
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
-        return table.where(self._holds, self.columns)
+        return table.where(self._rule, self.columns)
 
-    def _holds(self, table: Table) -> NDArray[np.bool_]:
-        """Which rows belong to this part and to those around it, shape (rows,)."""
-        if table.count(self.by) != 1:
-            raise DataError(f"data must have exactly one column {self.by!r}, which the partition goes by")
+    @property
+    def _rule(self) -> Holds:
+        """Which rows belong to this part and to those around it: a function that can be sent to other processes."""
+        return partial(_all_hold, self._own_rules())
+
+    def _own_rules(self) -> tuple[Holds, ...]:
+        around = self._parent._own_rules() if isinstance(self._parent, Part) else ()
+        return (*around, self._own_rule())
+
+    def _own_rule(self) -> Holds:
         code_of: dict[float | str, int] = {}
         for code, value in enumerate((*self._earlier, self.value)):
             code_of.setdefault(canonical(value), code)  # type: ignore[arg-type]
-        chosen = table.column(self.by).codes(code_of) == len(self._earlier)
-        return chosen & self._parent._holds(table) if isinstance(self._parent, Part) else chosen
+        return partial(_has_code, self.by, code_of, len(self._earlier))
+
+
+def _all_hold(rules: Sequence[Holds], table: Table) -> NDArray[np.bool_]:
+    """Where all of the rules hold, shape (rows,)."""
+    return np.logical_and.reduce([rule(table) for rule in rules])
+
+
+def _has_code(by: str, code_of: Mapping[float | str, int], code: int, table: Table) -> NDArray[np.bool_]:
+    """Where the column `by` has the value of that code, shape (rows,)."""
+    if table.count(by) != 1:
+        raise DataError(f"data must have exactly one column {by!r}, which the partition goes by")
+    return table.column(by).codes(code_of) == code
 
 
 class Partition(Mapping[Level, Part]):

@@ -1,0 +1,164 @@
+"""Rows on the workers of a Dask cluster: one shard for each partition, and nothing but sums comes back.
+
+What is sent to the cluster are functions, public names of tasks and, if the caller's data are in this process, the
+partitions. What comes back is one combined value a pass. docs/proofs/clusters says what is private of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+from dpstats.errors import DataError
+from dpstats.rows.passes import Change, Element, Other, Result, Rows, chained
+from dpstats.rows.remote import Lost, Sealed, Work, added, kept, summed
+
+FAN_IN = 16
+"""Sums that one task adds up."""
+
+NO_WORKERS = 300.0
+"""Seconds without any worker after which waiting for one ends."""
+
+POLL = 5.0
+"""Seconds between two looks at the cluster."""
+
+
+class Shard(NamedTuple):
+    """Where the elements of one shard come from.
+
+    Attributes
+    ----------
+    source : callable, optional
+        Picklable; from the results of `inputs` to the elements. None if the only input is what was kept of them.
+    inputs : tuple of distributed.Future
+    """
+
+    source: Callable[..., Iterable[Any]] | None
+    inputs: tuple[Any, ...] = ()
+
+
+class Tasks(WeakSet[Any]):
+    """Futures of what is kept on the workers for one release, as long as somebody needs them."""
+
+    def release(self) -> None:
+        """Let the cluster drop it all, whoever still refers to it."""
+        for future in list(self):
+            future.release()
+
+
+class DaskRows(Rows[Element]):
+    """Elements on the workers of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    shards : sequence of Shard
+        The elements of each must be the same, and in the same order, whenever they are worked out.
+    change : callable, optional
+        Applied in every pass; see `Rows.through`.
+    marks : dict, optional
+        By shard, the mark of the elements that were kept of it; shared by all rows that are made of them.
+    tasks : Tasks, optional
+        Where to write down what is kept; shared by all rows that are made of these.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        shards: Sequence[Shard],
+        change: Change | None = None,
+        marks: dict[int, int] | None = None,
+        tasks: Tasks | None = None,
+    ) -> None:
+        self._client, self._shards, self._change = client, tuple(shards), change
+        self._marks = {} if marks is None else marks
+        self._tasks = Tasks() if tasks is None else tasks
+
+    def total(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
+        """`part` of every shard, combined on the workers in an order that is fixed."""
+        if not self._shards:
+            return part(())
+        names = _names("sum")
+        packed = [Sealed((work, part)) for work in self._works()]
+        futures = [
+            self._client.submit(summed, work, shard.inputs, key=next(names), pure=False)
+            for work, shard in zip(packed, self._shards, strict=True)
+        ]
+        joining = Sealed(add)
+        while len(futures) > 1:
+            futures = [
+                self._client.submit(added, joining, futures[at : at + FAN_IN], key=next(names), pure=False)
+                for at in range(0, len(futures), FAN_IN)
+            ]
+        found = _result(self._client, futures[0])
+        if isinstance(found, Lost):
+            raise RuntimeError("a worker could not work out its shard")
+        total, marks = found.opened()
+        self._check(marks)
+        return total
+
+    def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
+        """What `change` makes of the elements, in every pass."""
+        both = change if self._change is None else partial(chained, self._change, change)
+        return DaskRows(self._client, self._shards, both, self._marks, self._tasks)
+
+    def held(self) -> DaskRows[Element]:
+        """The same elements, kept on the workers until the rows are gone."""
+        made = all(shard.source is None for shard in self._shards)
+        if made and self._change is None:
+            return self
+        names = _names("rows")
+        futures = [
+            self._client.submit(kept, Sealed(work), shard.inputs, key=next(names), pure=False)
+            for work, shard in zip(self._works(), self._shards, strict=True)
+        ]
+        self._tasks.update(futures)
+        marks = self._marks if made else None
+        return DaskRows(self._client, [Shard(None, (one,)) for one in futures], None, marks, self._tasks)
+
+    def collected(self) -> list[Element]:
+        """Refused: rows stay on the workers."""
+        raise DataError(
+            "rows of a Dask frame stay on its cluster; for predictions use "
+            "data.map_partitions(result.predict, meta=(None, float))"
+        )
+
+    def _works(self) -> list[Work]:
+        return [Work(number, shard.source, self._change) for number, shard in enumerate(self._shards)]
+
+    def _check(self, marks: Iterable[tuple[int, int]]) -> None:
+        """Raise if a shard that was lost came back with other elements: no pass may see other rows than the last."""
+        for shard, mark in marks:
+            if self._marks.setdefault(shard, mark) != mark:
+                raise RuntimeError("a shard was worked out again and differs")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("rows are private and cannot be pickled")
+
+
+def _names(what: str) -> Iterator[str]:
+    """Names of tasks that no data enter: Dask's own are hashes of arguments."""
+    own = uuid.uuid4().hex
+    return (f"dpstats-{what}-{own}-{number}" for number in itertools.count())
+
+
+def _result(client: Any, future: Any) -> Any:
+    """What a task returned, once it is there; an error if no worker is left to carry it out."""
+    from distributed import TimeoutError as Late
+    from distributed import wait
+
+    alone: float | None = None
+    while True:
+        try:
+            wait(future, timeout=POLL)
+            return future.result()
+        except Late:
+            working = bool(client.scheduler_info(n_workers=1)["workers"])
+            alone = None if working else alone or time.monotonic()
+            if alone is not None and time.monotonic() - alone > NO_WORKERS:
+                raise RuntimeError("the cluster has no workers") from None

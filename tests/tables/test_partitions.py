@@ -1,0 +1,126 @@
+"""Dask frames at the door: judged by their declared columns, partition by partition."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats.errors import DataError
+from dpstats.tables import Table, as_table
+from dpstats.tables.partitions import ClusterTable
+from dpstats.tables.streams import Stream
+
+dd = pytest.importorskip("dask.dataframe")
+dask = pytest.importorskip("dask")
+
+
+def frame(rows: int = 10) -> pd.DataFrame:
+    return pd.DataFrame({"x": np.arange(rows, dtype=float), "g": ["a", "b"] * (rows // 2), "k": range(rows)})
+
+
+def cells(name: str) -> Callable[[Iterable[Table]], list[float]]:
+    def read(tables: Iterable[Table]) -> list[float]:
+        return [value for table in tables for value in table.column(name).numbers().tolist()]
+
+    return read
+
+
+def read(table: Table, name: str) -> list[float]:
+    return table.batches([name]).total(cells(name), operator.add)
+
+
+PLANS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda d: d,
+    "computed columns": lambda d: d.assign(z=d.x * 2).rename(columns={"z": "w"}),
+    "chosen columns": lambda d: d[["k", "x"]],
+    "by partition": lambda d: d.map_partitions(lambda part: part.assign(x=part.x)),
+    "persisted": lambda d: d.persist(),
+    "persisted and changed": lambda d: d.persist().assign(z=1),
+    "delayed": lambda d: dd.from_delayed([dask.delayed(frame)()], meta=frame(2)),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_partitions_are_read_in_order(client: Any, name: str) -> None:
+    table = as_table(PLANS[name](dd.from_pandas(frame(), npartitions=3)))
+    assert isinstance(table, ClusterTable)
+    assert read(table, "x") == list(range(10))
+    assert table.rows == 10
+    assert table.where(_first, ["k"]).rows == 4
+    assert read(table.where(_first, ["k"]).where(_first, ["x"]), "x") == [0, 1, 2, 3]
+
+
+def _first(table: Table) -> Any:
+    return table.column("k" if table.count("k") else "x").numbers() < 4
+
+
+def test_without_a_client_partitions_are_worked_out_here() -> None:
+    """A frame needs no cluster: it is then a stream like others."""
+    with dask.config.set(scheduler="sync"):
+        table = _without_client(dd.from_pandas(frame(), npartitions=3))
+    assert isinstance(table, Stream)
+    assert read(table, "x") == list(range(10))
+
+
+def _without_client(data: Any) -> Table:
+    from dpstats.tables import partitions
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "running_client", lambda: None)
+        return as_table(data)
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "shuffled": lambda d: d.shuffle("g"),
+    "sorted": lambda d: d.sort_values("x"),
+    "indexed": lambda d: d.set_index("k"),
+    "centred": lambda d: d.assign(z=d.x - d.x.mean()),
+    "joined": lambda d: d.merge(d, on="k"),
+    "counted": lambda d: d.groupby("g").x.sum().to_frame(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_partitions_that_depend_on_others_are_refused(client: Any, name: str) -> None:
+    data = REFUSED[name](dd.from_pandas(frame(), npartitions=3))
+    with pytest.raises(DataError, match=r"data\.persist\(\)"):
+        as_table(data)
+    assert as_table(data.persist()).rows > 0
+
+
+def test_types_taken_from_cells_are_refused(client: Any, tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match=r"read_csv takes the types"):
+        as_table(dd.read_csv(tmp_path / "rows.csv").assign(z=1))
+
+
+def test_declared_types_decide(client: Any) -> None:
+    """A column is what the frame declares; its cells are read one by one, whatever its partitions hold."""
+    data = dd.from_map(_odd, [0, 1], meta=pd.DataFrame({"x": pd.Series(dtype=float)}))
+    table = as_table(data)
+    assert table.column("x").kind == "numeric"
+    np.testing.assert_equal(read(table, "x"), [0.0, 1.0, 2.0, np.nan, 3.5])
+    with pytest.raises(AssertionError):
+        table.column("x").numbers()
+
+
+def _odd(part: int) -> pd.DataFrame:
+    return pd.DataFrame({"x": [0.0, 1.0] if part == 0 else pd.Series(["2", "x", 3.5], dtype=object)})
+
+
+def test_parquet_reads_the_columns_that_are_asked_for(client: Any, tmp_path: Path) -> None:
+    for part in range(2):
+        frame().to_parquet(tmp_path / f"{part}.parquet", index=False)
+    table = as_table(dd.read_parquet(str(tmp_path / "*.parquet")))
+    assert read(table, "x") == [*range(10), *range(10)]
+    assert table.rows == 20
+
+
+def test_repr_says_nothing_of_rows(client: Any) -> None:
+    assert repr(as_table(dd.from_pandas(frame(), npartitions=3))) == "<ClusterTable of 3 columns>"
