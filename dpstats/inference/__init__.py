@@ -10,6 +10,7 @@ from dpstats.inference.joint import JointTest, wald_test
 from dpstats.inference.known import KnownInformation
 from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
 from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
+from dpstats.inference.path import Response, along_way
 from dpstats.inference.response import MeanResponse, mean_response
 from dpstats.inference.result import CombinationTests, Inference
 from dpstats.inference.span import LevelSpanNoise, SpanNoise, project_forms
@@ -34,10 +35,12 @@ __all__ = [
     "ModelSpread",
     "NormalLaw",
     "ReleasedLaw",
+    "Response",
     "RobustSpread",
     "SpanNoise",
     "Spread",
     "Tie",
+    "along_way",
     "identify",
     "mean_response",
     "noise_at_most",

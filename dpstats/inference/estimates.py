@@ -137,14 +137,17 @@ class Estimates:
         directions, law = parts.directions, found.law
         if not self.debiasing_moves:
             return law.bilinear(directions, tilted)
+        size = len(shift)
         by_shift = tilted + directions @ law.square(np.outer(shift, shift)) @ found.inverse
-        images = [law.square(np.outer(row, row)) @ shift for row in directions]
-        by_direction = np.reshape(images, directions.shape) @ found.inverse
+        # S is adjoint to itself: e'S(g g') d = g'S(d e') g, so that p matrices serve all directions.
+        images = np.array([law.square(np.outer(unit, shift)) for unit in np.eye(size)]).reshape(size, size**2)
+        products = (directions[:, :, None] * directions[:, None, :]).reshape(len(directions), size**2)
+        by_direction = products @ images.T @ found.inverse
         own = law.bilinear(directions, by_shift) + law.bilinear(np.broadcast_to(shift, directions.shape), by_direction)
         # Cov(g'E m, d'E n) = m' S(g d') n.
-        rows = zip(by_shift, directions, by_direction, strict=True)
-        both = [one @ law.square(np.outer(row, shift)) @ other for one, row, other in rows]
-        return np.asarray(np.maximum(own + 2 * np.array(both), 0.0), dtype=np.float64)
+        inner = (directions @ images).reshape(len(directions), size, size)
+        both = np.sum((by_shift[:, None, :] @ inner)[:, 0] * by_direction, axis=1)
+        return np.asarray(np.maximum(own + 2 * both, 0.0), dtype=np.float64)
 
     @property
     def is_model(self) -> bool:

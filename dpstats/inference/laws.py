@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,23 @@ SEED = 20_260_710
 TAIL = 100
 """So many of the largest draws are replaced by an exponential tail of their mean excess."""
 
-# Cells of the other draws, from the largest down: (how many draws, draws a cell). Fine where quantiles are asked for.
-_CELLS = ((900, 5), (2000, 20), (7000, 50))
+WIDTH = 1 / 16
+"""Of the cells in which draws are counted; within a cell |z| stands at its middle."""
 
-# Cells of the exponential tail, down to e^-35 of it.
-_TAIL_EDGES = np.concatenate((np.linspace(0, 35, 351), [np.inf]))
+CELLS = 256
+"""Cells of one law: no draw of a variable of variance one is beyond 16."""
 
-_HALVINGS = 56
+NORMAL_LEFT = 1 / 8
+"""At least this standard deviation stays normal, so that a cell is narrow beside it."""
+
+STEEP = 1e3
+"""An exponential tail this much steeper than the normal part is a point."""
+
+CHUNK = 64
+"""Directions at once, so that their draws stay in the cache."""
+
+_TRIES = 100
+_CLOSE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,36 +50,77 @@ class StandardLaws:
     ----------
     weights : ndarray, shape (k,)
         w_i in [0, 1).
-    nodes : ndarray, shape (k, m)
-        Values of |z_i|.
-    masses : ndarray, shape (m,)
-        Their probabilities.
+    chances : ndarray, shape (k, m)
+        Probabilities of the first m cells of |z_i|, each of `WIDTH`.
+    upper : ndarray, shape (k,)
+        The rest: beyond `start`, with an exponential excess of mean `excess`.
+    start, excess : ndarray, shape (k,)
     """
 
     weights: Float
-    nodes: Float
-    masses: Float
+    chances: Float
+    upper: Float
+    start: Float
+    excess: Float
 
     def tail(self, bounds: Float) -> Float:
         """P(|Z_i| >= bounds_i), shape (k,): the mean over z_i of two normal tails, so without a floor."""
-        spread = np.sqrt(1 - self.weights**2)[:, None]
-        moved = self.weights[:, None] * self.nodes
-        bounds = np.asarray(bounds, dtype=np.float64)[:, None]
-        both = special.ndtr((moved - bounds) / spread) + special.ndtr((-moved - bounds) / spread)
-        return np.asarray(both @ self.masses, dtype=np.float64)
+        bounds, spread = np.asarray(bounds, dtype=np.float64), np.sqrt(1 - self.weights**2)
+        moved = self.weights[:, None] * (WIDTH * (np.arange(self.chances.shape[1]) + 0.5))
+        both = special.ndtr((moved - bounds[:, None]) / spread[:, None])
+        both += special.ndtr((-moved - bounds[:, None]) / spread[:, None])
+        inner = np.sum(both * self.chances, axis=1)
+        return np.asarray(inner + self.upper * self._beyond(bounds, spread), dtype=np.float64)
+
+    def _beyond(self, bounds: Float, spread: Float) -> Float:
+        """The same for |z_i| = start + excess T, T exponential: normal plus or minus exponential, in closed form."""
+        shift = self.weights * self.start
+        rate = spread / np.maximum(self.weights * self.excess, np.finfo(np.float64).tiny)
+        near, far = (bounds - shift) / spread, (bounds + shift) / spread
+        with np.errstate(over="ignore", invalid="ignore"):
+            above = special.ndtr(-near) + np.exp(rate * (rate / 2 - near) + special.log_ndtr(near - rate))
+            below = special.ndtr(-far) - np.exp(rate * (rate / 2 + far) + special.log_ndtr(-far - rate))
+        # Where hardly any noise is left the exponential is its mean: the closed form would cancel.
+        plain = special.ndtr(1 / rate - near) + special.ndtr(-1 / rate - far)
+        return np.where(rate < STEEP, np.minimum(above + np.maximum(below, 0.0), 2.0), plain)
 
     def quantile(self, alpha: float) -> Float:
         """The bounds that |Z_i| exceeds with probability `alpha`, shape (k,)."""
         if not 0 < alpha < 1:
             raise ArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
+        if alpha not in self._known:
+            self._known[alpha] = self._solve(np.log(alpha))
+        return self._known[alpha]
+
+    @cached_property
+    def _known(self) -> dict[float, Float]:
+        return {}
+
+    def _solve(self, level: float) -> Float:
+        """The roots of log tail = level: false position with the Illinois rule."""
+
+        def miss(bounds: Float) -> Float:
+            return np.asarray(np.log(np.maximum(self.tail(bounds), np.finfo(np.float64).tiny)) - level)
+
         low, high = np.zeros(len(self.weights)), np.full(len(self.weights), 2.0)
-        while np.any(self.tail(high) > alpha):
-            high = 2 * high
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            above = self.tail(middle) > alpha
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        return high
+        above, below = np.full(len(low), -level), miss(high)
+        while np.any(below > 0):
+            low, above = np.where(below > 0, high, low), np.where(below > 0, below, above)
+            high = np.where(below > 0, 2 * high, high)
+            below = miss(high)
+        last = np.zeros(len(low), dtype=bool)
+        for step in range(_TRIES):
+            middle = low + (high - low) * above / np.maximum(above - below, np.finfo(np.float64).tiny)
+            value = miss(middle)
+            over = value > 0
+            # An end that stays twice counts half, so that both move.
+            again = (over == last) if step else np.zeros(len(low), dtype=bool)
+            above = np.where(over, value, np.where(again, above / 2, above))
+            below = np.where(over, np.where(again, below / 2, below), value)
+            low, high, last = np.where(over, middle, low), np.where(over, high, middle), over
+            if np.all((high - low <= _CLOSE * high) | (np.abs(value) <= _CLOSE)):
+                break
+        return np.asarray(np.where(np.abs(value) <= _CLOSE, middle, high), dtype=np.float64)
 
 
 def standard_laws(directions: Float, weights: Float, law: LinearLaw, draws: Float | None) -> StandardLaws:
@@ -88,12 +139,13 @@ def standard_laws(directions: Float, weights: Float, law: LinearLaw, draws: Floa
     """
     count = len(directions)
     if draws is None:
-        return StandardLaws(np.zeros(count), np.zeros((count, 1)), np.ones(1))
+        return StandardLaws(np.zeros(count), np.ones((count, 1)), *np.zeros((3, count)))
     deviations = np.sqrt(np.sum(directions @ law.covariance * directions, axis=1))
-    sizes = np.sort(np.abs(draws @ (directions / np.where(deviations > 0, deviations, 1)[:, None]).T), axis=0).T
-    nodes, masses = _compressed(sizes)
-    # Some normal part always remains: its tail is what a probability beyond the nodes consists of.
-    return StandardLaws(np.minimum(weights, np.sqrt(1 - 1e-6)), nodes, masses)
+    units = directions / np.where(deviations > 0, deviations, 1)[:, None]
+    counts = np.zeros((count, CELLS), dtype=np.int64)
+    for start in range(0, count, CHUNK):
+        counts[start : start + CHUNK] = _counts(draws, units[start : start + CHUNK])
+    return StandardLaws(np.minimum(weights, np.sqrt(1 - NORMAL_LEFT**2)), *_with_tail(counts))
 
 
 @lru_cache(maxsize=2)
@@ -106,23 +158,25 @@ def public_draws(law: LinearLaw) -> Float | None:
     return draws
 
 
-def _compressed(sizes: Float) -> tuple[Float, Float]:
-    """Few nodes for many draws, shape (k, DRAWS) sorted upward: means of cells, and a tail beyond the largest.
+def _counts(draws: Float, units: Float) -> NDArray[np.int64]:
+    """How many draws of |z_i| are in each cell, shape (k, CELLS)."""
+    sizes = units @ draws.T
+    np.abs(sizes, out=sizes)
+    sizes *= 1 / WIDTH
+    cells = np.minimum(sizes, CELLS - 1).astype(np.intp)
+    return np.array([np.bincount(row, minlength=CELLS) for row in cells], dtype=np.int64).reshape(-1, CELLS)
+
+
+def _with_tail(counts: NDArray[np.int64]) -> tuple[Float, Float, Float, Float]:
+    """Chances of the cells below the `TAIL` largest draws; and how many those are, where they begin, their excess.
 
     g'b is symmetric and log-concave, so its mean excess falls: an exponential tail is on the safe side.
     """
-    start = sizes[:, -TAIL - 1 : -TAIL]
-    excess = np.mean(sizes[:, -TAIL:] - start, axis=1, keepdims=True)
-    upper = np.exp(-_TAIL_EDGES)
-    masses = upper[:-1] - upper[1:]
-    # The mean of an exponential variable in a cell (u, v): 1 + (u e^-u - v e^-v) / (e^-u - e^-v).
-    first = np.where(np.isinf(_TAIL_EDGES), 0.0, np.where(upper > 0, _TAIL_EDGES, 0.0) * upper)
-    means = 1 + (first[:-1] - first[1:]) / masses
-    parts, sizes_of = [start + excess * means], [masses * TAIL / DRAWS]
-    end = DRAWS - TAIL
-    for total, width in _CELLS:
-        cells = sizes[:, end - total : end].reshape(len(sizes), -1, width)
-        parts.append(cells.mean(axis=2))
-        sizes_of.append(np.full(total // width, width / DRAWS))
-        end -= total
-    return np.concatenate(parts, axis=1), np.concatenate(sizes_of)
+    above = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+    first = np.sum(above > TAIL, axis=1)
+    inside = np.arange(CELLS) < first[:, None]
+    start, tail = WIDTH * first, np.where(inside, 0, counts)
+    total = np.maximum(tail.sum(axis=1), 1)
+    excess = tail @ (WIDTH * (np.arange(CELLS) + 0.5)) / total - start
+    chances = np.where(inside, counts, 0)[:, : max(int(first.max(initial=1)), 1)] / DRAWS
+    return chances, tail.sum(axis=1) / DRAWS, start, np.maximum(excess, WIDTH / 2)

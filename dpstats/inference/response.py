@@ -14,6 +14,10 @@ from dpstats.inference.estimates import Estimates
 Float = NDArray[np.float64]
 
 
+AT_ONCE = 1024
+"""Rows at once: what they take of memory goes with the square of the columns."""
+
+
 class MeanResponse(NamedTuple):
     """Predictions at k rows: arrays of shape (k,), intervals of shape (k, 2)."""
 
@@ -50,10 +54,18 @@ def mean_response(
         The interval of the mean is the image of the linear predictor's, so it covers exactly when that does. Each
         row's interval holds by itself, not all of them at once.
     """
-    found = estimates.contrasts(rows)
-    moved = np.broadcast_to(np.asarray(offset, dtype=np.float64), found.estimates.shape)
+    rows = estimates.check_rows(rows)
+    moved = np.broadcast_to(np.asarray(offset, dtype=np.float64), (len(rows),))
     if not np.all(np.isfinite(moved)):
         raise ArgumentError("offset must be finite")
-    linear, interval = found.estimates + moved, found.conf_int(alpha) + moved[:, None]
+    found = [_linear(estimates, rows[at : at + AT_ONCE], alpha) for at in range(0, max(len(rows), 1), AT_ONCE)]
+    effect, error, interval = (np.concatenate(part) for part in zip(*found, strict=True))
+    linear, ends = effect + moved, interval + moved[:, None]
     with np.errstate(over="ignore"):
-        return MeanResponse(linear, found.se, interval, inverse_link(linear), inverse_link(interval))
+        return MeanResponse(linear, error, ends, inverse_link(linear), inverse_link(ends))
+
+
+def _linear(estimates: Estimates, rows: Float, alpha: float) -> tuple[Float, Float, Float]:
+    """Estimates, standard errors and intervals of rows, shape (k, p)."""
+    found = estimates.contrasts(rows)
+    return found.estimates, found.se, found.conf_int(alpha)

@@ -69,8 +69,9 @@ class SpanNoise:
         if self.removed is None:
             return np.asarray(whole, dtype=np.float64)
         # Axes 1 and 2 are kept apart in `removed`: g_i A_jk m_l with A = m g'.
-        middle = np.einsum("ni,nj->nij", right, left).reshape(len(left), -1)
-        moved = (middle @ self.removed.reshape(self.size**2, self.size**2)).reshape(-1, self.size, self.size)
+        middle = np.einsum("ni,nj->nij", right, left).reshape(len(left), self.size**2)
+        moved = middle @ self.removed.reshape(self.size**2, self.size**2)
+        moved = moved.reshape(len(left), self.size, self.size)
         return np.asarray(whole - np.einsum("ni,nij,nj->n", left, moved, right), dtype=np.float64)
 
     def restrict(self, kept: Indices) -> SpanNoise:

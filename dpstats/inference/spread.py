@@ -119,17 +119,16 @@ def _loadings(contrasts: Float, directions: Float) -> tuple[Float, NDArray[np.bo
     weights, spanned = np.zeros((len(contrasts), len(directions))), ~np.any(contrasts != 0, axis=1)
     if not len(directions):
         return weights, spanned
-    lengths = np.linalg.norm(directions, axis=1)
-    for row in np.flatnonzero(~spanned):
-        contrast = contrasts[row]
-        size = float(np.linalg.norm(contrast))
-        along = directions @ contrast / lengths**2
-        apart = np.linalg.norm(contrast - along[:, None] * directions, axis=1)
-        nearest = int(np.argmin(apart))
-        if apart[nearest] <= MATCH * size:
-            weights[row, nearest], spanned[row] = along[nearest], True
-            continue
-        solution = np.linalg.lstsq(directions.T, contrast)[0]
-        if np.linalg.norm(contrast - solution @ directions) <= MATCH * size:
-            weights[row], spanned[row] = solution, True
+    lengths, sizes = np.linalg.norm(directions, axis=1), np.linalg.norm(contrasts, axis=1)
+    along = contrasts @ (directions / lengths[:, None] ** 2).T
+    nearest = np.argmax(np.abs(along) * lengths, axis=1)
+    places = np.arange(len(contrasts))
+    share = along[places, nearest]
+    one = np.linalg.norm(contrasts - share[:, None] * directions[nearest], axis=1) <= MATCH * sizes
+    solution = contrasts @ np.linalg.pinv(directions)
+    every = np.linalg.norm(contrasts - solution @ directions, axis=1) <= MATCH * sizes
+    weights[every] = solution[every]
+    weights[one] = 0.0
+    weights[places[one], nearest[one]] = share[one]
+    spanned |= one | every
     return weights, spanned

@@ -44,10 +44,11 @@ def with_inference(
     Raises
     ------
     ArgumentError
-        If inference is asked for where there is none.
+        If inference is asked for where there is none, or a share is given that would buy nothing.
     """
     reason = obstacle(family, penalty, options)
     wanted = options.inference
+    _check_shares(family, options, offered=reason is None)
     if reason is not None:
         if wanted in (None, "auto"):
             return purchase
@@ -69,6 +70,7 @@ def with_inference(
         cover_eps=COVER * whole,
         spread_eps=bought * whole,
         weights_eps=0.0,
+        surcharge=_surcharge(options),
     ).suited(design)
     if information.beside >= purchase.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
@@ -97,6 +99,22 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
     return None
 
 
+def _check_shares(family: Family, options: Options, *, offered: bool) -> None:
+    """Refuse shares of the budget that would be ignored."""
+    wanted = options.inference
+    if options.information_share is not None and wanted in (None, "auto"):
+        raise ArgumentError("information_share is of information that is paid for: pass inference=True or leave it out")
+    if options.spread_share is None:
+        return
+    if wanted is None or (wanted == "auto" and (not offered or headroom(family) == 0)):
+        raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
+    if _spread(family, options) == "known":
+        raise ArgumentError(
+            f"spread_share buys nothing for family {family.name!r}, whose variance follows from its mean: leave "
+            "it out, or pass inference='robust'"
+        )
+
+
 def _biased(penalty: Penalty) -> bool:
     """Whether the penalty pulls other than a quadratic term does."""
     return not penalty.convex or split_curvature(penalty)[1] is not None
@@ -119,6 +137,12 @@ def _ratio(family: Family, columns: int, options: Options) -> float:
     if share is None:
         share = SHARES[_size(family, columns)]
     return share / (1 - share) * family.lipschitz / family.curvature_bound
+
+
+def _surcharge(options: Options) -> float | None:
+    """What the share that was asked for adds to normal noise: the rest of eps alone buys 1 / (1 - share) times it."""
+    share = options.information_share
+    return None if share is None else share / (1 - share)
 
 
 def _size(family: Family, columns: int) -> str:

@@ -72,6 +72,8 @@ class InformationPurchase:
         direction.
     cover_eps, spread_eps, weights_eps : float
         For floating point, for the sum of squared scores, and for the sum of weights where no intercept has it.
+    surcharge : float, optional
+        By what part of it the information may raise normal noise of the fit, where the caller said so.
     """
 
     ratio: float
@@ -80,6 +82,7 @@ class InformationPurchase:
     cover_eps: float
     spread_eps: float
     weights_eps: float
+    surcharge: float | None = None
 
     @property
     def beside(self) -> float:

@@ -119,10 +119,12 @@ class Options:
         (Gaussian and Poisson); "robust" does not, and is what True means for a support vector machine. None releases
         coefficients alone.
     information_share : float, optional
-        What the information matrix would cost by itself, as a share of eps, where it is paid for; beside the
-        coefficients it costs less. By default settled by family and number of columns (docs/defaults).
+        What the information matrix would cost by itself, as a share of eps, where it is paid for (`inference=True` or
+        a kind); beside the coefficients it costs less. Normal noise of the coefficients is 1 / (1 - share) times what
+        it is without. By default settled by family and number of columns (docs/defaults).
     spread_share : float, optional
-        Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default.
+        Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default. A binomial family has
+        neither unless inference is "robust".
     split : {None, "rows"}
         "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
         `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the

@@ -177,14 +177,15 @@ def _normal_scales(
     family: Family, purchase: Purchase, metric: Metric, kappa: float, size: int, error: float
 ) -> tuple[MatrixLaw, JointScales | None]:
     """The matrix noise beside normal noise of the fit that is raised a little, and its law."""
-    assert purchase.information is not None
-    paid = PAID_SURCHARGES[0 if headroom(family) > 0 else 1]
+    asked = purchase.information
+    assert asked is not None
+    paid = PAID_SURCHARGES[0 if headroom(family) > 0 else 1] if asked.surcharge is None else asked.surcharge
     choice = best_joint_scales_delta(
         family,
         eps=purchase.eps,
         size=size,
         curvature_ratio=kappa,
-        surcharge=FREE_SURCHARGE if purchase.information.free else paid,
+        surcharge=FREE_SURCHARGE if asked.free else paid,
         eta_error=error,
         **_bought(purchase, metric),
     )

@@ -286,7 +286,7 @@ def errors_note(plan: Plan) -> str:
     kind = "robust" if information.purchase.spread == "robust" else "model-based"
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them. {few}"
+        f"information matrix, which is released beside them (proof: docs/proofs/information). {few}"
     )
 
 

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.inference import Estimates, Inference, MappedLinear, ReleasedLaw, RobustSpread, noise_at_most
+from dpstats.families import Family
+from dpstats.inference import (
+    Estimates,
+    Identified,
+    Inference,
+    MappedLinear,
+    ReleasedLaw,
+    Response,
+    RobustSpread,
+    Spread,
+    along_way,
+    noise_at_most,
+)
 from dpstats.inference.known import self_adjoint
-from dpstats.mechanisms.design import SubDesign
+from dpstats.mechanisms.design import SubDesign, constant_column
 from dpstats.mechanisms.information import Information, known_information
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.plan import Plan
 
 Vector = NDArray[np.float64]
+
+CURVED = ("logit", "log")
+"""Links of families whose information follows from the linear predictor and moves with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,21 +74,45 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     part = SubDesign(plan.design, columns)
     known = known_information(released.matrix, stage.information.noise, part)
     basis, (transform, shift) = known.basis, part.back_transform()
-    rows, spread = transform @ basis, released.spread
-    if isinstance(spread, RobustSpread):
-        spread = replace(spread, directions=rows)
-    center = shrunk_towards(stage)
+    rows, center = transform @ basis, shrunk_towards(stage)
+    coef = np.linalg.solve(basis, scaled_params[columns] - center)
+    curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
+    found = known.identified
+    if plan.family.link in CURVED:
+        start = np.linalg.solve(basis, scaled_params[columns])
+        response = Response(partial(_means, plan.family), partial(_weights, plan.family))
+        found = along_way(found, start, curvature @ coef, response, constant_column(part), part.dummies)
     estimates = Estimates(
-        coef=np.linalg.solve(basis, scaled_params[columns] - center),
+        coef=coef,
         information=known.matrix,
-        curvature=self_adjoint(basis.T @ np.diag(stage.curvature) @ basis),
+        curvature=curvature,
         linear=MappedLinear(ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
-        spread=spread,
+        spread=_carried(released.spread, rows, known.identified, found),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
-        found=known.identified,
+        found=found,
     )
     return Inferred(Inference(estimates, rows, transform @ center + shift), basis, center)
+
+
+def _means(family: Family, eta: Vector) -> Vector:
+    """The mean response, elementwise."""
+    return np.asarray(family.mean(eta), dtype=np.float64)
+
+
+def _weights(family: Family, eta: Vector) -> Vector:
+    """l'' of a family whose weights do not depend on the response."""
+    return np.asarray(family.derivatives(eta, np.zeros_like(eta)).curvature, dtype=np.float64)
+
+
+def _carried(spread: Spread, rows: Vector, before: Identified, after: Identified) -> Spread:
+    """The spread of the directions `rows`; released variances go with the inverse information, as phi G does."""
+    if not isinstance(spread, RobustSpread):
+        return spread
+    inner = rows[:, after.active]
+    old, new = (np.sum(inner @ found.inverse * inner, axis=1) for found in (before, after))
+    factor = np.divide(new, old, out=np.ones_like(old), where=old > 0)
+    return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
 
 def rare_references(plan: Plan, released: Information) -> list[str]:

@@ -427,6 +427,30 @@ class TestBasis:
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("family", ["gaussian", "binomial"])
+def test_information_share_moves_normal_noise(family: str) -> None:
+    """With normal noise the fit's noise is 1 / (1 - share) times what it is alone at the same curvature."""
+    common: dict[str, Any] = {"delta": 1e-6, "family": family_of(family), "domain": DOMAIN, "noise": "gaussian"}
+    formula = f"{RESPONSES[family]} ~ x + z + g"
+    plans = [dp.plan(formula, eps=1.0, inference=True, information_share=share, **common) for share in (0.1, 0.4)]
+    first, second = (plan.stages[-1].plan for plan in plans)
+    # The surcharge is on what the noise would be at the curvature of that plan, which moves little.
+    assert second.noise.scale / first.noise.scale == pytest.approx(0.9 / 0.6, rel=0.03)
+    assert second.information.noise.scale < first.information.noise.scale
+
+
+@pytest.mark.parametrize("inference", [True, "robust"])
+def test_rows_are_predicted_each_by_itself(inference: Any) -> None:
+    """However many there are, and however they are ordered: thousands at once, one, and none."""
+    found = fit("binomial", eps=1.0, inference=inference)
+    rows = frame(2_500, seed=3)
+    together = found.get_prediction(rows).summary_frame()
+    for place in (0, 1_023, 1_024, 2_499):
+        alone = found.get_prediction(rows.iloc[[place]]).summary_frame()
+        np.testing.assert_allclose(together.iloc[[place]], alone, rtol=1e-9)
+    assert not len(found.get_prediction(rows.iloc[:0]).summary_frame())
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("gaussian", {"inference": "x"}, "inference must be one of"),
     ("gaussian", {"inference": 1}, "inference must be one of"),
@@ -444,6 +468,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("gaussian", {"information_share": "x"}, "information_share must lie strictly between 0 and 1"),
     ("gaussian", {"spread_share": 1.5}, "spread_share must lie strictly between 0 and 1"),
     ("gaussian", {"spread_share": 0.999}, "spread_share"),
+    ("gaussian", {"inference": "auto", "information_share": 0.3}, "information_share .*: pass inference=True"),
+    ("binomial", {"inference": "auto", "information_share": 0.3}, "information_share .*: pass inference=True"),
+    ("binomial", {"inference": None, "information_share": 0.3}, "information_share .*: pass inference=True"),
+    ("gaussian", {"inference": "auto", "spread_share": 0.1}, "spread_share .* pass inference=True"),
+    ("gaussian", {"inference": None, "spread_share": 0.1}, "spread_share .* pass inference=True"),
+    ("binomial", {"spread_share": 0.1}, "spread_share .* inference='robust'"),
+    ("binomial", {"inference": "auto", "spread_share": 0.1}, "spread_share .* inference='robust'"),
     ("gaussian", {"split": "row"}, "split must be one of"),
     ("gaussian", {"split": "rows"}, "screen or refit_share"),
     ("gaussian", {"realization": "augmented", "allow_uncertified": True}, "replicated paper"),

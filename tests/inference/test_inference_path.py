@@ -1,0 +1,141 @@
+"""The information on the way from the shrunken to the debiased coefficients."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special
+
+from dpstats.inference import Dummies, Identified, Response, along_way, wishart_difference
+from dpstats.inference.path import average, made_up_rows, moved
+
+Float = NDArray[np.float64]
+
+COEF = np.array([0.3, 1.2, -1.5, 0.9, -1.1])
+"""Of an intercept, the dummies of two factors (three levels and two), and a number."""
+
+FACTORS = (Dummies(0, 1.0, (1, 2), (0.5, 0.5)), Dummies(0, 1.0, (3,), (1.0,)))
+LOGISTIC = Response(special.expit, lambda eta: special.expit(eta) * special.expit(-eta))
+
+
+def draw(count: int, seed: int = 1) -> Float:
+    """Rows with a rare level, a factor and a number that depend on each other; shape (count, 5)."""
+    random = np.random.default_rng(seed)
+    level = random.choice(3, count, p=(0.6, 0.37, 0.03))
+    other = random.random(count) < np.array([0.3, 0.7, 0.5])[level]
+    number = np.clip(0.3 * random.standard_normal(count) + 0.2 * other, -1, 1)
+    return np.column_stack((np.ones(count), 0.5 * (level == 1), 0.5 * (level == 2), other, number)).astype(float)
+
+
+def information_of(rows: Float, coef: Float) -> Float:
+    return np.asarray((rows * LOGISTIC.weight(rows @ coef)[:, None]).T @ rows)
+
+
+def shrunken(rows: Float, truth: Float, ridge: float) -> Float:
+    """The minimum of the expected loss plus ridge / 2 times the squared length."""
+    coef = np.zeros(len(truth))
+    for _ in range(50):
+        slope = rows.T @ (special.expit(rows @ coef) - special.expit(rows @ truth)) + ridge * coef
+        coef = coef - np.linalg.solve(information_of(rows, coef) + ridge * np.eye(len(truth)), slope)
+    return coef
+
+
+@pytest.fixture(scope="module")
+def case() -> tuple[Float, Float, Float, float]:
+    """Rows, the truth, the shrunken coefficients and the ridge."""
+    rows, truth, ridge = draw(20_000), 2 * COEF, 300.0
+    return rows, truth, shrunken(rows, truth, ridge), ridge
+
+
+def identified(information: Float, active: NDArray[np.bool_] | None = None) -> Identified:
+    """As if the information had no noise."""
+    active = np.ones(len(information), dtype=bool) if active is None else active
+    inverse = np.linalg.inv(information[np.ix_(active, active)])
+    law = wishart_difference(1e-9, np.ones(len(inverse)))
+    return Identified(active, inverse, np.full(len(information), 1e9), law)
+
+
+def test_with_the_rows_themselves_the_shrinkage_is_undone(case: tuple[Float, Float, Float, float]) -> None:
+    """Without noise M theta = H (theta_0 - theta) for the average H on the way, exactly; one step is far from it."""
+    rows, truth, coef, ridge = case
+    information = information_of(rows, coef)
+    mass = LOGISTIC.weight(rows @ coef)
+    weighted = rows * np.sqrt(mass)[:, None]
+    plain = coef + np.linalg.solve(information, ridge * coef)
+    # `average` takes rows of equal weight: each row as often as it weighs.
+    random = np.random.default_rng(2)
+    chosen = rows[random.choice(len(rows), 200_000, p=mass / mass.sum())]
+    change = average(chosen, mass.sum() / 200_000, information, coef, ridge * coef, LOGISTIC)
+    found = moved(identified(information), information, change)
+    second = coef + found.inverse @ (ridge * coef)
+    sizes = np.sqrt(np.diag(np.linalg.inv(weighted.T @ weighted)))
+    first_miss, second_miss = np.abs(plain - truth) / sizes, np.abs(second - truth) / sizes
+    assert first_miss.max() > 1.0
+    assert second_miss.max() < 0.1
+
+
+def test_made_up_rows_do_as_well(case: tuple[Float, Float, Float, float]) -> None:
+    rows, truth, coef, ridge = case
+    information = information_of(rows, coef)
+    found = along_way(identified(information), coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    sizes = np.sqrt(np.diag(np.linalg.inv(information)))
+    miss = np.abs(coef + found.inverse @ (ridge * coef) - truth) / sizes
+    assert miss.max() < 0.25
+    plain = coef + np.linalg.solve(information, ridge * coef)
+    assert (np.abs(plain - truth) / sizes).max() > 4
+
+
+def test_made_up_rows_have_the_moments_and_the_levels() -> None:
+    """4096 rows: a share has a standard error of at most 0.008, by ranks that are spread evenly less."""
+    rows = draw(50_000)
+    information = 7.0 * rows.T @ rows
+    made, mass = made_up_rows(information, 0, 1.0, FACTORS)
+    assert made.shape == (4096, 5)
+    assert mass * len(made) == pytest.approx(7 * len(rows))
+    np.testing.assert_allclose(made.T @ made / len(made), rows.T @ rows / len(rows), atol=0.02)
+    assert set(np.unique(made[:, 1])) == {0.0, 0.5}
+    assert not np.any(made[:, 1] * made[:, 2])
+
+
+def test_levels_that_are_not_identified_count_as_the_reference(case: tuple[Float, Float, Float, float]) -> None:
+    rows, _, coef, ridge = case
+    active = np.array([True, True, False, True, True])
+    before = identified(information_of(rows, coef), active)
+    found = along_way(before, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    assert found.inverse.shape == (4, 4)
+    assert found.law.size == 4
+    np.testing.assert_array_equal(found.active, active)
+
+
+def test_nothing_moves_without_a_constant_column(case: tuple[Float, Float, Float, float]) -> None:
+    rows, _, coef, ridge = case
+    before = identified(information_of(rows, coef))
+    assert along_way(before, coef, ridge * coef, LOGISTIC, None, ()) is before
+    gone = identified(information_of(rows, coef), np.array([False, True, True, True, True]))
+    assert along_way(gone, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS) is gone
+
+
+def test_nothing_moves_where_the_curve_is_straight(case: tuple[Float, Float, Float, float]) -> None:
+    rows, _, coef, ridge = case
+    before = identified(information_of(rows, coef))
+    straight = Response(lambda eta: eta, np.ones_like)
+    found = along_way(before, coef, ridge * coef, straight, (0, 1.0), FACTORS)
+    np.testing.assert_allclose(found.inverse, before.inverse, rtol=1e-8)
+
+
+def test_noise_goes_with_the_information(case: tuple[Float, Float, Float, float]) -> None:
+    """t-ratios are those of the released information: B E B' is to B H B' as E is to H."""
+    rows, _, coef, ridge = case
+    information = information_of(rows, coef)
+    before = identified(information)
+    found = along_way(before, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    ratios = [np.linalg.eigvals(one.inverse @ one.law.square(one.inverse)).real.sum() for one in (before, found)]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e8])
+def test_any_shrinkage_gives_finite_numbers(case: tuple[Float, Float, Float, float], scale: float) -> None:
+    """However far the way is, and however rare a level: bounded ratios keep the information positive definite."""
+    rows, _, coef, ridge = case
+    found = along_way(identified(information_of(rows, coef)), coef, scale * ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    assert np.linalg.eigvalsh(found.inverse)[0] > 0
+    assert np.isfinite(found.inverse).all()
