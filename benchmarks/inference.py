@@ -9,10 +9,12 @@ the information at it and the spread of the score: as the model has it (phi H), 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,26 @@ import pandas as pd
 import dpstats as dp
 from benchmarks.inference_populations import SEED, population
 from dpstats.families import get_family
-from dpstats.inference import Estimates, Inference, ModelSpread, ReleasedLaw, RobustSpread, wishart_difference
+from dpstats.inference import (
+    Estimates,
+    Identified,
+    Inference,
+    ModelSpread,
+    ReleasedLaw,
+    RobustSpread,
+    wishart_difference,
+)
+from dpstats.inference.path import average, moved
 from dpstats.models.sources import FormulaSource
 from dpstats.request import make_request
-from dpstats.results.inferring import shrunk_towards
+from dpstats.results.inferring import CURVED, response_of, shrunk_towards
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
-REPETITIONS = 200
+REPETITIONS = 400
+ROUND = 40
+"""Repetitions of a cell before the next one is turned to, where runs are stored."""
+
 NORMAL = 1.959963984540054
 NOTHING = 1e-7
 """Scale of the oracle's matrix noise."""
@@ -143,22 +157,26 @@ class Truth:
         return ReleasedLaw(stage.noise, stage.noise_shape)
 
     def oracles(self, params: np.ndarray, frame: pd.DataFrame) -> dict[str, Inference]:
-        """The errors of released coefficients in model units if the information at them and the spread are known."""
-        stage = self.plan.stages[-1].plan
-        information, _, _ = self.moments(*self.rows(frame), params)
+        """The errors of released coefficients in model units if rows are known, and the spread of the score."""
+        stage, center = self.plan.stages[-1].plan, shrunk_towards(self.plan.stages[-1].plan)
+        exog, endog = self.rows(frame)
+        curvature, (matrix, shift) = np.diag(stage.curvature), self.transform
         # A level that no row of the sample has would leave it singular.
-        information += np.diag(np.full(len(params), EMPTY))
-        center, (matrix, shift) = shrunk_towards(stage), self.transform
-        inverse = np.linalg.inv(information)
-        # An information of the sample, and a spread of the population: V / H of the one are those of the other.
-        truth, scores, phi = self.at_truth
-        factor = np.trace(np.linalg.solve(truth, information)) / len(truth)
-        variances = factor * np.einsum("ij,jk,ik->i", matrix, inverse @ scores @ inverse, matrix)
-        spreads = {"model": ModelSpread(phi), "sandwich": RobustSpread(variances, np.zeros(len(matrix)), matrix)}
+        information = self.moments(exog, endog, params)[0] + np.diag(np.full(len(params), EMPTY))
         none = wishart_difference(NOTHING, np.ones(len(params)))
+        found = Identified(
+            np.ones(len(params), dtype=bool), np.linalg.inv(information), np.full(len(params), 1e9), none
+        )
+        if self.plan.family.link in CURVED:
+            mass = self.plan.family.weight(exog @ params, endog)
+            score = stage.curvature * (params - center)
+            found = moved(found, information, average(exog, mass, information, params, score, response_of(self.plan)))
+        _, scores, phi = self.at_truth
+        variances = np.einsum("ij,jk,ik->i", matrix, found.inverse @ scores @ found.inverse, matrix)
+        spreads = {"model": ModelSpread(phi), "sandwich": RobustSpread(variances, np.zeros(len(matrix)), matrix)}
         return {
             name: Inference(
-                Estimates(params - center, information, np.diag(stage.curvature), self.law, none, spread),
+                Estimates(params - center, information, curvature, self.law, none, spread, found=found),
                 matrix,
                 matrix @ center + shift,
             )
@@ -166,11 +184,11 @@ class Truth:
         }
 
 
-def repetitions(cell: Cell, count: int) -> Iterator[tuple[dp.GLMResults, pd.DataFrame]]:
-    """Fits of samples of the population, and the samples."""
+def repetitions(cell: Cell, numbers: Iterable[int]) -> Iterator[tuple[int, dp.GLMResults, pd.DataFrame]]:
+    """Numbers, fits of samples of the population, and the samples; each a function of cell and number."""
     whole = population(cell.population)
-    random = np.random.default_rng([SEED, cell.rows, round(1000 * cell.eps)])
-    for _ in range(count):
+    for number in numbers:
+        random = np.random.default_rng([SEED, cell.rows, round(1000 * cell.eps), number])
         drawn = whole.frame.iloc[random.integers(0, len(whole.frame), cell.rows)].reset_index(drop=True)
         fit = dp.glm(
             whole.formula,
@@ -184,19 +202,18 @@ def repetitions(cell: Cell, count: int) -> Iterator[tuple[dp.GLMResults, pd.Data
             seed=int(random.integers(2**62)),
             **cell.options,
         )
-        yield fit, drawn
+        yield number, fit, drawn
 
 
 def judged(found: Inference, values: np.ndarray, name: str) -> dict[str, np.ndarray]:
     """Whether intervals cover and tests reject, arrays of shape (p,)."""
-    size = len(values)
     low, high = found.conf_int(0.05).T
     low90, high90 = found.conf_int(0.1).T
     return {
         name + "se": found.se,
         name + "covers": (low <= values) & (values <= high),
         name + "covers 90": (low90 <= values) & (values <= high90),
-        name + "null": found.t_test(np.eye(size), values).pvalues,
+        name + "null": found.contrasts.pvalues(values - found.offset),
         name + "zero": found.pvalues,
         name + "bias": found.coef - values,
     }
@@ -214,11 +231,26 @@ def repetition(truth: Truth, fit: dp.GLMResults, drawn: pd.DataFrame) -> dict[st
     }
 
 
-def runs(cell: Cell, count: int) -> dict[str, np.ndarray]:
-    """What `repetition` found, arrays of shape (count, p), and the non-private errors, shape (p,)."""
-    truth = Truth(cell)
-    every = [repetition(truth, fit, drawn) for fit, drawn in repetitions(cell, count)]
-    return {key: np.array([one[key] for one in every]) for key in every[0]} | {"plain": truth.plain}
+def runs(cell: Cell, numbers: Iterable[int]) -> list[dict[str, Any]]:
+    """What `repetition` found, and what was released, as plain values for a line of JSON each."""
+    truth, lines = Truth(cell), []
+    for number, fit, drawn in repetitions(cell, numbers):
+        found = {
+            key: np.asarray(value, dtype=np.float64).tolist() for key, value in repetition(truth, fit, drawn).items()
+        }
+        lines.append({"run": number, **found, "params": list(fit.scaled_params), "released": fit.released.to_dict()})
+    return lines
+
+
+def together(cell: Cell, lines: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Runs as arrays of shape (count, p), and the non-private errors, shape (p,)."""
+    keys = [key for key in lines[0] if key not in ("run", "params", "released")]
+    found = {key: np.array([line[key] for line in lines]) for key in keys}
+    truth = {"covers", "covers 90", "naive"}
+    plain = {"plain": Truth(cell).plain}
+    return plain | {
+        key: values > 0.5 if truth & {key, key.split(" ", 1)[-1]} else values for key, values in found.items()
+    }
 
 
 def figures(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -229,6 +261,7 @@ def figures(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
     worst = int(np.argmin(each))
     return {
         "cell": cell.label,
+        "runs": len(covers),
         "p": covers.shape[1],
         "bounded": bounded.mean(),
         "cov 95": covers.mean(),
@@ -250,7 +283,24 @@ def figures(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def measure(cell: Cell, count: int = REPETITIONS) -> dict[str, Any]:
     """One line of the table."""
-    return figures(cell, runs(cell, count))
+    return figures(cell, together(cell, runs(cell, range(count))))
+
+
+def stored(cell: Cell, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """The file of a cell's runs, one line of JSON each, and what it has."""
+    path = folder / (re.sub(r"[^a-z0-9.]+", "_", cell.label.lower()) + ".jsonl")
+    return path, [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def fill(chosen: Sequence[Cell], count: int, folder: Path) -> None:
+    """Run what is missing of `count` repetitions of each cell, a few of every cell in turn; it may be stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for end in [*range(ROUND, count, ROUND), count]:
+        for cell in chosen:
+            path, lines = stored(cell, folder)
+            missing = sorted(set(range(end)) - {line["run"] for line in lines})
+            with path.open("a") as file:
+                file.writelines(json.dumps(line) + "\n" for line in runs(cell, missing))
 
 
 DECLARED = {"response": "declared"}
@@ -285,23 +335,38 @@ def cells() -> dict[str, list[Cell]]:
         "simulated": [
             *(Cell(f"narrow {family} 10", 10_000, 1.0) for family in ("binomial", "gaussian")),
             *(Cell(f"simulated {family} 30", 10_000, 3.0) for family in ("binomial", "gaussian")),
+            *(Cell(f"simulated {family} 30", 30_000, 1.0) for family in ("binomial", "gaussian")),
+            *(Cell(f"simulated {family} 4", 1_000, 0.5) for family in ("binomial", "gaussian")),
         ],
-        "large": [Cell(f"simulated {family} 10", 100_000, 3.0) for family in ("binomial", "gaussian")],
+        "large": [
+            *(
+                Cell(f"simulated {family} 10", 100_000, eps)
+                for family in ("binomial", "gaussian")
+                for eps in (0.1, 3.0)
+            ),
+            *(Cell(f"simulated {family} 30", 100_000, 0.5) for family in ("binomial", "gaussian")),
+        ],
     }
 
 
 def main() -> None:
-    """Print the tables asked for."""
+    """Print the tables asked for; with a folder, of the runs that are stored there, after those that are missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     known = cells()
     parser.add_argument("tables", nargs="*", default=list(known), choices=list(known))
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--store", type=Path)
     given = parser.parse_args()
-    for name in given.tables:
-        for index, cell in enumerate(known[name]):
-            table = pd.DataFrame([measure(cell, given.repetitions)]).round(3)
-            print(table.to_csv(index=False, header=index == 0), end="")
-            sys.stdout.flush()
+    chosen = [cell for name in given.tables for cell in known[name]]
+    if given.store:
+        fill(chosen, given.repetitions, given.store)
+    header = True
+    for cell in chosen:
+        lines = stored(cell, given.store)[1] if given.store else runs(cell, range(given.repetitions))
+        if lines:
+            table = pd.DataFrame([figures(cell, together(cell, lines))]).round(3)
+            print(table.to_csv(index=False, header=header), end="", flush=True)
+            header = False
 
 
 if __name__ == "__main__":

@@ -119,6 +119,10 @@ class Family(ABC):
         """l' alone, where neither the loss nor l'' is wanted; shape (rows,), in the dtype of eta."""
         return self.derivatives(eta, endog).gradient
 
+    def weight(self, eta: Array, endog: Array) -> Array:
+        """l'' alone; shape (rows,), in the dtype of eta."""
+        return self.derivatives(eta, endog).curvature
+
     def resolve(self, response_range: tuple[float, float] | None) -> Family:
         """Fill in caps left open from the public range of the response (after scaling); the default has none."""
         return self

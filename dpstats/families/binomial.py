@@ -66,6 +66,14 @@ class Binomial(Family):
         sign = 1 - 2 * endog
         return sign * special.expit(sign * eta)
 
+    def weight(self, eta: Array, endog: Array) -> Array:
+        """p (1 - p), whatever the response is."""
+        small = np.exp(-np.abs(eta))
+        inverse = 1 / (1 + small)
+        small *= inverse
+        small *= inverse
+        return small
+
     def mean(self, eta: Array) -> Array:
         """The probability of 1."""
         return np.exp(np.minimum(eta, 0)) / (1 + np.exp(-np.abs(eta)))

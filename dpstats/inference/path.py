@@ -96,14 +96,16 @@ def along_way(
     return moved(found, information, average(rows, mass, information, start, slope, response))
 
 
-def average(rows: Float, mass: float, information: Float, coef: Float, score: Float, response: Response) -> Float:
+def average(
+    rows: Float, mass: Float | float, information: Float, coef: Float, score: Float, response: Response
+) -> Float:
     """The relative change K of the information: on the way it is L K L', L L' the information at the start.
 
     Parameters
     ----------
     rows : ndarray, shape (m, k)
-        Of equal weight, of second moments like the information's.
-    mass : float
+        Of second moments like the information's.
+    mass : float or ndarray, shape (m,)
         The weight of each.
     information : ndarray, shape (k, k)
     coef, score : ndarray, shape (k,)
@@ -118,7 +120,7 @@ def average(rows: Float, mass: float, information: Float, coef: Float, score: Fl
     weights = np.maximum(response.weight(eta), np.finfo(np.float64).tiny)
     before, spare = response.mean(eta), SPARE * information
     root: Float = np.asarray(np.linalg.cholesky(information), dtype=np.float64)
-    own = np.linalg.cholesky(mass * rows.T @ rows + spare)
+    own = np.linalg.cholesky((rows * np.broadcast_to(mass, len(rows))[:, None]).T @ rows + spare)
     change: Float = np.eye(len(coef))
     for _ in range(STEPS):
         shift = _solve(root, change, score)

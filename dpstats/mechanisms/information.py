@@ -7,7 +7,7 @@ functions of the same linear predictor. What follows from it is post-processing 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from dpstats.privacy.information import (
     noisy_information,
     noisy_spread,
     noisy_sum,
+    row_parts,
     row_weights,
     shaped_diagonal,
     spread_allowances,
@@ -264,6 +265,7 @@ def release_information(
     far = np.linalg.norm(params) * row_length + offset > farthest(offset)
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
+    rows = rows.through(_by_columns)
     matrix = noisy_information(
         rows.each(partial(_weighted, family, params)),
         plan.noise,
@@ -281,24 +283,30 @@ def release_information(
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
 
 
+def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks in double precision and in pieces that stay in the cache, one column after the other in memory."""
+    for block in blocks:
+        for part in row_parts(*block.exog.shape):
+            piece = block.part(part).doubles()
+            yield piece._replace(exog=np.asfortranarray(piece.exog))
+
+
 def _predictors(params: Vector, block: Block) -> Vector:
     """x'theta + offset at the released coefficients."""
-    eta = linear_predictor(np.asarray(block.exog, dtype=np.float64), params)
+    eta = linear_predictor(block.exog, params)
     return eta if block.offset is None else eta + block.offset
 
 
 def _weighted(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
     """Rows and w l'' at the released coefficients."""
-    exog, endog, weights, _ = block.doubles()
-    bends = row_weights(family, _predictors(params, block), np.asarray(endog, dtype=np.float64))
-    return np.asarray(exog, dtype=np.float64), bends if weights is None else weights * bends
+    bends = row_weights(family, _predictors(params, block), block.endog)
+    return block.exog, bends if block.weights is None else block.weights * bends
 
 
 def _slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
     """Rows and w l' at the released coefficients."""
-    exog, endog, weights, _ = block.doubles()
-    slopes = np.asarray(family.derivatives(_predictors(params, block), endog).gradient, dtype=np.float64)
-    return np.asarray(exog, dtype=np.float64), slopes if weights is None else weights * slopes
+    slopes = np.asarray(family.slope(_predictors(params, block), block.endog), dtype=np.float64)
+    return block.exog, slopes if block.weights is None else block.weights * slopes
 
 
 def _weights(family: Family, params: Vector, block: Block) -> Vector:

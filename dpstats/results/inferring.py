@@ -80,8 +80,7 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     found = known.identified
     if plan.family.link in CURVED:
         start = np.linalg.solve(basis, scaled_params[columns])
-        response = Response(partial(_means, plan.family), partial(_weights, plan.family))
-        found = along_way(found, start, curvature @ coef, response, constant_column(part), part.dummies)
+        found = along_way(found, start, curvature @ coef, response_of(plan), constant_column(part), part.dummies)
     estimates = Estimates(
         coef=coef,
         information=known.matrix,
@@ -95,6 +94,11 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     return Inferred(Inference(estimates, rows, transform @ center + shift), basis, center)
 
 
+def response_of(plan: Plan) -> Response:
+    """How the mean response of a plan's family moves with the linear predictor."""
+    return Response(partial(_means, plan.family), partial(_weights, plan.family))
+
+
 def _means(family: Family, eta: Vector) -> Vector:
     """The mean response, elementwise."""
     return np.asarray(family.mean(eta), dtype=np.float64)
@@ -102,7 +106,7 @@ def _means(family: Family, eta: Vector) -> Vector:
 
 def _weights(family: Family, eta: Vector) -> Vector:
     """l'' of a family whose weights do not depend on the response."""
-    return np.asarray(family.derivatives(eta, np.zeros_like(eta)).curvature, dtype=np.float64)
+    return np.asarray(family.weight(eta, np.zeros_like(eta)), dtype=np.float64)
 
 
 def _carried(spread: Spread, rows: Vector, before: Identified, after: Identified) -> Spread:

@@ -76,7 +76,7 @@ def row_weights(family: Family | str, eta: Float, endog: Float) -> Float:
     """l'' at eta, at most the majorant; shape (rows,)."""
     family = get_family(family)
     majorant_lipschitz(family)
-    return np.asarray(family.derivatives(eta, endog).curvature, dtype=np.float64)
+    return np.asarray(family.weight(eta, endog), dtype=np.float64)
 
 
 def free_information(

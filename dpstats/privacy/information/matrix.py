@@ -19,6 +19,7 @@ from dpstats.privacy.randomness import RandomSource, folded
 
 MatrixLaw = Literal["wishart", "normal"]
 Float = NDArray[np.float64]
+Mixing = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -230,10 +231,11 @@ def forward_substituted(exog: Float, mixing: tuple[tuple[float, ...], ...]) -> F
     if not mixing:
         return exog
     cells = np.array(exog, dtype=np.float64, order="F")
+    spare = np.empty(len(cells))
     for column, row in enumerate(mixing):
         for other, entry in enumerate(row[:column]):
             if entry != 0:
-                cells[:, column] -= entry * cells[:, other]
+                cells[:, column] -= np.multiply(cells[:, other], entry, out=spare)
     return cells
 
 

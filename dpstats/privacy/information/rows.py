@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.information.matrix import MatrixNoise
+from dpstats.privacy.information.matrix import MatrixNoise, Mixing, forward_substituted
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Rows, as_rows
@@ -89,13 +89,15 @@ def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) ->
     return np.asarray(total + inside, dtype=object)
 
 
-def inner_information(noise: MatrixNoise, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
-    """The exact sum over some rows, in the coordinates of the noise."""
+def inner_information(diagonal: Float, mixing: Mixing, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
+    """The exact sum over some rows x, in the coordinates z = L^-1 x with L the rows of `mixing`."""
     # Small parts stay in the cache; every step is row by row, so that they change nothing.
     inner = (
-        (noise.coordinates(exog[part]), weights[part]) for exog, weights in blocks for part in row_parts(*exog.shape)
+        (forward_substituted(exog[part], mixing), weights[part])
+        for exog, weights in blocks
+        for part in row_parts(*exog.shape)
     )
-    return integer_information(inner, np.array(noise.diagonal), weight_bound)
+    return integer_information(inner, diagonal, weight_bound)
 
 
 def noisy_information(
@@ -122,7 +124,8 @@ def noisy_information(
         Symmetric.
     """
     bound = check_positive("weight_bound", weight_bound)
-    total = as_rows(blocks).total(partial(inner_information, noise, bound), operator.add)
+    part = partial(inner_information, np.array(noise.diagonal), noise.mixing, bound)
+    total = as_rows(blocks).total(part, operator.add)
     return covered([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
 
 

@@ -12,20 +12,22 @@ from numpy.typing import NDArray
 
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
-from dpstats.privacy.information.matrix import forward_substituted
-from dpstats.privacy.information.rows import KEPT, PLACES, row_parts
+from dpstats.privacy.information.matrix import Mixing
+from dpstats.privacy.information.rows import KEPT, PLACES, inner_information
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Rows, as_rows
 
 Float = NDArray[np.float64]
-Mixing = tuple[tuple[float, ...], ...]
 
 PARTS = 2**30
-"""A row enters a sum as a whole number of such parts of its bound; 2^33 rows fit a 64-bit integer."""
+"""Of a row's bound: sums are whole numbers of them. 2^33 rows fit a 64-bit integer."""
+
+MOST_PARTS = 2**62
+"""Sums are clamped to so many, so that they fit the noise's 64-bit integers."""
 
 DIRECTION_PLACES = 31
-"""Binary places of a public direction: its products with a row's `PLACES` add up without rounding."""
+"""Binary places of a public direction."""
 
 
 def noisy_sum(values: Rows[Float] | Iterable[Float], bound: float, *, eps: float, random: RandomSource) -> float:
@@ -175,36 +177,33 @@ def noisy_spread(
     """
     check_positive("lipschitz", lipschitz)
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
-    total = as_rows(blocks).total(partial(_spread_sums, public, diagonal, lipschitz, mixing), operator.add)
-    sensitivity = PARTS * (2 if check_adjacency(adjacency) == "replace_one" else 1)
-    noisy = noisy_integers(total, sensitivity, check_positive("eps", eps), random)
+    part = partial(inner_information, diagonal, mixing, lipschitz**2)
+    total = as_rows(blocks).each(_squared).total(part, operator.add)
+    # Sums are rounded to whole parts, each of which may move by one more than what it is rounded from.
+    records = 2 if check_adjacency(adjacency) == "replace_one" else 1
+    sensitivity = records * PARTS + len(contrasts)
+    noisy = noisy_integers(in_parts(total, public), sensitivity, check_positive("eps", eps), random)
     return noisy * (lipschitz**2 * public.bound / PARTS) * public.sizes
 
 
-def _spread_sums(
-    public: Directions, diagonal: Float, lipschitz: float, mixing: Mixing, blocks: Iterable[tuple[Float, Float]]
-) -> NDArray[np.int64]:
-    """The sums of `spread_parts` over some rows, shape (k,)."""
-    total = np.zeros(len(public.sizes), dtype=np.int64)
-    for exog, slopes in blocks:
-        for part in row_parts(len(exog)):
-            inner = forward_substituted(exog[part], mixing)
-            total += spread_parts(inner, slopes[part], public, diagonal, lipschitz).sum(axis=0)
-    return total
+def _squared(pair: tuple[Float, Float]) -> tuple[Float, Float]:
+    """Rows and l'^2, the weight of their squares."""
+    exog, slopes = pair
+    return exog, slopes**2
 
 
-def spread_parts(
-    exog: Float, slopes: Float, public: Directions, diagonal: Float, lipschitz: float
-) -> NDArray[np.int64]:
-    """Each row's l'^2 (x'g_i)^2 / (a_i c_i'g_i L^2 Lambda) in `PARTS`, truncated: (rows, k), a row's sum up to `PARTS`.
+def in_parts(total: NDArray[np.object_], public: Directions) -> NDArray[np.int64]:
+    """What an exact sum of v v', in units of L^2 2^-40, has in each direction: whole `PARTS` of L^2 Lambda, shape (k,).
 
-    The product with the directions is one of integers below 2^53, exact in any order; the rest is elementwise.
+    A row has |v|^2 at most 2^40 in these units, so the sum of what it has in all directions is at most `PARTS`.
     """
-    cells = np.asfortranarray(exog) / np.sqrt(diagonal)
-    square = np.zeros(len(cells))
-    for column in cells.T:
-        square += column * column
-    rows = np.trunc(cells * (KEPT * 2.0**PLACES / np.maximum(1.0, np.sqrt(square)))[:, None])
-    scores = (rows @ public.cells) * (public.unit * 2.0**-PLACES)
-    scores *= (np.clip(slopes, -lipschitz, lipschitz) / lipschitz)[:, None]
-    return np.trunc(scores * scores * (KEPT * PARTS / public.bound)).astype(np.int64)
+    columns = [[int(cell) for cell in column] for column in public.cells.T]
+    exact = [sum(x * (row @ column) for x, row in zip(column, total, strict=True)) for column in map(_exact, columns)]
+    above, below = (public.unit**2 * 2.0 ** (-2 * PLACES) * (PARTS / public.bound)).as_integer_ratio()
+    parts = [(2 * entry * above + below) // (2 * below) for entry in exact]
+    return np.array([min(entry, MOST_PARTS) for entry in parts], dtype=np.int64)
+
+
+def _exact(column: list[int]) -> NDArray[np.object_]:
+    """Integers of any length."""
+    return np.array(column, dtype=object)

@@ -13,7 +13,8 @@ from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies import box, intercept, simplex, unit_images
 from dpstats.privacy.information import design_metric, noisy_spread, noisy_sum, spread_allowances, spread_bound
 from dpstats.privacy.information.matrix import MatrixNoise
-from dpstats.privacy.information.scores import PARTS, directions, spread_parts
+from dpstats.privacy.information.rows import integer_information
+from dpstats.privacy.information.scores import PARTS, Directions, directions, in_parts
 from dpstats.privacy.randomness import SystemRandom
 
 
@@ -21,6 +22,15 @@ def setting(size: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.nd
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(size, size + 2))
     return np.linalg.inv(root @ root.T), rng.uniform(0.5, 3, size), np.array([0, 2, 5])
+
+
+def row_parts(
+    exog: np.ndarray, slopes: np.ndarray, public: Directions, diagonal: np.ndarray, lipschitz: float
+) -> np.ndarray:
+    """What each row alone has in each direction, shape (rows, k)."""
+    rows = zip(exog, slopes, strict=True)
+    totals = (integer_information([(row[None], np.array([slope**2]))], diagonal, lipschitz**2) for row, slope in rows)
+    return np.array([in_parts(total, public) for total in totals])
 
 
 def rows_of(inverse: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -52,9 +62,10 @@ def test_one_row_moves_the_integers_by_at_most_one_bound() -> None:
     public = directions(inverse, diagonal, rows_of(inverse, kept))
     exog = np.vstack((hard_rows(inverse, diagonal, kept), 1e3 * hard_rows(inverse, diagonal, kept)))
     slopes = np.where(np.arange(len(exog)) % 2, 2.0, -7.0)
-    parts = spread_parts(exog, slopes, public, diagonal, 2.0)
+    parts = row_parts(exog, slopes, public, diagonal, 2.0)
     assert parts.min() >= 0
-    assert 0.999 * PARTS < parts.sum(axis=1).max() <= PARTS
+    # Each of three sums is rounded.
+    assert 0.999 * PARTS < parts.sum(axis=1).max() <= PARTS + 3 / 2
     assert public.cells.max() < 2**31 + 1
 
 
@@ -62,19 +73,34 @@ def test_replacing_may_move_twice_as_much() -> None:
     """Two records that load different coefficients."""
     inverse, diagonal = np.eye(2), np.ones(2)
     public = directions(inverse, diagonal, np.eye(2))
-    first, second = spread_parts(np.eye(2), np.ones(2), public, diagonal, 1.0)
+    first, second = row_parts(np.eye(2), np.ones(2), public, diagonal, 1.0)
     assert np.abs(first - second).sum() > 1.999 * PARTS
 
 
-def test_a_row_does_not_move_the_others() -> None:
+def test_neighbours_differ_by_the_sensitivity() -> None:
+    """Rounded sums of many rows, with and without one of them, and with it replaced."""
     inverse, diagonal, kept = setting()
     public = directions(inverse, diagonal, rows_of(inverse, kept))
     exog, slopes = hard_rows(inverse, diagonal, kept), np.linspace(-1, 1, 400)
-    whole = spread_parts(exog, slopes, public, diagonal, 1.0)
-    for part in (slice(0, 1), slice(3, 4), slice(7, 399)):
-        assert np.array_equal(
-            spread_parts(np.asfortranarray(exog[part]), slopes[part], public, diagonal, 1.0), whole[part]
-        )
+    total = integer_information([(exog, slopes**2)], diagonal, 1.0)
+    whole, widest = in_parts(total, public), 0
+    for row in range(50):
+        one, other = (integer_information([(exog[[at]], slopes[[at]] ** 2)], diagonal, 1.0) for at in (row, 399 - row))
+        without = in_parts(total - one, public)
+        widest = max(widest, int(np.abs(whole - without).sum()))
+        assert np.abs(whole - without).sum() <= PARTS + 3
+        assert np.abs(whole - in_parts(total - one + other, public)).sum() <= 2 * PARTS + 3
+    assert widest > 0.99 * PARTS
+
+
+def test_parts_are_exact_where_floats_are_not() -> None:
+    """2^31 rows' worth: the sum of integers, not of their float images."""
+    inverse, diagonal = np.eye(2), np.ones(2)
+    public = directions(inverse, diagonal, np.eye(2))
+    one = integer_information([(np.eye(2)[:1], np.ones(1))], diagonal, 1.0)
+    many, single = one * 2**31, int(in_parts(one, public)[0])
+    assert in_parts(many, public)[0] == pytest.approx(2**31 * single, rel=1e-9)
+    assert abs(int(in_parts(many + one, public)[0] - in_parts(many, public)[0]) - single) <= 1
 
 
 def test_values() -> None:
@@ -146,8 +172,8 @@ class TestAllowances:
         hard = hard_rows(inverse, diagonal, kept)
         worst = np.linalg.svd(public.cells)[0][:, 0] * np.sqrt(diagonal)
         for rows in (cells, hard, worst[None]):
-            assert spread_parts(rows, np.ones(len(rows)), public, diagonal, 1.0).sum(axis=1).max() <= PARTS
-        assert spread_parts(worst[None], np.ones(1), public, diagonal, 1.0).sum() > 0.999 * PARTS
+            assert row_parts(rows, np.ones(len(rows)), public, diagonal, 1.0).sum(axis=1).max() <= PARTS + 7 / 2
+        assert row_parts(worst[None], np.ones(1), public, diagonal, 1.0).sum() > 0.999 * PARTS
 
     def test_planted_bound_without_the_allowances(self) -> None:
         """Lambda of equal allowances with the directions of others: a row moves the integers by more."""
@@ -156,7 +182,7 @@ class TestAllowances:
         right = directions(inverse, diagonal, rows_of(inverse, kept), mixing, allowances)
         wrong = right._replace(bound=spread_bound(inverse, diagonal, rows_of(inverse, kept), mixing))
         worst = np.linalg.svd(right.cells)[0][:, 0] * np.sqrt(diagonal)
-        assert spread_parts(worst[None], np.ones(1), wrong, diagonal, 1.0).sum() > 2 * PARTS
+        assert row_parts(worst[None], np.ones(1), wrong, diagonal, 1.0).sum() > 2 * PARTS
 
     def test_values_noise_and_gain(self) -> None:
         exog, inverse, kept, allowances = self.setting()
