@@ -24,6 +24,7 @@ from dpstats.formula import cells, coding
 from dpstats.formula.bodies import Body, term_bodies
 from dpstats.formula.bounds import Array, Term, TermNorms, combined_norm, unit_term
 from dpstats.formula.dummies import coded_dummies
+from dpstats.formula.joined import joined_columns
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reading import SLACK, prediction_rows, read_blocks, usable_rows
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response, scaling
@@ -32,6 +33,7 @@ from dpstats.formula.schema import check_counts, numeric_columns_undeclared, sch
 from dpstats.formula.structure import design_forms
 from dpstats.inference import Dummies
 from dpstats.privacy.bodies import Image
+from dpstats.privacy.information import Joined
 from dpstats.quiet import quiet
 from dpstats.rows import Block, Rows
 from dpstats.tables import Table, as_table
@@ -139,6 +141,11 @@ class DesignSpec:
     def dummies(self) -> tuple[Dummies, ...]:
         """The columns that are dummies of a factor beside the intercept."""
         return coded_dummies(self._info, self.center, self.scale)
+
+    @cached_property
+    def joined(self) -> tuple[Joined, ...]:
+        """Columns that move together, as a number and its square, with the optimal design on what they can be."""
+        return joined_columns(self)
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
         """What is known of every sum of w x x' over rows; see `dpstats.formula.structure.design_forms`."""

@@ -15,6 +15,7 @@ from dpstats.formula.bounds import Term, term_norm
 from dpstats.formula.dummies import restricted_dummies
 from dpstats.inference import Dummies
 from dpstats.privacy.bodies import Image
+from dpstats.privacy.information import Joined
 
 Vector = NDArray[np.float64]
 NormName = Literal["l1", "l2", "linf"]
@@ -39,6 +40,10 @@ class Bounds(Protocol):
     @property
     def dummies(self) -> tuple[Dummies, ...]:
         """The columns that are dummies of a factor beside an intercept."""
+
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Columns that move together, as a number and its square, with the optimal design on what they can be."""
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """Symmetric C, shape (q, p, p), with x'C x = 0 in every row x, of all columns or of some."""
@@ -133,6 +138,11 @@ class ArrayDesign:
         """None is known."""
         return ()
 
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """None are known."""
+        return ()
+
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """None are known."""
         size = len(self.names) if columns is None else len(columns)
@@ -218,6 +228,13 @@ class SubDesign:
     def dummies(self) -> tuple[Dummies, ...]:
         """Those that are whole."""
         return restricted_dummies(self.whole.dummies, self.kept)
+
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Those that are left in part or whole."""
+        place = {int(column): position for position, column in enumerate(self.kept)}
+        left = (one.among(place) for one in self.whole.joined)
+        return tuple(one for one in left if one is not None)
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """What is known of the columns kept, or of some of them."""

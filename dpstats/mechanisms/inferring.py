@@ -48,7 +48,7 @@ def with_inference(
     """
     reason = obstacle(family, penalty, options)
     wanted = options.inference
-    _check_shares(family, options, offered=reason is None)
+    _check_shares(family, design, options, offered=reason is None)
     if reason is not None:
         if wanted in (None, "auto"):
             return purchase
@@ -99,7 +99,7 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
     return None
 
 
-def _check_shares(family: Family, options: Options, *, offered: bool) -> None:
+def _check_shares(family: Family, design: Bounds, options: Options, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
     wanted = options.inference
     if options.information_share is not None and wanted in (None, "auto"):
@@ -108,7 +108,7 @@ def _check_shares(family: Family, options: Options, *, offered: bool) -> None:
         return
     if wanted is None or (wanted == "auto" and (not offered or headroom(family) == 0)):
         raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
-    if _spread(family, options) == "known":
+    if _spread(family, design, options) == "known":
         raise ArgumentError(
             f"spread_share buys nothing for family {family.name!r}, whose variance follows from its mean: leave "
             "it out, or pass inference='robust'"

@@ -216,7 +216,7 @@ def follow(
 def matrix_metric(design: Bounds) -> Metric:
     """The public metric of the matrix noise: x'D^-1 x is at most 1 in every row."""
     if design.images:
-        return design_metric(design.images)
+        return design_metric(design.images, joined=design.joined)
     least = 1e-6 * max(term.l2 for term in design.terms)
     bounds = [max(term.l2, least) for term in design.terms]
     shape = np.array(shaped_diagonal(bounds, [term.columns.stop - term.columns.start for term in design.terms]))

@@ -78,7 +78,8 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found = known.identified
-    if plan.family.link in CURVED:
+    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.link == "log"):
+        # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         found = along_way(found, start, curvature @ coef, response_of(plan), constant_column(part), part.dummies)
     estimates = Estimates(

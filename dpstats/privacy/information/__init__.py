@@ -14,12 +14,13 @@ from dpstats.privacy.information.joint_choice import JointChoice, best_joint_sca
 from dpstats.privacy.information.joint_gaussian import joint_scales_delta
 from dpstats.privacy.information.levels import LevelNoise, level_maps, noisy_level_information
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
-from dpstats.privacy.information.metric import Metric, design_metric
+from dpstats.privacy.information.metric import Joined, Metric, design_metric, optimal_design
 from dpstats.privacy.information.rows import COVER_SHARE, linear_predictor, noisy_information, row_parts
 from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_allowances, spread_bound
 
 __all__ = [
     "COVER_SHARE",
+    "Joined",
     "JointChoice",
     "JointScales",
     "LevelNoise",
@@ -43,6 +44,7 @@ __all__ = [
     "noisy_level_information",
     "noisy_spread",
     "noisy_sum",
+    "optimal_design",
     "row_parts",
     "row_weights",
     "shaped_diagonal",
