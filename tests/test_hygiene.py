@@ -160,6 +160,11 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "objects": fit("y ~ mixed", domain={"y": (-5, 5), "mixed": (0, 10)}),
     "bought ranges": fit("y ~ x", domain={"y": (-5, 5)}),
     "splines": fit("y ~ bs(x, df=4) + np.log(x)"),
+    "weights": fit(weights="count + mixed", offset="mixed", domain={**DOMAIN, "mixed": (0, 10)}),
+    "exposure": fit("count ~ g", family="poisson", exposure="x", weights="b"),
+    "trials": fit("count + b ~ x", family="binomial"),
+    "weights of an array": fit(weights=np.full(9, NUMBER)),
+    "wrong weights": fit(weights="y - 9"),
     "lasso": fit(penalty="lasso", alpha=1.0, selection="noise_aware", refit_share=0.3),
     "two stages": fit(stages=2),
     "seeded": fit(seed=1),
@@ -181,6 +186,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "statistics": statistics,
     "reports": reports,
     "choice": chosen,
+    "evaluation, weights": evaluated("count ~ g + offset(np.log(x)) + weights(b)", "poisson"),
 }
 
 

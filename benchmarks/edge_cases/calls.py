@@ -190,6 +190,14 @@ GLMS = [
     _glm("range bought", "y ~ x", "y x", FIRST, open="x"),
     _glm("ranges bought", "y ~ np.log(x) + z", "y x z", None, open="y x z"),
     _glm("response bought", "y ~ x + g", "y x g", {"x": (0, 10), "g": ["a", "b"]}, open="y"),
+    _glm("weights", "y ~ x + g", "y x g c", weights="c", inference="robust"),
+    _glm("weights, offset", "b ~ k", "b k c x", family="binomial", weights="c / (x + 1)", offset="np.log(x)"),
+    _glm("exposure, weights", "c ~ g", "c g x y", family="poisson", exposure="x", weights="y", inference=True),
+    _glm("offset, response bought", "y ~ g", "y g x", offset="x", response="bought"),
+    _glm("weights, screened", "w ~ x + k + g", "w x k g c", family="binomial", weights="c", offset="x", screen=1),
+    _glm("trials", "c + x ~ g", "c x g", family="binomial", inference=True),
+    _glm("trials, weights", "cbind(c, 9 - c) ~ g", "c g x", family="binomial", weights="x", stages=2),
+    _glm("weights bought", "y ~ g", "y g z", {**FIRST, "g": ["a", "b"]}, open="z", weights="z"),
     _glm("range bought, replace one", "c ~ x", "c x", {"c": (0, 9)}, open="x", adjacency="replace_one"),
 ]
 
@@ -239,9 +247,11 @@ def _evaluated(formula: str, family: str) -> Callable[[Any, Books], Shown]:
 
 def _evaluations() -> list[Entry]:
     models = {"y ~ x + g": ("gaussian", "y x g"), "w ~ bs(x, df=4) + k": ("binomial", "w x k"),
-              "c ~ np.log(x) + g": ("poisson", "c x g"), "b ~ x": ("huber_svm", "b x")}  # fmt: skip
+              "c ~ np.log(x) + g": ("poisson", "c x g"), "b ~ x": ("huber_svm", "b x"),
+              "c ~ g + offset(np.log(x)) + weights(y)": ("poisson", "c g x y"),
+              "c + x ~ g": ("binomial", "c x g")}  # fmt: skip
     made = [
-        Entry(f"evaluate, {family}", _evaluated(formula, family), tuple(columns.split()))
+        Entry(f"evaluate, {family}, {formula}", _evaluated(formula, family), tuple(columns.split()))
         for formula, (family, columns) in models.items()
     ]
     split = Entry("holdout", _split, ("x", "g"), by_row=True)
@@ -298,9 +308,10 @@ def _fitted(formula: str, family: str) -> Any:
 def _predictions() -> list[Entry]:
     models = {"y ~ x + g": ("gaussian", "x g"), "w ~ bs(x, df=4) + k": ("binomial", "x k")}
     models |= {"c ~ np.log(x) + g": ("poisson", "x g"), "b ~ x": ("huber_svm", "x")}
+    models |= {"c ~ g + offset(np.log(x))": ("poisson", "x g")}
     made = [
         _call(
-            f"predict, {family}", columns, lambda data, _, m=(formula, family): _fitted(*m).predict(data), by_row=True
+            f"predict, {formula}", columns, lambda data, _, m=(formula, family): _fitted(*m).predict(data), by_row=True
         )
         for formula, (family, columns) in models.items()
     ]
