@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ WEIGHTS_PART = 0.4
 
 FARTHEST = 1e6
 """Coefficients of norm above this over the rows' length are released without their information; offsets count too."""
+
+INDEPENDENT = 1e-6
+"""A direction is no combination of others if so much of its length is left beside them."""
 
 TAIL = 60.0
 """No coordinate of the final noise passes so many of its scales, but for a probability of exp(-59)."""
@@ -167,6 +170,8 @@ class Information:
                 "variances": [None if gone else value for gone, value in zip(missing, spread.variances, strict=True)],
                 "deviations": np.asarray(spread.deviations).tolist(),
             }
+            if spread.directions is not None:
+                facts["directions"] = spread.directions.tolist()
         return {"columns": list(self.columns), "matrix": self.matrix.tolist(), "spread": facts}
 
     @classmethod
@@ -177,8 +182,9 @@ class Information:
         if "phi" in facts:
             spread = ModelSpread(**facts)
         else:
-            found = (np.array([np.nan if v is None else v for v in facts["variances"]]), np.array(facts["deviations"]))
-            spread = RobustSpread(*found)
+            variances = np.array([np.nan if value is None else value for value in facts["variances"]])
+            directions = np.array(facts["directions"]) if "directions" in facts else None
+            spread = RobustSpread(variances, np.array(facts["deviations"]), directions)
         return cls(tuple(stored["columns"]), np.array(stored["matrix"], dtype=np.float64), spread)
 
 
@@ -349,19 +355,41 @@ def _dispersion(
     return ModelSpread(phi, deviation)
 
 
-def _identified(
-    matrix: Vector, noise: MatrixNoise, design: Bounds, contrasts: Vector
-) -> tuple[NDArray[np.bool_], Vector]:
-    """Which contrasts the released matrix identifies, and its inverse: functions of what was released.
+class _Directions(NamedTuple):
+    """What variances are bought for: rows `wanted` of `every`, shape (k, p), and the public inverse information."""
 
-    Where it cannot be inverted none is: what is paid for and released by now must not be lost to that.
+    every: Vector
+    wanted: NDArray[np.bool_]
+    inverse: Vector
+
+
+def _identified(matrix: Vector, noise: MatrixNoise, design: Bounds) -> _Directions:
+    """The coefficients in the user's units; where a factor's reference is too rare, its other levels' differences too.
+
+    A function of what was released. Where the matrix cannot be inverted nothing is wanted: what is paid for and
+    released by now must not be lost to that.
     """
+    contrasts = design.back_transform()[0]
     try:
         known = known_information(matrix, noise, design)
-        inverse = known.inverse
-        return known.inside(contrasts) & (np.sum(contrasts @ inverse * contrasts, axis=1) > 0), inverse
+        inverse, inside = known.inverse, known.inside(contrasts)
+        turned = np.asarray(np.linalg.inv(known.basis), dtype=np.float64)[known.identified.active]
+        every = np.vstack((contrasts, _apart(turned, contrasts[inside])))
+        own = np.sum(every @ inverse * every, axis=1)
+        return _Directions(every, np.append(inside, np.ones(len(every) - len(inside), dtype=bool)) & (own > 0), inverse)
     except (np.linalg.LinAlgError, ArgumentError):
-        return np.zeros(len(contrasts), dtype=bool), np.zeros_like(matrix)
+        return _Directions(contrasts, np.zeros(len(contrasts), dtype=bool), np.zeros_like(matrix))
+
+
+def _apart(rows: Vector, known: Vector) -> Vector:
+    """Those of the rows that are no combination of known ones and of those before them, shape (k, p)."""
+    found = np.zeros((0, rows.shape[1]))
+    for row in rows:
+        basis = np.vstack((known, found))
+        rest = row - np.linalg.lstsq(basis.T, row)[0] @ basis if len(basis) else row
+        if np.linalg.norm(rest) > INDEPENDENT * np.linalg.norm(row):
+            found = np.vstack((found, row))
+    return found
 
 
 def _robust(
@@ -374,12 +402,12 @@ def _robust(
     adjacency: Adjacency,
     random: RandomSource,
 ) -> RobustSpread:
-    """Variances of the identified coefficients, in the user's units, by their own scores (HC0); NaN for the others."""
-    contrasts, noise = design.back_transform()[0], plan.noise
-    inside, inverse = _identified(matrix, noise, design, contrasts)
-    variances, deviations = np.full(len(contrasts), np.nan), np.zeros(len(contrasts))
+    """Variances of what is identified, in the user's units, by its own scores (HC0); NaN for other coefficients."""
+    noise = plan.noise
+    every, inside, inverse = _identified(matrix, noise, design)
+    variances, deviations = np.full(len(every), np.nan), np.zeros(len(every))
     if inside.any():
-        wanted = contrasts[inside]
+        wanted = every[inside]
         diagonal = np.array(noise.diagonal)
         choices = [np.ones(len(wanted)), spread_allowances(inverse, diagonal, wanted, noise.mixing)]
         bounds = [spread_bound(inverse, diagonal, wanted, noise.mixing, choice) for choice in choices]
@@ -401,4 +429,4 @@ def _robust(
         unit = records * family.lipschitz**2 * bounds[best] / plan.purchase.spread_eps
         own = np.sum(wanted @ inverse * wanted, axis=1)
         deviations[inside] = math.sqrt(2) * unit * choices[best] * own
-    return RobustSpread(variances, deviations)
+    return RobustSpread(variances, deviations, every if len(every) > len(matrix) else None)

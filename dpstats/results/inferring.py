@@ -88,7 +88,7 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
         curvature=curvature,
         linear=MappedLinear(ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
-        spread=_carried(released.spread, rows, known.identified, found),
+        spread=_carried(released.spread, basis, rows, known.identified, found),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=found,
     )
@@ -110,10 +110,15 @@ def _weights(family: Family, eta: Vector) -> Vector:
     return np.asarray(family.weight(eta, np.zeros_like(eta)), dtype=np.float64)
 
 
-def _carried(spread: Spread, rows: Vector, before: Identified, after: Identified) -> Spread:
-    """The spread of the directions `rows`; released variances go with the inverse information, as phi G does."""
+def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
+    """The spread of the coefficients `rows`, or of the directions in model units that it has.
+
+    Released variances go with the inverse information, as phi G does.
+    """
     if not isinstance(spread, RobustSpread):
         return spread
+    if spread.directions is not None:
+        rows = spread.directions @ basis
     inner = rows[:, after.active]
     old, new = (np.sum(inner @ found.inverse * inner, axis=1) for found in (before, after))
     factor = np.divide(new, old, out=np.ones_like(old), where=old > 0)
