@@ -83,7 +83,7 @@ def fit(path: str, memory: float) -> dict[str, Any]:
     else:
         counted(ReadRows)
     dp.logit("y ~ x0", {"y": [0.0, 1.0] * 99, "x0": [0.0, 1.0] * 99}, 1.0, domain={"y": (0, 1), "x0": (0, 1)})
-    passes["pass"] = 0
+    passes["pass"] = 1  # the one that reads the file
     found, measured = timed(lambda: dp.logit(FORMULA, data, 1.0, domain=DOMAIN, memory=memory, inference=None))
     return {**measured, "passes": passes["pass"], "norm": float(np.linalg.norm(found.scaled_params))}
 

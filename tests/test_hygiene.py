@@ -26,6 +26,11 @@ import pytest
 import dpstats as dp
 from dpstats import cli
 
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+pl = pytest.importorskip("polars")
+duckdb = pytest.importorskip("duckdb")
+
 NUMBER = 7316549.0
 TEXT = "canary-cell"
 ROWS = 3173
@@ -151,6 +156,53 @@ def chosen(folder: Path) -> Any:
     return [found[1], *(str(item.utility(n=1e4)) for item in found), found[1].summary().as_html()]
 
 
+def table() -> Any:
+    """The frame as Arrow has it, cells that shout as text."""
+    cells = {name: column if column.dtype == float else column.map(as_text) for name, column in frame().items()}
+    return pa.table({name: pa.array(list(column)) for name, column in cells.items()})
+
+
+def as_text(cell: object) -> str:
+    return cell if isinstance(cell, str) else f"{cell:.6f}" if isinstance(cell, float) else TEXT
+
+
+def from_file(name: str, **arguments: Any) -> Callable[[Path], Any]:
+    """Calls on a file, which is not there afterwards."""
+
+    def call(folder: Path) -> Any:
+        path = folder / name
+        if name.endswith(".csv"):
+            table().to_pandas().to_csv(path, index=False)
+            with path.open("ab") as file:
+                file.write(f'{NUMBER},"{TEXT}\n{TEXT}\n{TEXT},'.encode() + b"\xff,1,2,a,1\n")
+        else:
+            pq.write_table(table(), path)
+        try:
+            found = [dp.glm("y ~ x + g", path, 1.0, **{"domain": DOMAIN, **arguments})]
+            split = dp.holdout(path, 0.3)
+            found.append(dp.evaluate(found[0], split.test, 1.0))
+            return [*found, repr(split), repr(split.test), dp.check("y ~ x + g + mixed", path, DOMAIN, 0.1)]
+        finally:
+            path.unlink()
+
+    return call
+
+
+def queries(folder: Path) -> Any:
+    found = []
+    for data in (pl.from_arrow(table()).lazy(), duckdb.connect().from_arrow(table()), table().to_reader()):
+        found.append(dp.glm("y ~ x + g", data, 1.0, domain=DOMAIN))
+    strict = pl.from_arrow(table()).lazy().with_columns(pl.col("g").cast(pl.Float64))
+    relation = duckdb.connect().from_arrow(table()).project("y, cast(g as double) g")
+    for data in (strict, relation):
+        try:
+            dp.glm("y ~ g", data, 1.0, domain={"y": (-5, 5), "g": (0, 1)})
+        except dp.errors.ReleaseError as error:
+            found.append(b"".join(told(error)))
+    assert len(found) == 5
+    return found
+
+
 CALLS: dict[str, Callable[[Path], Any]] = {
     "gaussian": fit(),
     "gaussian noise": fit(delta=1e-6),
@@ -172,6 +224,11 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "augmented": fit("y ~ x", realization="augmented", allow_uncertified=True),
     "undeclared levels": fit(domain={"y": (-5, 5), "x": (0, 10)}),
     "missing column": fit("y ~ nowhere"),
+    "Parquet": from_file("rows.parquet"),
+    "Parquet, little memory": from_file("rows.parquet", memory=1000),
+    "CSV": from_file("rows.csv"),
+    "CSV, ranges bought": from_file("rows.csv", domain={"y": (-5, 5), "g": ["a", "b"]}),
+    "queries": queries,
     "not row-wise": fit("y ~ x - x.mean()"),
     "wrong domain": fit(domain={**DOMAIN, "x": (1, 0)}),
     "saved": saved,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,13 @@ import pandas as pd
 from benchmarks.edge_cases import arrow_columns, columns, pandas_columns
 from benchmarks.edge_cases.arrow_columns import pa, pl
 from benchmarks.edge_cases.columns import Column, objects
+
+if pa is not None:
+    from pyarrow import dataset, parquet
+try:
+    import duckdb
+except ImportError:
+    duckdb = None
 
 Columns = dict[str, Any]
 Plain = Callable[[list[Any], bool], Any]
@@ -139,6 +147,41 @@ def _chunks(columns: Columns) -> Any:
     return pa.concat_tables([whole.slice(0, middle), whole.slice(middle), whole.slice(0, 0)])
 
 
+FOLDER = tempfile.TemporaryDirectory()
+"""Where files stand, under names of their own: errors quote them."""
+
+TEXTS = ("arrow string", "arrow large_string")
+"""Columns whose cells are bytes, as those of a CSV file are."""
+
+CHECKED = ("arrow float64, nullable", "arrow int64", "arrow bool", "arrow decimal128", "arrow float32, nullable")
+"""Columns whose cells DuckDB takes in, whatever they are; it refuses text that is no UTF-8, and says so."""
+
+
+def _parquet(columns: Columns) -> Any:
+    path = f"{FOLDER.name}/rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    return path
+
+
+def _csv(columns: Columns) -> Any:
+    """Lines without quotation marks; cells that would need them, or are several lines, are left to tests/tables."""
+    cells = [column.cast(pa.large_binary()).to_pylist() if _is_text(column) else column.to_pylist()
+             for column in columns.values()]  # fmt: skip
+    texts = [[b"" if cell is None else cell if isinstance(cell, bytes) else repr(cell).encode() for cell in column]
+             for column in cells]  # fmt: skip
+    if any(mark in text for column in texts for text in column for mark in (b",", b'"', b"\n", b"\r")):
+        raise ValueError
+    path = f"{FOLDER.name}/rows.csv"
+    with open(path, "wb") as file:
+        file.write(",".join(columns).encode() + b"\n")
+        file.writelines(b",".join(line) + b"\n" for line in zip(*texts, strict=True))
+    return path
+
+
+def _is_text(column: Any) -> bool:
+    return pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+
+
 def _arrow_tables() -> Iterator[Table]:
     if pa is not None:
         forms: dict[str, Callable[[Columns], Any]] = {
@@ -147,10 +190,15 @@ def _arrow_tables() -> Iterator[Table]:
             "Arrow chunks": _chunks,
             "Arrow reader": lambda c: pa.table(c).to_reader(),
             "to_arrow": lambda c: Other(to_arrow=lambda: pa.table(c)),
+            "Arrow dataset": lambda c: dataset.dataset(pa.table(c)),
+            "Parquet file": _parquet,
             "Arrow struct": lambda c: pa.StructArray.from_arrays(list(c.values()), names=list(c)),
         }
         for name, build in forms.items():
             yield Table(name, build, _arrow, ("arrow",))
+        yield Table("CSV file", _csv, _arrow, only=TEXTS)
+        if duckdb is not None:
+            yield Table("DuckDB", lambda c: duckdb.connect().from_arrow(pa.table(c)), _arrow, only=CHECKED)
     if pl is not None:
         yield Table("polars frame", lambda c: pl.DataFrame(list(c.values())), _polars, ("polars",))
         yield Table("polars lazy", lambda c: pl.DataFrame(list(c.values())).lazy(), _polars, ("polars",))
