@@ -60,7 +60,7 @@ def glm(
         The budget of this call.
     family : str or Family
         "gaussian", "binomial", "poisson", "huber_svm", "smooth_svm", or an object of ``dp.families``.
-    method : {"napp", "objective", "output"}
+    method : {"napp", "objective", "output", "posterior"}
     penalty, alpha : str or Penalty, float
         ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; on the sum of the losses and the
         scaled coefficients.

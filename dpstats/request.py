@@ -18,7 +18,7 @@ from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import random_source
 
-METHODS = ("napp", "objective", "output")
+METHODS = ("napp", "objective", "output", "posterior")
 
 DELTA_LEAST = 1e-250
 """The least positive delta of a request: the calibration goes down to 1e-290, and stages buy shares of delta."""

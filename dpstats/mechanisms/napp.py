@@ -23,6 +23,7 @@ from dpstats.mechanisms.metrics import Purchase, design_norms
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, recentred, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import OutputPlan, check_output_options, plan_output, release_output
+from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior, release_posterior
 from dpstats.mechanisms.selection import noise_aware, noise_threshold
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature
@@ -179,21 +180,27 @@ def plan_output_stage(
     delta: float,
     adjacency: Adjacency,
     options: Options,
+    method: str,
 ) -> tuple[Stage, ...]:
-    """The one stage of output perturbation, planned without rows; arguments and errors as for `plan_stages`.
+    """The one stage of output perturbation or posterior sampling, planned without rows.
+
+    Arguments and errors as for `plan_stages`.
 
     Raises
     ------
     ArgumentError
-        Also for an option that output perturbation does not have.
+        Also for an option that the method does not have.
     """
-    check_output_options(options)
+    check_output_options(options, method)
     purchase = _purchase(eps, delta, adjacency, options)
-    return (Stage("fit", plan_output(design, family, purchase, penalty, weights, options)),)
+    plan = plan_posterior if method == "posterior" else plan_output
+    return (Stage("fit", plan(design, family, purchase, penalty, weights, options)),)
 
 
 def _release(plan: ObjectivePlan, rows: Rows[Block], random: RandomSource) -> Vector:
     """One stage's coefficients, by the mechanism that was planned."""
+    if isinstance(plan, PosteriorPlan):
+        return release_posterior(plan, rows, random)
     if isinstance(plan, OutputPlan):
         return release_output(plan, rows, random)
     return release_objective(plan, rows, random)
@@ -201,7 +208,8 @@ def _release(plan: ObjectivePlan, rows: Rows[Block], random: RandomSource) -> Ve
 
 def stored_plan(stored: Mapping[str, Any]) -> ObjectivePlan:
     """The plan of a stage whose `to_dict` gave `stored`."""
-    return (OutputPlan if stored.get("released") == "output" else ObjectivePlan).from_dict(stored)
+    kinds: dict[Any, type[ObjectivePlan]] = {"output": OutputPlan, "posterior": PosteriorPlan}
+    return kinds.get(stored.get("released"), ObjectivePlan).from_dict(stored)
 
 
 def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> Purchase:

@@ -136,6 +136,16 @@ class ObjectivePlan:
         return float(np.sum(self.noise_variances))
 
     @property
+    def law_name(self) -> str:
+        """The law of the noise, in words."""
+        return f"{self.noise.kind} ({self.noise.norm})"
+
+    @property
+    def bought_law(self) -> str:
+        """What `eps` buys, in words."""
+        return f"{self.noise.kind} noise ({self.noise.norm})"
+
+    @property
     def gradient_size(self) -> float:
         """The noise in the objective's gradient, root mean square: what the solver's tolerance must be small beside."""
         return float(np.sqrt(self.expected_square))

@@ -210,8 +210,8 @@ def release_output(plan: OutputPlan, rows: Rows[Block] | Iterable[tuple[Any, ...
     return np.where(np.abs(released) <= plan.threshold, 0.0, released)
 
 
-def check_output_options(options: Options) -> None:
-    """Raise ArgumentError if an option asks for what output perturbation does not have."""
+def check_output_options(options: Options, method: str) -> None:
+    """Raise ArgumentError if an option asks for what noise in the optimum, or a posterior sample, does not have."""
     asked = {
         "inference": options.inference not in ("auto", None),
         "stages": options.stages == 2,
@@ -225,7 +225,7 @@ def check_output_options(options: Options) -> None:
     }
     for name, given in asked.items():
         if given:
-            raise ArgumentError(f"{name} does not go with method='output'; leave it out, or take method='napp'")
+            raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
 
 
 def _kinds(purchase: Purchase) -> tuple[Kind, ...]:

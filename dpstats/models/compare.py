@@ -193,7 +193,7 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
         covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
         found = predict_objective(model.made_up, n, stage.curvature, covariance)
     bounds = plan.excess_risk(n=n).set_index("bound")["per_row"]
-    law = f"{plan.noise.kind} ({plan.noise.norm})"
+    law = stage.law_name
     guarantee = plan.guarantee
     return _facts(method, n, found, law, float(bounds["unregularised, in the mean"])) | {
         "eps": guarantee.eps,

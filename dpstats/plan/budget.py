@@ -30,10 +30,10 @@ def budget_frame(plan: Plan) -> pd.DataFrame:
         rows += screening_rows(plan.screening)
     for role, stage in plan.stages:
         retrieved = max(0.0, stage.planned_eps - stage.joint_need)
-        noise, need = f"{stage.noise.kind} noise ({stage.noise.norm})", stage.planned_eps - retrieved
-        rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, noise))
-        final = stage.final.eps
-        rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
+        need, final = stage.planned_eps - retrieved, stage.final.eps
+        rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, stage.bought_law))
+        if final > 0:
+            rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
         if stage.information is not None:
             rows += information_rows(stage.information)
     sums = [sum(row[column] for row in rows) for column in (4, 5)]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.drawing import lattice_points
 from dpstats.mechanisms.napp import Stage, plan_output_stage
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.posterior import ACROSS, EXACT_COLUMNS, NOT_EXACT, PosteriorPlan
 from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.request import Request
-from dpstats.risk import OutputFacts
+from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
+from dpstats.risk.posterior import posterior_bounds, region_bounds
+
+if TYPE_CHECKING:
+    from dpstats.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
@@ -46,7 +56,10 @@ def planned_fit(
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
     options, weights = request.options, penalty_weights(design, request.options)
-    if request.method == "output":
+    if request.method in ("output", "posterior"):
+        reason = uncertified_method(request, design)
+        if reason is not None and not request.allow_uncertified:
+            raise UncertifiedError(f"not certified: {reason}. Pass allow_uncertified=True to have it all the same")
         return None, plan_output_stage(
             design,
             family,
@@ -56,6 +69,7 @@ def planned_fit(
             delta=request.delta,
             adjacency=request.adjacency,
             options=options,
+            method=request.method,
         )
     return plan_fit(
         design,
@@ -69,16 +83,36 @@ def planned_fit(
     )
 
 
-def output_facts(plan: OutputPlan) -> OutputFacts:
-    """What the excess risk of output perturbation depends on."""
-    return OutputFacts(plan.family, plan.law, plan.curvature, plan.kappa, plan.penalty, plan.penalty_weights)
+def uncertified_method(request: Request, design: PublicDesign) -> str | None:
+    """Why the method itself has no proof for this design, if it has none."""
+    return NOT_EXACT if request.method == "posterior" and len(design.names) > EXACT_COLUMNS else None
+
+
+def risk_frame(plan: Plan, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
+    """The excess-risk table of the plan's method."""
+    fit = plan.objective
+    if isinstance(fit, PosteriorPlan):
+        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
+    if isinstance(fit, OutputPlan):
+        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
+        return output_risk(plan, facts, pi, radius, n)
+    return excess_risk(plan, pi, radius, n)
+
+
+def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:
+    """What is proved of a draw: nothing of one from a Markov chain."""
+    if not plan.exact:
+        return []
+    if plan.semi_axes is not None:
+        return region_bounds(plan.temperature, len(lattice_points(plan.semi_axes, ACROSS[plan.size])), pi)
+    return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
 
 
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     """The proof that covers what the request releases."""
     options = request.options
-    if request.method == "output":
-        return "docs/proofs/output"
+    if request.method in ("output", "posterior"):
+        return f"docs/proofs/{request.method}"
     if options.screen is not None:
         return "docs/proofs/screening"
     if any(role == "pilot" for role, _ in stages):

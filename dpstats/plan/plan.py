@@ -19,11 +19,10 @@ from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, stored_plan
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.budget import budget_frame, range_eps
-from dpstats.plan.methods import output_facts, planned_fit, proof_page
+from dpstats.plan.methods import planned_fit, proof_page, risk_frame, uncertified_method
 from dpstats.plan.response import ResponsePurchase, centred
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.bodies import BodyNoise
@@ -31,7 +30,6 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.request import Request
-from dpstats.risk import excess_risk, output_risk
 
 Vector = NDArray[np.float64]
 
@@ -187,11 +185,7 @@ class Plan:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        objective = self.objective
-        if isinstance(objective, OutputPlan):
-            table = output_risk(self, output_facts(objective), pi, radius, n)
-        else:
-            table = excess_risk(self, pi, radius, n)
+        table = risk_frame(self, pi, radius, n)
         if printed:
             return table
         return table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]].drop_duplicates("bound")
@@ -314,7 +308,8 @@ def make_plan(
     if screening is not None and request.options.noise != "laplace":
         delta = request.delta  # the law of the noise follows the columns kept
     guarantee = Guarantee(request.eps - returned, delta, request.adjacency, basis=proof_page(request, stages))
-    for reason in request.uncertified_reasons:
+    unproved = uncertified_method(request, design)
+    for reason in (*request.uncertified_reasons, *(() if unproved is None else (unproved,))):
         guarantee = guarantee.uncertified(reason)
     return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
 

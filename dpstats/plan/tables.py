@@ -15,6 +15,7 @@ from dpstats.families import Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.posterior import PosteriorPlan
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -81,7 +82,7 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Certified:", "yes" if guarantee.certified else "NO"),
         ("Proof:", guarantee.basis if guarantee.certified else "none"),
-        ("Noise:", f"{plan.noise.kind} ({plan.noise.norm})"),
+        ("Noise:", plan.objective.law_name),
         ("No. Observations:", observations),
     ]
     for name, fact in beside_facts(plan.design):
@@ -163,6 +164,9 @@ def bought_tables(plan: Plan) -> list[SimpleTable]:
 
 def noise_table(plan: Plan) -> SimpleTable:
     """Noise scale and curvature of each stage, and the noise of the classical split."""
+    last = plan.stages[-1].plan
+    if isinstance(last, PosteriorPlan):
+        return posterior_table(last)
     rows = [
         (
             role,
@@ -180,6 +184,14 @@ def noise_table(plan: Plan) -> SimpleTable:
     return full_width(headers, rows, [11, 11, 9, 20], title=title)
 
 
+def posterior_table(plan: PosteriorPlan) -> SimpleTable:
+    """How cold the posterior is, and what holds it together."""
+    where = "all of space" if plan.semi_axes is None else "an ellipsoid"
+    cells = [format_number(plan.temperature), _range(plan.curvature), where, "exact" if plan.exact else "Markov chain"]
+    headers = ["factor on J", "curvature", "on", "drawn"]
+    return full_width(headers, [("posterior", cells)], [11, 20, 13, 13], title="Posterior: density exp(-factor J)")
+
+
 def risk_table(plan: Plan) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
     n = int(plan.request.options.rows_guess) if is_output(plan) else None
@@ -191,7 +203,8 @@ def risk_table(plan: Plan) -> SimpleTable:
 
 def is_output(plan: Plan) -> bool:
     """Whether the noise is in the coefficients themselves, not in the objective."""
-    return isinstance(plan.stages[-1].plan, OutputPlan)
+    last = plan.stages[-1].plan
+    return isinstance(last, OutputPlan) and not isinstance(last, PosteriorPlan)
 
 
 def full_width(
@@ -277,6 +290,12 @@ def errors_note(plan: Plan) -> str:
             "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
             "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
             "part of this release; method='napp' releases them."
+        )
+    if isinstance(plan.stages[-1].plan, PosteriorPlan):
+        return (
+            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
+            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
+            "this release; method='napp' releases them."
         )
     if information is None:
         return (

@@ -201,7 +201,7 @@ class GLMResults(Inferential):
             "df_model": plan.df_model,
             "nobs": pd.NA if self.nobs is None else self.nobs,
             **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "certified")},
-            "noise": f"{plan.noise.kind} ({plan.noise.norm})",
+            "noise": plan.objective.law_name,
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }

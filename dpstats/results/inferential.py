@@ -355,6 +355,8 @@ def missing_information(plan: Plan) -> str:
             "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "
             "deviation of the noise in them; method='napp' releases standard errors"
         )
+    if plan.request.method == "posterior":
+        return "not released: method='posterior' releases one draw alone; method='napp' releases standard errors"
     if plan.request.options.inference is None:
         return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)

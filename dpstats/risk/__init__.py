@@ -5,7 +5,7 @@ from dpstats.risk.output import OutputFacts
 from dpstats.risk.printed import Bound
 from dpstats.risk.quantiles import quadratic_quantile
 from dpstats.risk.sample import SampleSize, sample_size
-from dpstats.risk.table import ReleasePlan, excess_risk, output_risk
+from dpstats.risk.table import ReleasePlan, excess_risk, output_risk, posterior_risk
 
 __all__ = [
     "Bound",
@@ -16,6 +16,7 @@ __all__ = [
     "gap_mean",
     "gap_quantile",
     "output_risk",
+    "posterior_risk",
     "quadratic_quantile",
     "sample_size",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -134,6 +135,15 @@ def output_risk(
         for bound in printed_bounds(_setting(plan, pi, radius, n))
     ]
     return _table(output_bounds(facts, pi, radius, n), printed, pi, n)
+
+
+def posterior_risk(
+    plan: ReleasePlan, bounds: Callable[[float, float], list[Bound]], pi: float, radius: float | None, n: int | None
+) -> pd.DataFrame:
+    """The table of `excess_risk` for a posterior sample, `bounds` giving the proved ones at pi and a radius."""
+    pi, radius, n = _checked(plan, pi, radius, n)
+    printed = [replace(bound, same_mechanism=False) for bound in printed_bounds(_setting(plan, pi, radius, n))]
+    return _table(bounds(pi, radius), printed, pi, n)
 
 
 def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:

@@ -1,0 +1,423 @@
+"""Posterior sampling: one draw from exp(-c J), as cold as the budget pays for (docs/proofs/posterior)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.drawing import (
+    LONGEST_PIECE,
+    UNIT,
+    LossTable,
+    bounded_responses,
+    by_chain,
+    by_rejection,
+    lattice_points,
+    lattice_scores,
+    loss_sums,
+)
+from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.objective import recentred
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan
+from dpstats.mechanisms.release import LONGEST_DRAW, LatticeRelease
+from dpstats.penalties import Penalty, split_curvature
+from dpstats.privacy.noise import Noise
+from dpstats.privacy.output import ROUNDED
+from dpstats.privacy.posterior import exponential_index, gaussian_temperature
+from dpstats.privacy.randomness import RandomSource
+from dpstats.rows import Block, Rows
+from dpstats.solvers import newton, prox
+from dpstats.solvers.objective import PerturbedObjective
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+EXACT_COLUMNS = 3
+"""With more columns than this draws come from a Markov chain, and nothing is certified."""
+
+ACROSS = {1: 4001, 2: 71, 3: 19}
+"""Points of the lattice along each axis, by the number of columns: about 4,000 in all."""
+
+NOT_EXACT = (
+    f"posterior samples of more than {EXACT_COLUMNS} columns come from a Markov chain, whose distance from the "
+    "posterior nobody has proved"
+)
+
+SAMPLED = 2.0**-43
+"""How far a computed normal draw is from an ideal one, in root mean squares (docs/proofs/posterior, 3)."""
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorPlan(OutputPlan):
+    """Everything about one posterior sample that is fixed before rows are read.
+
+    With delta > 0 `noise` and `noise_shape` are the law of the proposals, which is no less spread than the posterior
+    (docs/proofs/posterior, 4).
+
+    Attributes
+    ----------
+    temperature : float
+        c, the factor on the objective.
+    semi_axes : ndarray, shape (p,), or None
+        The ellipsoid that holds the posterior where delta is 0; None for all of space.
+    reach : float
+        The greatest |x'theta| on that ellipsoid.
+    scale : float
+        Of the exponential mechanism on the lattice's integer scores.
+    cover_eps : float
+        The part of eps that pays for rounding in the rejection.
+    """
+
+    temperature: float = math.nan
+    semi_axes: Vector | None = None
+    reach: float = math.nan
+    scale: float = math.nan
+    cover_eps: float = 0.0
+
+    @property
+    def noise_variances(self) -> Vector:
+        """At most the variances of the draw, shape (p,): 1 / (c m_j), or a_j^2 on an ellipsoid."""
+        return np.asarray(1 / (self.temperature * self.noise_shape**2))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the draw is exact, and certified."""
+        return self.size <= EXACT_COLUMNS
+
+    @property
+    def law_name(self) -> str:
+        """The law of the release, in words."""
+        return "posterior (region)" if self.semi_axes is not None else "posterior (normal)"
+
+    @property
+    def bought_law(self) -> str:
+        """What `eps` buys, in words."""
+        return "a posterior draw"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return super().to_dict() | {
+            "released": "posterior",
+            "temperature": self.temperature,
+            "semi_axes": None if self.semi_axes is None else self.semi_axes.tolist(),
+            "reach": None if math.isnan(self.reach) else self.reach,
+            "scale": None if math.isnan(self.scale) else self.scale,
+            "cover_eps": self.cover_eps,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> PosteriorPlan:
+        """The plan whose `to_dict` gave `stored`."""
+        plan = super().from_dict(stored)
+        assert isinstance(plan, PosteriorPlan)
+        axes = stored["semi_axes"]
+        return replace(
+            plan,
+            temperature=stored["temperature"],
+            semi_axes=None if axes is None else np.asarray(axes, dtype=np.float64),
+            reach=math.nan if stored["reach"] is None else stored["reach"],
+            scale=math.nan if stored["scale"] is None else stored["scale"],
+            cover_eps=stored["cover_eps"],
+        )
+
+
+def plan_posterior(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    penalty: Penalty | None,
+    penalty_weights: Vector,
+    options: Options,
+) -> PosteriorPlan:
+    """Choose temperature, curvature and region for one draw, from public facts only.
+
+    With delta > 0 the posterior is over all of space, by its Gaussian-DP parameter; without, on an ellipsoid, by the
+    oscillation of one row's loss there.
+
+    Parameters
+    ----------
+    design, family, purchase, penalty, penalty_weights, options
+        As for `dpstats.mechanisms.output.plan_output`.
+
+    Raises
+    ------
+    ArgumentError
+        If responses are counts, the penalty is not convex, or rounding could cost more than half of eps.
+    """
+    if family.response == "count":
+        raise ArgumentError("family: method='posterior' is not offered for counts; take method='napp'")
+    if penalty is not None and not penalty.convex:
+        raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='posterior' has no guarantee for it")
+    sizes = typical_sizes(family, design, purchase.radius)
+    plan = _curved if purchase.delta > 0 and purchase.kind != "laplace" else _region
+    return plan(design, family, purchase, penalty, penalty_weights, options, sizes)
+
+
+def _region(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    penalty: Penalty | None,
+    penalty_weights: Vector,
+    options: Options,
+    sizes: Vector,
+) -> PosteriorPlan:
+    """A posterior on an ellipsoid that holds coefficients of typical size; the budget pays for the losses alone."""
+    size = len(sizes)
+    axes = sizes * math.sqrt(size)
+    reach = math.sqrt(design.curvature_ratio(axes**-2.0))
+    eps = purchase.eps + purchase.final_eps  # scores are integers: there is no rounding to pay for
+    rows = 2 if purchase.adjacency == "replace_one" else 1
+    scale = rows * LossTable.of(family, reach).span / eps * ROUNDED
+    temperature = 1 / (scale * UNIT)
+    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
+    # A prior of that size within the ellipsoid, which costs nothing.
+    added = purchase.curvature if purchase.curvature is not None else 1 / (temperature * axes**2)
+    curvature = ridge * penalty_weights + added
+    return _assembled(
+        design,
+        family,
+        replace(purchase, eps=eps, final_eps=0.0, delta=0.0),
+        penalty=remainder,
+        penalty_weights=penalty_weights,
+        curvature=np.asarray(curvature, dtype=np.float64),
+        radius=float(np.linalg.norm(sizes)),
+        shape=1 / (axes * math.sqrt(temperature)),
+        temperature=temperature,
+        semi_axes=axes,
+        reach=reach,
+        scale=scale,
+    )
+
+
+def _curved(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    penalty: Penalty | None,
+    penalty_weights: Vector,
+    options: Options,
+    sizes: Vector,
+) -> PosteriorPlan:
+    """A posterior over all of space, held by its curvature."""
+    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
+    own = ridge * penalty_weights
+    rows = options.rows_guess * MEAN_CURVATURE * family.curvature_bound
+    if purchase.curvature is None:
+        curvature = np.maximum(own, posterior_curvature(design, family, purchase, sizes, rows))
+    else:
+        curvature = own + purchase.curvature
+    kappa = design.curvature_ratio(curvature)
+
+    def assembled(eps: float, delta: float, cover: float) -> PosteriorPlan:
+        temperature = gaussian_temperature(
+            family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=purchase.adjacency
+        )
+        return _assembled(
+            design,
+            family,
+            purchase,
+            penalty=remainder,
+            penalty_weights=penalty_weights,
+            curvature=curvature,
+            radius=float(np.linalg.norm(sizes)),
+            shape=np.sqrt(curvature),
+            temperature=temperature,
+            cover_eps=cover,
+        )
+
+    hottest = assembled(purchase.eps, purchase.delta, 0.0)
+    if not hottest.exact:
+        return hottest
+    error = acceptance_error(hottest)
+    if not 4 * error <= purchase.eps / 2:
+        raise ArgumentError(
+            "rows_at_most is too large for method='posterior' with a delta: rounding would cost half of eps"
+        )
+    return assembled(purchase.eps - 4 * error, purchase.delta * math.exp(-2 * error), 4 * error)
+
+
+def _assembled(
+    design: Bounds,
+    family: Family,
+    purchase: Purchase,
+    *,
+    penalty: Penalty | None,
+    penalty_weights: Vector,
+    curvature: Vector,
+    radius: float,
+    shape: Vector,
+    temperature: float,
+    semi_axes: Vector | None = None,
+    reach: float = math.nan,
+    scale: float = math.nan,
+    cover_eps: float = 0.0,
+) -> PosteriorPlan:
+    """The plan with what all plans have."""
+    size = len(curvature)
+    length = math.sqrt(design.curvature_ratio(np.ones(size)))
+    plan = PosteriorPlan(
+        family=family,
+        eps=purchase.eps,
+        delta=purchase.delta,
+        adjacency=purchase.adjacency,
+        curvature=curvature,
+        kappa=design.curvature_ratio(curvature),
+        row_norm=length,
+        row_length=length,
+        rows_at_most=purchase.rows_at_most,
+        noise=Noise("gaussian" if semi_axes is None else "laplace", "l2", 1 / math.sqrt(temperature)),
+        noise_shape=shape,
+        classical_scale=1 / math.sqrt(temperature),
+        planned_eps=purchase.eps,
+        joint_need=purchase.eps,
+        penalty=penalty,
+        penalty_weights=penalty_weights,
+        threshold=np.zeros(size),
+        linear=np.zeros(size),
+        radius=radius,
+        tolerance=math.inf,
+        final=LatticeRelease(purchase.final_eps, 1.0, size),
+        temperature=temperature,
+        semi_axes=semi_axes,
+        reach=reach,
+        scale=scale,
+        cover_eps=cover_eps,
+    )
+    return recentred(plan, curvature, plan.linear)
+
+
+def posterior_curvature(design: Bounds, family: Family, purchase: Purchase, sizes: Vector, rows: float) -> Vector:
+    """The diagonal M that makes spread and shrinkage cheapest for a guess at the sum of l'' over rows, shape (p,).
+
+    Along m_j in proportion to 1 / r_j; the cost is tr(H (H + M)^-1) / (2 c) + r'M (H + M)^-1 H (H + M)^-1 M r / 2 with
+    H diagonal (docs/proofs/posterior, 5).
+    """
+    direction = np.mean(sizes) / sizes
+    unit = gaussian_temperature(
+        family,
+        eps=purchase.eps,
+        delta=purchase.delta,
+        curvature_ratio=design.curvature_ratio(direction),
+        adjacency=purchase.adjacency,
+    )
+    square = np.ones(len(sizes))
+    for term in design.terms:
+        square[term.columns] = max(term.l2, 1e-3) ** 2 / (term.columns.stop - term.columns.start)
+    bend = rows * square
+
+    def cost(log_level: float) -> float:
+        level = math.exp(log_level)
+        m = level * direction
+        spread = float(np.sum(bend / (bend + m))) / (2 * unit * level)
+        return spread + float(np.sum(bend * (m * sizes / (bend + m)) ** 2)) / 2
+
+    found = optimize.minimize_scalar(cost, bounds=(math.log(1e-4), math.log(1e8)), method="bounded")
+    return np.asarray(math.exp(float(found.x)) * direction)
+
+
+def acceptance_error(plan: PosteriorPlan) -> float:
+    """How far the logarithm of a computed acceptance probability may be from the exact one (docs/proofs/posterior, 3).
+
+    For any data of at most `rows_at_most` rows.
+    """
+    rows, size, length = plan.rows_at_most, plan.size, plan.row_length
+    lipschitz, unit = plan.family.lipschitz, float(np.finfo(np.float64).eps)
+    widest = float(np.finfo(np.longdouble).eps)
+    spread = math.sqrt(plan.law.expected_square(size) / float(np.min(plan.curvature)))
+    reach = (LONGEST_DRAW + size) * spread
+    responses = np.array([0.0, 1.0] if plan.family.signed else [-1.0, 0.0, 1.0])
+    start = float(np.max(plan.family.derivatives(np.zeros(len(responses)), responses).value))
+    farthest = math.sqrt(2 * rows * start / float(np.min(plan.curvature))) + reach
+    highest = start + lipschitz * length * farthest
+    one = unit * (lipschitz * length * farthest * (size + 2) + 16 * highest)
+    added = widest * 2 * LONGEST_PIECE * highest
+    slope = rows * lipschitz * length
+    if plan.penalty is not None:
+        slope += float(np.linalg.norm(plan.penalty_weights)) * float(plan.penalty.slope(farthest))
+        one += unit * 16 * float(np.sum(plan.penalty_weights)) * float(plan.penalty.value(farthest)) / rows
+    moved = 2 * slope * SAMPLED * spread
+    return plan.temperature * (2 * rows * (one + added) + moved + plan.tolerance * reach)
+
+
+def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSource) -> Vector:
+    """Read the rows once charged and draw coefficients in model units, shape (p,).
+
+    Parameters
+    ----------
+    plan : PosteriorPlan
+    rows : Rows of Block
+        Within the bounds the plan was made for.
+    random : RandomSource
+    """
+    rows = bounded_responses(plan.family, rows)
+    if plan.semi_axes is None:
+        optimum = _optimum(plan, rows).astype(np.float64)
+        draw = _rejected(plan, rows, optimum, random) if plan.exact else _walked(plan, rows, optimum, random)
+        return plan.final.release(draw, random)
+    if not plan.exact:
+        return _walked(plan, rows, np.zeros(plan.size), random)
+    points = lattice_points(plan.semi_axes, ACROSS[plan.size])
+    table = LossTable.of(plan.family, plan.reach)
+    public = np.rint(np.array([_public(plan, point) for point in points]) / UNIT).astype(np.int64)
+    scores = lattice_scores(table, rows, points) + public
+    return np.asarray(points[exponential_index(scores, plan.scale, random)])
+
+
+def _public(plan: PosteriorPlan, theta: Vector) -> float:
+    """The part of the objective without data."""
+    value = float(theta @ (0.5 * plan.curvature * theta + plan.linear))
+    if plan.penalty is not None:
+        value += float(np.sum(plan.penalty_weights * plan.penalty.value(theta)))
+    return value
+
+
+def _optimum(plan: PosteriorPlan, rows: Rows[Block]) -> NDArray[np.floating]:
+    """The minimiser of the objective, certified to the plan's tolerance."""
+    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
+    if plan.penalty is None:
+        return newton.minimize(objective, plan.tolerance)
+    return prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
+
+
+def _rejected(plan: PosteriorPlan, rows: Rows[Block], optimum: Vector, random: RandomSource) -> Vector:
+    """A draw by rejection from the normal law that the curvature alone would give about the optimum."""
+    lowest = _potential(plan, rows, optimum[None])[0]
+
+    def height(points: Matrix) -> Vector:
+        moved = points - optimum
+        quadratic = 0.5 * np.sum(plan.curvature * moved**2, axis=1)
+        return np.asarray(plan.temperature * (_potential(plan, rows, points) - lowest - quadratic), dtype=np.float64)
+
+    return by_rejection(height, lambda: optimum + plan.sample(random), random)
+
+
+def _walked(plan: PosteriorPlan, rows: Rows[Block], start: Vector, random: RandomSource) -> Vector:
+    """The end of a Markov chain, for more columns than can be drawn exactly: never certified."""
+    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
+    hessian = objective.accumulate(start).hessian
+
+    def potential(theta: Vector) -> float:
+        if plan.semi_axes is not None and np.sum((theta / plan.semi_axes) ** 2) > 1:
+            return math.inf
+        return plan.temperature * float(_potential(plan, rows, theta[None])[0])
+
+    covariance = np.asarray(np.linalg.inv(plan.temperature * hessian), dtype=np.float64)
+    return by_chain(potential, start, covariance, random)
+
+
+def _potential(plan: PosteriorPlan, rows: Rows[Block], points: Matrix) -> NDArray[np.floating]:
+    """J at each point, shape (points,)."""
+    public = np.array([_public(plan, point) for point in points], dtype=np.longdouble)
+    return loss_sums(plan.family, rows, points) + public
