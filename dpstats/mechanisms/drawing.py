@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,7 @@ class LossTable:
     span: int
 
     @classmethod
+    @lru_cache(maxsize=4)
     def of(cls, family: Family, reach: float) -> LossTable:
         """The table for |eta| <= reach, and |y| <= 1 where the response is continuous."""
         widest = reach if family.signed else reach + 1.0
@@ -81,6 +82,7 @@ class LossTable:
             losses = family.derivatives(grid, np.full(len(grid), response)).value
             lines.append(np.rint((losses - losses[STEPS]) / UNIT).astype(np.int64))
         values = np.stack(lines)
+        values.setflags(write=False)
         if family.signed:
             span = int(np.max(values.max(axis=1) - values.min(axis=1)))
         else:

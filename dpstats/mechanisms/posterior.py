@@ -348,7 +348,8 @@ def acceptance_error(plan: PosteriorPlan) -> float:
         slope += float(np.linalg.norm(plan.penalty_weights)) * float(plan.penalty.slope(farthest))
         one += unit * 16 * float(np.sum(plan.penalty_weights)) * float(plan.penalty.value(farthest)) / rows
     moved = 2 * slope * SAMPLED * spread
-    return plan.temperature * (2 * rows * (one + added) + moved + plan.tolerance * reach)
+    public = unit * (size + 8) * float(np.max(plan.curvature)) * farthest**2
+    return plan.temperature * (2 * rows * (one + added) + moved + public + plan.tolerance * reach)
 
 
 def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSource) -> Vector:
@@ -370,17 +371,17 @@ def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSour
         return _walked(plan, rows, np.zeros(plan.size), random)
     points = lattice_points(plan.semi_axes, ACROSS[plan.size])
     table = LossTable.of(plan.family, plan.reach)
-    public = np.rint(np.array([_public(plan, point) for point in points]) / UNIT).astype(np.int64)
+    public = np.rint(_public(plan, points) / UNIT).astype(np.int64)
     scores = lattice_scores(table, rows, points) + public
     return np.asarray(points[exponential_index(scores, plan.scale, random)])
 
 
-def _public(plan: PosteriorPlan, theta: Vector) -> float:
-    """The part of the objective without data."""
-    value = float(theta @ (0.5 * plan.curvature * theta + plan.linear))
+def _public(plan: PosteriorPlan, points: Matrix) -> Vector:
+    """The part of the objective without data at each point, shape (points,)."""
+    value = np.sum(points * (0.5 * plan.curvature * points + plan.linear), axis=1)
     if plan.penalty is not None:
-        value += float(np.sum(plan.penalty_weights * plan.penalty.value(theta)))
-    return value
+        value = value + np.sum(plan.penalty_weights * plan.penalty.value(points), axis=1)
+    return np.asarray(value, dtype=np.float64)
 
 
 def _optimum(plan: PosteriorPlan, rows: Rows[Block]) -> NDArray[np.floating]:
@@ -419,5 +420,4 @@ def _walked(plan: PosteriorPlan, rows: Rows[Block], start: Vector, random: Rando
 
 def _potential(plan: PosteriorPlan, rows: Rows[Block], points: Matrix) -> NDArray[np.floating]:
     """J at each point, shape (points,)."""
-    public = np.array([_public(plan, point) for point in points], dtype=np.longdouble)
-    return loss_sums(plan.family, rows, points) + public
+    return loss_sums(plan.family, rows, points) + _public(plan, points)

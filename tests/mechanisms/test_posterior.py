@@ -1,0 +1,401 @@
+"""Posterior samples: exact probabilities and densities on neighbouring data, planted errors, the law of the draws.
+
+Probabilities are computed, not sampled, wherever that is possible. Statements on draws have fixed seeds and a
+false-alarm rate of 1e-6 each.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special, stats
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, NotReleasedError, UncertifiedError
+from dpstats.families import Binomial, Gaussian, HuberSVM, SmoothSVM
+from dpstats.mechanisms.drawing import UNIT, LossTable, by_rejection, lattice_points, lattice_scores, loss_sums
+from dpstats.mechanisms.posterior import PosteriorPlan, acceptance_error, release_posterior
+from dpstats.penalties import Lasso
+from dpstats.privacy.gaussian import gaussian_delta
+from dpstats.privacy.posterior import (
+    exponential_index,
+    gaussian_temperature,
+    oscillation,
+    region_temperature,
+)
+from dpstats.privacy.randomness import SystemRandom
+from dpstats.risk.posterior import gamma_excess
+from dpstats.rows import block_rows
+
+FAMILIES = [Binomial(), HuberSVM(0.5), SmoothSVM(0.3), Gaussian(0.5)]
+ADJACENCIES = ["add_remove", "replace_one"]
+FALSE_ALARM = 1e-6
+
+
+def planned(family, size=1, eps=1.0, **arguments) -> PosteriorPlan:
+    model = dp.GLM(np.empty(0), np.empty((0, size)), family=family)
+    plan = model.plan(eps, method="posterior", **arguments).objective
+    assert isinstance(plan, PosteriorPlan)
+    return plan
+
+
+class TestTemperature:
+    """privacy.md, section 6: reference values."""
+
+    def test_normal(self):
+        temperature = gaussian_temperature(Binomial(), eps=1.0, delta=1e-5, curvature_ratio=1 / 13.91761239)
+        assert temperature == pytest.approx(1.0, rel=1e-6)
+        # mu = L X sqrt(c / m) at c = .5, m = 2.
+        delta = gaussian_delta(1.0, 0.5)
+        found = gaussian_temperature(Binomial(), eps=1.0, delta=delta, curvature_ratio=0.5)
+        assert found == pytest.approx(0.5, rel=1e-6)
+
+    def test_region(self):
+        assert oscillation(Binomial(), 2.0) == pytest.approx(2.0)
+        for adjacency, eps in (("add_remove", 0.6), ("replace_one", 1.2)):
+            assert region_temperature(Binomial(), eps=eps, reach=2.0, adjacency=adjacency) == pytest.approx(0.3)
+
+    @pytest.mark.parametrize("family", FAMILIES, ids=str)
+    def test_oscillation_is_the_range_of_the_loss(self, family):
+        eta = np.linspace(-1.3, 1.3, 2001)
+        spans = []
+        for response in (0.0, 1.0) if family.signed else (-1.0, 0.0, 1.0):
+            losses = family.derivatives(eta, np.full(len(eta), response)).value
+            spans.append(losses.max() - losses.min())
+        assert max(spans) <= oscillation(family, 1.3) * (1 + 1e-12)
+        if family.signed:
+            assert max(spans) == pytest.approx(oscillation(family, 1.3))
+
+    def test_a_budget_without_delta_has_no_posterior_on_all_of_space(self):
+        with pytest.raises(ArgumentError, match="delta"):
+            gaussian_temperature(Binomial(), eps=1.0, delta=0.0, curvature_ratio=1.0)
+
+
+def rows_of(family, count, size, random):
+    exog = random.normal(size=(count, size))
+    exog /= np.maximum(1, np.linalg.norm(exog, axis=1, keepdims=True))
+    endog = random.integers(0, 2, count) if family.signed else random.uniform(-2, 2, count)
+    return exog, endog.astype(float)
+
+
+def log_probabilities(plan, exog, endog):
+    points = lattice_points(plan.semi_axes, 401 if plan.size == 1 else 31)
+    scores = lattice_scores(LossTable.of(plan.family, plan.reach), block_rows([(exog, endog)]), points)
+    public = np.rint(0.5 * np.sum(plan.curvature * points**2, axis=1) / UNIT)
+    logs = -(scores + public) / plan.scale
+    return logs - special.logsumexp(logs)
+
+
+def region_pairs(family, size, adjacency, random):
+    axis = np.eye(size)[:1]
+    for count in (0, 3, 400):
+        exog, endog = rows_of(family, count, size, random)
+        if count == 400:  # all on one side: the sum of weights sits where the changed row weighs most
+            exog, endog = np.repeat(axis, count, axis=0), np.ones(count)
+        for row, response in ((axis, 0.0), (axis, 1.0), (-axis, 1.0)):
+            one = np.vstack([exog, row]), np.append(endog, response)
+            if adjacency == "add_remove":
+                yield one, (exog, endog)
+            else:
+                yield one, (np.vstack([exog, -row]), np.append(endog, response))
+                yield one, (np.vstack([exog, row]), np.append(endog, 1 - response))
+
+
+def worst_region_ratio(plan, seed=1):
+    random, worst = np.random.default_rng(seed), 0.0
+    for first, second in region_pairs(plan.family, plan.size, plan.adjacency, random):
+        logs = log_probabilities(plan, *first) - log_probabilities(plan, *second)
+        worst = max(worst, float(np.max(np.abs(logs))))
+    return worst
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_the_lattice_keeps_the_pure_budget(family, adjacency, size):
+    plan = planned(family, size, adjacency=adjacency, radius=3.0)
+    assert worst_region_ratio(plan) <= plan.eps * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", FAMILIES[:3], ids=str)
+def test_it_spends_it_too_and_less_is_caught(family, adjacency):
+    plan = planned(family, adjacency=adjacency, radius=3.0)
+    assert worst_region_ratio(plan) >= 0.85 * plan.eps
+    # Half the scale: the factor of replacing a row left out, or exp(-eps u) for a score of oscillation 2.
+    assert worst_region_ratio(replace(plan, scale=plan.scale / 2)) > 1.7 * plan.eps
+
+
+def test_a_row_beyond_its_bound_counts_as_the_bound():
+    plan = planned(Binomial(), radius=3.0)
+    far = np.array([[1e6]]), np.ones(1)
+    base = np.repeat([[-1.0]], 50, axis=0), np.ones(50)
+    both = np.vstack([base[0], far[0]]), np.append(base[1], far[1])
+    assert np.max(np.abs(log_probabilities(plan, *both) - log_probabilities(plan, *base))) <= plan.eps
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_a_rows_part_of_a_score_does_not_depend_on_the_rows_beside_it(family):
+    random = np.random.default_rng(2)
+    exog, endog = rows_of(family, 300, 3, random)
+    points, table = lattice_points(np.array([1.0, 2.0, 0.5]), 9), LossTable.of(family, 2.0)
+    whole = lattice_scores(table, block_rows([(exog, endog)]), points)
+    for at in (0, 1, 77, 299):
+        rest = np.delete(exog, at, axis=0), np.delete(endog, at)
+        alone = lattice_scores(table, block_rows([(exog[at : at + 1], endog[at : at + 1])]), points)
+        others = lattice_scores(
+            table, block_rows([(rest[0][:100], rest[1][:100]), (rest[0][100:], rest[1][100:])]), points
+        )
+        np.testing.assert_array_equal(whole, others + alone)
+        assert alone.max() - alone.min() <= table.span
+
+
+def test_weights_within_one_stay_within_the_span():
+    table, points = LossTable.of(Binomial(), 2.0), lattice_points(np.array([2.0]), 401)
+    for weight in (0.0, 0.3, 1.0):
+        rows = block_rows([(np.ones((1, 1)), np.ones(1), np.array([weight]))])
+        scores = lattice_scores(table, rows, points)
+        assert scores.max() - scores.min() <= weight * table.span + 1
+
+
+@pytest.mark.parametrize("source", ["system", "seeded"])
+def test_the_index_has_the_exponential_law(source):
+    """A chi-squared test of 4,000 draws."""
+    random = SystemRandom() if source == "system" else np.random.default_rng(4)
+    scores, scale = np.array([0, 3, 5, 9, 40, 2], dtype=np.int64), 4.0
+    weights = np.exp(-scores / scale)
+    counts = np.bincount([exponential_index(scores, scale, random) for _ in range(4000)], minlength=6)
+    kept = weights / weights.sum() > 1e-3
+    expected = 4000 * weights[kept] / weights[kept].sum()
+    assert stats.chisquare(counts[kept], expected * counts[kept].sum() / 4000).pvalue > FALSE_ALARM
+
+
+class Density:
+    """exp(-c J) of one column, on a fine grid."""
+
+    def __init__(self, plan, exog, endog, grid):
+        family = plan.family
+        losses = sum(
+            family.derivatives(grid * x, np.full(len(grid), y)).value for x, y in zip(exog[:, 0], endog, strict=True)
+        )
+        potential = losses + 0.5 * plan.curvature[0] * grid**2
+        if plan.penalty is not None:
+            potential = potential + plan.penalty.value(grid) * plan.penalty_weights[0]
+        logs = -plan.temperature * (potential - np.min(potential))
+        self.values = np.exp(logs) / np.trapezoid(np.exp(logs), grid)
+
+
+def stick(plan, eps, seed=3):
+    """The greatest hockey-stick divergence found over neighbours, both ways."""
+    random, worst = np.random.default_rng(seed), 0.0
+    for count in (0, 2, 20):
+        exog, endog = rows_of(plan.family, count, 1, random)
+        endog = np.clip(endog, -1, 1)
+        for response in (0.0, 1.0):
+            one = np.vstack([exog, [[1.0]]]), np.append(endog, response)
+            other = (exog, endog)
+            if plan.adjacency == "replace_one":
+                other = np.vstack([exog, [[-1.0]]]), np.append(endog, response)
+            spread = 1 / math.sqrt(plan.temperature * plan.curvature[0])
+            reach = 30 * spread + 25 / plan.curvature[0]
+            grid = np.linspace(-reach, reach, 40_001)
+            p, q = (Density(plan, *data, grid).values for data in (one, other))
+            for left, right in ((p, q), (q, p)):
+                worst = max(worst, float(np.trapezoid(np.maximum(left - math.exp(eps) * right, 0), grid)))
+    return worst
+
+
+@pytest.mark.parametrize("penalty", [None, Lasso(1.5)], ids=str)
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_the_posterior_keeps_the_approximate_budget(family, adjacency, penalty):
+    delta = 1e-3
+    plan = planned(family, adjacency=adjacency, penalty=penalty, delta=delta, curvature=2.0)
+    assert stick(plan, plan.eps) <= delta
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_its_bound_is_tight_and_a_colder_one_is_caught(adjacency):
+    # A slope of L where the posterior is: one row shifts a normal law by exactly mu standard deviations.
+    delta = 1e-3
+    plan = planned(HuberSVM(0.1), adjacency=adjacency, delta=delta, curvature=4000.0, rows_at_most=1e3)
+    assert 0.9 * delta <= stick(plan, plan.eps) <= delta
+    # L X without the factor of replacing a row, or kappa taken for a column of half the length.
+    assert stick(replace(plan, temperature=4 * plan.temperature), plan.eps) > 10 * delta
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_draws_have_the_posterior_law(rows):
+    """A Kolmogorov-Smirnov test of 400 seeded draws of one column against the integrated density."""
+    random = np.random.default_rng(5)
+    family = Binomial()
+    exog, endog = rows_of(family, rows, 1, random)
+    plan = planned(family, delta=1e-3, curvature=3.0, rows_at_most=1e5)
+    grid = np.linspace(-15, 15, 60_001)
+    density = Density(plan, exog, endog, grid)
+    cdf = np.concatenate([[0], np.cumsum((density.values[1:] + density.values[:-1]) / 2 * np.diff(grid))])
+    draws = [release_posterior(plan, block_rows([(exog, endog)]), np.random.default_rng(s))[0] for s in range(400)]
+    assert stats.kstest(draws, lambda at: np.interp(at, grid, cdf)).pvalue > FALSE_ALARM
+    # The proposals alone would fail it where rows say something.
+    if rows == 300:
+        proposals = np.asarray(plan.law.sample(400, np.random.default_rng(1))) / plan.noise_shape[0]
+        assert stats.kstest(proposals + np.mean(draws), lambda at: np.interp(at, grid, cdf)).pvalue < 1e-3
+
+
+def test_rejection_accepts_in_proportion():
+    random = np.random.default_rng(6)
+    proposals = iter(np.tile([0.0, 1.0, 2.0], 40_000))
+    heights = np.array([0.0, 1.0, 3.0])
+    found = [
+        by_rejection(lambda p: heights[p[:, 0].astype(int)], lambda: np.array([next(proposals)]), random, batch=1)[0]
+        for _ in range(3000)
+    ]
+    # The first of a cycle that is accepted is not a draw; counting each value's acceptances is.
+    shares = np.bincount(np.array(found, dtype=int), minlength=3) / 3000
+    assert shares[0] > shares[1] > shares[2] > 0
+
+
+def test_sums_are_as_exact_as_their_bound_says():
+    random = np.random.default_rng(7)
+    exog, endog = rows_of(Binomial(), 30_000, 2, random)
+    point = np.array([[3.0, -8.0]])
+    blocks = [(exog[start : start + 97], endog[start : start + 97]) for start in range(0, 30_000, 97)]
+    losses = Binomial().derivatives(exog @ point[0], endog).value
+    exact = math.fsum(losses.tolist())
+    # 97 rows a block: few additions, so that what is seen is the rounding of single losses.
+    assert float(loss_sums(Binomial(), block_rows(blocks), point)[0]) == pytest.approx(exact, rel=1e-14)
+
+
+def test_rounding_is_paid_for_by_the_stated_number_of_rows():
+    few = planned(Binomial(), delta=1e-6, rows_at_most=1e4)
+    many = planned(Binomial(), delta=1e-6, rows_at_most=1e9)
+    assert 0 < few.cover_eps < many.cover_eps < 0.5
+    assert 4 * acceptance_error(few) <= few.cover_eps * (1 + 1e-9)
+    assert few.temperature > many.temperature
+    with pytest.raises(ArgumentError, match="rows_at_most"):
+        planned(Binomial(), delta=1e-6, rows_at_most=1e10, curvature=1e6)
+
+
+DOMAIN = {"x": (-1, 1), "z": (0, 5), "g": ["a", "b", "c"], "y": [0, 1], "w": (0, 10)}
+
+
+@pytest.fixture(name="frame", scope="module")
+def fixture_frame() -> pd.DataFrame:
+    random = np.random.default_rng(8)
+    frame = pd.DataFrame({"x": random.uniform(-1, 1, 3000), "z": random.uniform(0, 5, 3000)})
+    frame["g"] = random.choice(["a", "b", "c"], 3000)
+    frame["y"] = (random.random(3000) < special.expit(3 * frame["x"])).astype(int)
+    return frame.assign(w=5 + 2 * frame["x"] + random.normal(0, 0.5, 3000))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_a_fit_and_its_tables(frame, delta, tmp_path):
+    fit = dp.logit("y ~ x", frame, 2.0, domain=DOMAIN, method="posterior", delta=delta)
+    assert fit.guarantee.certified
+    assert (fit.guarantee.eps, fit.guarantee.delta) == (2.0, delta)
+    assert fit.guarantee.basis == "docs/proofs/posterior"
+    assert fit.budget["eps"].iloc[:-1].sum() == pytest.approx(2.0)
+    text = str(fit.summary())
+    for said in ("posterior", "factor on J", "exact", "noise at most", "one draw"):
+        assert said in text
+    assert fit.params["x"] == pytest.approx(3, abs=3)
+    fit.save(tmp_path / "fit.json")
+    stored = type(fit).load(tmp_path / "fit.json")
+    assert stored.plan.digest() == fit.plan.digest()
+    assert str(stored.summary()) == text
+    with pytest.raises(NotReleasedError, match="napp"):
+        _ = fit.bse
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_more_columns_are_not_certified(frame, delta, tmp_path):
+    arguments = {"domain": DOMAIN, "method": "posterior", "delta": delta}
+    with pytest.raises(UncertifiedError, match="Markov chain"):
+        dp.logit("y ~ x + z + g", frame, 1.0, **arguments)
+    fit = dp.logit("y ~ x + z + g", frame, 1.0, allow_uncertified=True, **arguments)
+    assert not fit.guarantee.certified
+    assert "Markov chain" in str(fit.summary())
+    ledger = dp.Ledger(tmp_path / "l", dataset="d", eps=5.0, delta=1e-3)
+    with pytest.raises(DPStatsError):
+        dp.logit("y ~ x + z + g", frame, 1.0, allow_uncertified=True, ledger=ledger, **arguments)
+    assert ledger.remaining.eps == 5.0
+
+
+def test_the_spread_is_at_most_what_the_table_says(frame):
+    """Draws of two columns in 60 fits: the standard deviation beside its bound."""
+    fits = [
+        dp.ols("w ~ x", frame[:40], 1.0, domain=DOMAIN, method="posterior", delta=1e-5, seed=s, allow_uncertified=True)
+        for s in range(60)
+    ]
+    spread = np.std([fit.scaled_params for fit in fits], axis=0)
+    limit = math.sqrt(stats.chi2(59).isf(FALSE_ALARM) / 59)
+    assert (spread <= limit * fits[0].plan.noise_sd.to_numpy()).all()
+
+
+@pytest.mark.parametrize("shape", [1.0, 2.0])
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_excess_of_a_draw_is_at_most_gamma(size, shape):
+    """V = |theta|^a, a = 1 and 2: V is Gamma(p / a)."""
+    for pi in (0.3, 0.05, 1e-3):
+        assert stats.gamma(size / shape).sf(gamma_excess(size, pi)) <= pi
+    assert size / shape <= size
+
+
+def test_the_excess_risk_table():
+    plan = dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", method="posterior", delta=1e-5)
+    fit = plan.objective
+    table = plan.excess_risk().set_index("bound")["value"]
+    assert table["regularised, in the mean"] == pytest.approx(2 / fit.temperature)
+    assert len(dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", method="posterior").excess_risk()) == 2
+    chain = dp.plan("y ~ x + z + g", DOMAIN, 1.0, family="binomial", method="posterior", allow_uncertified=True)
+    assert len(chain.excess_risk()) == 0
+    assert "Markov" in str(chain)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"inference": True}, "inference"),
+        ({"screen": 1}, "screen"),
+        ({"stages": 2}, "stages"),
+        ({"formula": "w ~ x", "family": "poisson"}, "counts"),
+        ({"penalty": dp.penalties.SCAD(1.0)}, "convex"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused_before_rows(arguments, name):
+    asked = {"formula": "y ~ x", "family": "binomial", "method": "posterior"} | arguments
+    with pytest.raises(ArgumentError, match=name):
+        dp.plan(domain=DOMAIN, eps=1.0, **asked)
+
+
+def test_the_ledger_is_charged_before_rows(frame, tmp_path):
+    ledger = dp.Ledger(tmp_path / "l", dataset="d", eps=1.0)
+    with pytest.raises(BudgetExceeded):
+        dp.logit("y ~ x", frame, 2.0, domain=DOMAIN, method="posterior", ledger=ledger)
+    dp.logit("y ~ x", frame, 1.0, domain=DOMAIN, method="posterior", ledger=ledger)
+    assert ledger.remaining.eps == 0.0
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_the_auditor_does_not_refute_it_and_refutes_a_colder_one(delta):
+    """Runs of one column, a row of response 1 or none; confidence 0.999 an audit."""
+    plan = planned(HuberSVM(0.1), delta=delta, radius=2.0, **({"curvature": 50.0} if delta else {}))
+    data = (np.empty((0, 1)), np.empty(0))
+    neighbour = (np.ones((1, 1)), np.ones(1))
+
+    def mechanism(plan):
+        return lambda rows, rng: release_posterior(plan, block_rows([rows]), rng)
+
+    sound = dp.audit(mechanism(plan), data, neighbour, eps=plan.eps, delta=delta, runs=800, seed=1)
+    assert sound.passed, sound.summary()
+    cold = replace(
+        plan,
+        scale=plan.scale / 12,
+        temperature=plan.temperature * 60,
+        noise=plan.noise.scaled(plan.noise.scale / math.sqrt(60)),
+    )
+    assert not dp.audit(mechanism(cold), data, neighbour, eps=plan.eps, delta=delta, runs=800, seed=1).passed
