@@ -30,7 +30,7 @@ from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.objective import recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan
-from dpstats.mechanisms.release import LONGEST_DRAW, LatticeRelease
+from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.output import ROUNDED
@@ -53,6 +53,9 @@ NOT_EXACT = (
     f"posterior samples of more than {EXACT_COLUMNS} columns come from a Markov chain, whose distance from the "
     "posterior nobody has proved"
 )
+
+FARTHEST = 10.0
+"""No proposal is farther than this, in root mean squares, unless a uniform is below 2**-60."""
 
 SAMPLED = 2.0**-43
 """How far a computed normal draw is from an ideal one, in root mean squares (docs/proofs/posterior, 3)."""
@@ -153,10 +156,13 @@ def plan_posterior(
     Raises
     ------
     ArgumentError
-        If responses are counts, the penalty is not convex, or rounding could cost more than half of eps.
+        If responses are counts, rows have offsets or numbers of trials, the penalty is not convex, or rounding could
+        cost more than half of eps.
     """
     if family.response == "count":
         raise ArgumentError("family: method='posterior' is not offered for counts; take method='napp'")
+    if design.offset_bound or design.score_ratio not in (None, 1.0):
+        raise ArgumentError("offset and numbers of trials do not go with method='posterior'; take method='napp'")
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='posterior' has no guarantee for it")
     sizes = typical_sizes(family, design, purchase.radius)
@@ -336,7 +342,7 @@ def acceptance_error(plan: PosteriorPlan) -> float:
     lipschitz, unit = plan.family.lipschitz, float(np.finfo(np.float64).eps)
     widest = float(np.finfo(np.longdouble).eps)
     spread = math.sqrt(plan.law.expected_square(size) / float(np.min(plan.curvature)))
-    reach = (LONGEST_DRAW + size) * spread
+    reach = FARTHEST * spread
     responses = np.array([0.0, 1.0] if plan.family.signed else [-1.0, 0.0, 1.0])
     start = float(np.max(plan.family.derivatives(np.zeros(len(responses)), responses).value))
     farthest = math.sqrt(2 * rows * start / float(np.min(plan.curvature))) + reach
@@ -349,7 +355,9 @@ def acceptance_error(plan: PosteriorPlan) -> float:
         one += unit * 16 * float(np.sum(plan.penalty_weights)) * float(plan.penalty.value(farthest)) / rows
     moved = 2 * slope * SAMPLED * spread
     public = unit * (size + 8) * float(np.max(plan.curvature)) * farthest**2
-    return plan.temperature * (2 * rows * (one + added) + moved + public + plan.tolerance * reach)
+    steep = rows * plan.family.curvature_bound * length**2 + float(np.max(plan.curvature))
+    tilt = plan.tolerance + steep * unit * farthest
+    return plan.temperature * (2 * rows * (one + added) + moved + public + tilt * reach)
 
 
 def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSource) -> Vector:

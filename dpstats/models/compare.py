@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import made_up_exog
@@ -19,6 +19,7 @@ from dpstats.inference import ReleasedLaw
 from dpstats.mechanisms.curvature import typical_sizes
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties import Penalty
@@ -33,9 +34,10 @@ from dpstats.risk.predicted import (
     predict_moments,
     predict_objective,
     predict_output,
+    predict_posterior,
 )
 
-COMPARED = ("objective", "output", "statistics")
+COMPARED = ("objective", "output", "statistics", "posterior")
 """What is compared unless a choice is made."""
 
 FACTORS = 4.0 ** np.arange(-3, 4)
@@ -97,7 +99,8 @@ def compare(
     n : int
         A guess at the number of rows.
     methods : sequence of str, optional
-        Among "objective" (and "napp", the same noise), "output" and "statistics"; by default all that suit the model.
+        Among "objective" (and "napp", the same noise), "output", "statistics" and "posterior"; by default all that suit
+        the model.
     family : str or Family
     penalty, alpha : str or Penalty, float
         As for `plan`; predictions count a penalty's curvature only.
@@ -143,7 +146,7 @@ def compare(
     for method in chosen:
         try:
             rows += [_line(model, method, max(1, round(count * factor))) for factor in FACTORS]
-        except ArgumentError as error:
+        except (ArgumentError, UncertifiedError) as error:
             if methods is not None:
                 raise
             left_out[method] = str(error)
@@ -187,15 +190,18 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
         return _statistics_line(model, n)
     plan = model.planned(method, n)
     stage = plan.stages[-1].plan
-    if isinstance(stage, OutputPlan):
+    if isinstance(stage, PosteriorPlan):
+        found = predict_posterior(model.made_up, n, stage.curvature, stage.temperature)
+    elif isinstance(stage, OutputPlan):
         found = predict_output(model.made_up, n, stage.curvature, stage.noise_variances)
     else:
         covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
         found = predict_objective(model.made_up, n, stage.curvature, covariance)
     bounds = plan.excess_risk(n=n).set_index("bound")["per_row"]
+    bound = float(bounds.get("unregularised, in the mean", math.nan))
     law = stage.law_name
     guarantee = plan.guarantee
-    return _facts(method, n, found, law, float(bounds["unregularised, in the mean"])) | {
+    return _facts(method, n, found, law, bound) | {
         "eps": guarantee.eps,
         "delta": guarantee.delta,
         "certified": guarantee.certified,

@@ -127,6 +127,17 @@ def predict_output(made_up: MadeUp, rows: float, curvature: Vector, variances: V
     return made_up.mean(costs, rows)
 
 
+def predict_posterior(made_up: MadeUp, rows: float, curvature: Vector, temperature: float) -> Prediction:
+    """Of a draw from exp(-c (losses + theta'M theta / 2)), c the temperature."""
+
+    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        inverse = np.asarray(np.linalg.inv(hessian + np.diag(curvature)), dtype=np.float64)
+        bias = inverse @ (curvature * coefficients)
+        return inverse / temperature, np.outer(bias, bias)
+
+    return made_up.mean(costs, rows)
+
+
 def predict_moments(
     made_up: MadeUp, rows: float, axes: Matrix, variance: Callable[[float], float], ridge: float
 ) -> Prediction:

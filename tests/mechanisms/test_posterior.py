@@ -399,3 +399,17 @@ def test_the_auditor_does_not_refute_it_and_refutes_a_colder_one(delta):
         noise=plan.noise.scaled(plan.noise.scale / math.sqrt(60)),
     )
     assert not dp.audit(mechanism(cold), data, neighbour, eps=plan.eps, delta=delta, runs=800, seed=1).passed
+
+
+def test_offsets_and_trials_are_refused(frame):
+    with pytest.raises(ArgumentError, match="offset"):
+        dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", method="posterior", offset="z")
+
+
+def test_weights_count(frame):
+    weighted = frame.assign(v=1.0)
+    domain = DOMAIN | {"v": (0, 1)}
+    for delta in (0.0, 1e-5):
+        fit = dp.logit("y ~ x", weighted, 2.0, domain=domain, method="posterior", delta=delta, weights="v")
+        assert fit.guarantee.certified
+        assert fit.params["x"] == pytest.approx(3, abs=3)

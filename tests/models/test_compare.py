@@ -16,6 +16,7 @@ DOMAIN = {"x": (-1, 1), "z": (0, 5), "g": ["a", "b", "c"], "y": [0, 1], "w": (0,
 def test_the_table_is_what_the_plans_say() -> None:
     found = dp.compare("y ~ x + g", DOMAIN, 1.0, n=20_000, family="binomial", inference=None)
     assert list(found.table.index) == ["objective", "output"]
+    assert "Markov chain" in found.left_out["posterior"]
     assert found.best == "objective"
     assert "statistics" in found.left_out
     plan = dp.plan("y ~ x + g", DOMAIN, 1.0, family="binomial", method="output", rows_guess=20_000)
@@ -66,7 +67,7 @@ def test_released_statistics_are_predicted_for_linear_models() -> None:
     random, n = np.random.default_rng(4), 4000
     found = dp.compare("w ~ x + g", DOMAIN, 0.5, n=n, delta=1e-5)
     assert set(found.table.index) == {"objective", "output", "statistics"}
-    assert not found.left_out
+    assert set(found.left_out) == {"posterior"}
     plan = dp.plan("w ~ x + g", DOMAIN, 0.5, inference=None)
     sizes, excess = typical_sizes(plan.family, plan.design), []
     for _ in range(12):
@@ -82,6 +83,14 @@ def test_released_statistics_are_predicted_for_linear_models() -> None:
         excess.append(np.mean(error**2) / 2)
     # Smaller coefficients than typical, for the response must stay in its range: less shrinkage than predicted.
     assert np.mean(excess) / 6 < found.table.loc["statistics", "excess"] < 6 * np.mean(excess)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_posterior_samples_of_few_columns_are_compared_and_never_win(delta: float) -> None:
+    found = dp.compare("y ~ x", DOMAIN, 1.0, n=20_000, family="binomial", delta=delta)
+    assert found.best == "objective"
+    assert found.table.loc["posterior", "excess"] > 2 * found.table.loc["objective", "excess"]
+    assert found.table.loc["posterior", "law"].startswith("posterior")
 
 
 def test_no_row_is_needed_and_nothing_is_drawn_at_random() -> None:
