@@ -401,3 +401,21 @@ class TestRefusedBeforeTheCharge:
     def test_released_statistics(self, data: pd.DataFrame) -> None:
         with pytest.raises(ArgumentError, match="weights and offsets"):
             dp.release_statistics(DOMAIN, ["z", "x", "weights(w)"], 1.0, data=data)
+
+
+class TestWhereRowsAre:
+    """The same release from files, and from rows that are kept in one."""
+
+    @pytest.mark.parametrize(("formula", "family"), [("y ~ x + g", POISSON), ("s + f ~ x", "binomial")])
+    def test_parquet(self, data: pd.DataFrame, tmp_path: Path, formula: str, family: Any) -> None:
+        data.to_parquet(tmp_path / "rows.parquet")
+        beside = {"weights": "w"} | ({"exposure": "t"} if family is POISSON else {})
+        common = {"domain": DOMAIN, "family": family, "seed": 3, "inference": "robust", **beside}
+        plain = dp.glm(formula, data, 1.0, **common)
+        for more in ({}, {"memory": 1e4}):
+            other = dp.glm(formula, tmp_path / "rows.parquet", 1.0, **common, **more)
+            np.testing.assert_allclose(other.scaled_params, plain.scaled_params, rtol=1e-9)
+            np.testing.assert_allclose(other.released.matrix, plain.released.matrix, rtol=1e-9)
+        found = dp.evaluate(plain, tmp_path / "rows.parquet", 1.0, seed=1)
+        assert found.to_dict() == dp.evaluate(plain, data, 1.0, seed=1).to_dict()
+        assert (plain.predict(tmp_path / "rows.parquet").to_numpy() == plain.predict(data).to_numpy()).all()
