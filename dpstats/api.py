@@ -87,8 +87,9 @@ def glm(
     **options
         ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
         from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
-        "robust" pay for them, whatever the family; None leaves them out. ``curvature``, ``radius``, ``range_share``,
-        ``screen``, ``split`` and others: see `dpstats.request.Options`.
+        "robust" pay for them, whatever the family; None leaves them out. ``unit``: the column that tells persons apart,
+        for a guarantee for persons with all their rows (docs/guide/persons). ``curvature``, ``radius``,
+        ``range_share``, ``screen``, ``split`` and others: see `dpstats.request.Options`.
 
     Returns
     -------

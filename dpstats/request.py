@@ -42,6 +42,11 @@ class Request:
     options: Options = field(default_factory=Options)
 
     @property
+    def row_eps(self) -> float:
+        """What a row of weight 1 may cost: less than eps where a person may have several (docs/proofs/persons)."""
+        return self.options.record.each(self.eps)
+
+    @property
     def uncertified_reasons(self) -> tuple[str, ...]:
         """Why nothing released under this request can be certified; empty if it can."""
         reasons = [] if self.seed is None else [SEEDED]
@@ -115,6 +120,10 @@ def make_request(
         seed=seed,
         options=Options.from_mapping(options),
     )
+    if request.options.unit is not None and delta > 0:
+        raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
+    if request.options.unit is not None and method == "posterior":
+        raise ArgumentError("unit does not go with method='posterior', which is proved for rows; take method='napp'")
     if request.options.noise == "gaussian" and delta == 0:
         raise ArgumentError(f"delta must be positive for Gaussian noise, got {delta!r}")
     asked = [reason for reason in request.uncertified_reasons if reason != SEEDED]

@@ -151,7 +151,7 @@ class Check:
         if not self.guarantee.certified:
             private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
         return [
-            f"{private} under {self.guarantee.adjacency}. std err is that of their noise.",
+            f"{private} under {self.guarantee.neighbours}. std err is that of their noise.",
             "A row lost to several columns is shared equally among them, and so is one clipped in several: the parts "
             "add up. Only rows that are not lost count as clipped.",
             *([] if self.findings else ["No fault stands out from the noise."]),

@@ -24,10 +24,12 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.models.arrays import OFFSET_BOUND, ArrayBeside, array_beside, array_blocks
 from dpstats.models.charging import charged
+from dpstats.models.persons import check_unit, counted_rows
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.unit import Unit, make_unit
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
 from dpstats.results.glm_results import GLMResults
@@ -63,6 +65,7 @@ def evaluate(
     bins: int = 10,
     weights: Any = None,
     offset: Any = None,
+    unit: str | None = None,
 ) -> Evaluation:
     """How good a released model is: accuracy, calibration, ROC curve, R2, residuals; in one release, with errors.
 
@@ -89,6 +92,9 @@ def evaluate(
         fewer where the noise asks for it.
     weights, offset : array_like, shape (rows,), optional
         Those of the rows of plain arrays, within the bounds that the model was fitted with.
+    unit : str, optional
+        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
+        draw among the complete ones, so that errors of sampling are right.
 
     Returns
     -------
@@ -112,16 +118,18 @@ def evaluate(
     if not isinstance(fit, GLMResults):
         raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
     model = plan_evaluation(fit, metrics, bins)
-    source, beside = _source(fit.plan, data, weights, offset)
+    record = make_unit(unit, max_rows=None if unit is None else 1)
+    source, beside = _source(fit.plan, data, weights, offset, record)
     blocks = _weighted(model.blocks(), fit.plan, beside)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, eps, delta, notion)
-    guarantee = noise.guarantee(notion)
+    guarantee = replace(noise.guarantee(notion), unit=record.column)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
 
     def release(rows: Table | None) -> Evaluation:
-        values = count_rows(model, blocks, _row_blocks(fit.plan, rows, data, beside), fit.scaled_params)
+        found = _row_blocks(fit.plan, rows, data, beside, record, random)
+        values = count_rows(model, blocks, found, fit.scaled_params)
         return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
 
     return charged(
@@ -131,7 +139,7 @@ def evaluate(
         release,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
-        columns=design.columns if isinstance(design := fit.plan.design, DesignSpec) else (),
+        columns=(*design.columns, *record.columns) if isinstance(design := fit.plan.design, DesignSpec) else (),
         formula=fit.plan.formula,
         plan_hash=fit.plan.digest(),
     )
@@ -255,7 +263,7 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
     return chosen
 
 
-def _source(plan: Plan, data: Any, weights: Any, offset: Any) -> tuple[Table | None, ArrayBeside]:
+def _source(plan: Plan, data: Any, weights: Any, offset: Any, record: Unit) -> tuple[Table | None, ArrayBeside]:
     """The rows of a model by formula, whose schema suits it; of arrays, which are checked too, what is beside them."""
     design = plan.design
     if isinstance(design, DesignSpec):
@@ -263,8 +271,11 @@ def _source(plan: Plan, data: Any, weights: Any, offset: Any) -> tuple[Table | N
             raise ArgumentError("weights and offset are those of the formula; leave them out")
         table = as_table(data)
         design.check_schema(table)
+        check_unit(table, record)
         return table, ArrayBeside()
     assert isinstance(design, ArrayDesign)
+    if record.column is not None:
+        raise ArgumentError("unit names a column of a data frame; a model of plain arrays has none")
     if not isinstance(data, tuple) or len(data) != 2:
         raise DataError("data must be the pair (endog, exog) for a model of plain arrays")
     endog, exog = as_endog(data[0]), as_exog(data[1])
@@ -278,10 +289,12 @@ def _source(plan: Plan, data: Any, weights: Any, offset: Any) -> tuple[Table | N
     return None, array_beside(weights, offset, *bounds, exog.rows)
 
 
-def _row_blocks(plan: Plan, rows: Table | None, data: Any, beside: ArrayBeside) -> Rows[RowBlock]:
+def _row_blocks(
+    plan: Plan, rows: Table | None, data: Any, beside: ArrayBeside, record: Unit, random: RandomSource
+) -> Rows[RowBlock]:
     """Complete rows in model units. Reads rows: charge first."""
     if rows is not None:
         assert isinstance(plan.design, DesignSpec)
-        return plan.design.rows(rows)
+        return counted_rows(plan.design, rows, record, random)
     assert isinstance(plan.design, ArrayDesign)
     return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, beside)

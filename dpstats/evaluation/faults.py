@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,12 +19,15 @@ from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_unde
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula, parse
 from dpstats.models.charging import charged
+from dpstats.models.persons import check_unit, counted_tables
 from dpstats.models.sources import model_formula
 from dpstats.privacy.guarantee import check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
+from dpstats.privacy.unit import make_unit
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
+from dpstats.rows import Rows
 from dpstats.tables import Table, as_table, slices
 
 STEPS = 5040
@@ -47,6 +51,7 @@ def check(
     weights: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    unit: str | None = None,
 ) -> Check:
     """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
 
@@ -72,6 +77,9 @@ def check(
         For tests only; the guarantee is then not certified.
     weights, offset, exposure : str, optional
         As for `dpstats.glm`. A row counts as one whatever its weight is.
+    unit : str, optional
+        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
+        draw.
 
     Returns
     -------
@@ -99,18 +107,21 @@ def check(
     facts, design = _public(formula, Domain.coerce(domain), table, kind)
     faults = _faults(parse(formula).columns, facts, design)
     noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)
-    guarantee = noise.guarantee(notion)
+    record = make_unit(unit, max_rows=None if unit is None else 1)
+    check_unit(table, record)
+    guarantee = replace(noise.guarantee(notion), unit=record.column)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
 
     def release(rows: Table) -> Check:
-        counts = noise.add(count_faults(rows, facts, design, faults), random)
+        counted = counted_tables(rows, list(facts), record, random)
+        counts = noise.add(count_faults(counted, facts, design, faults), random)
         return Check(
             formula=formula,
             faults=faults,
             counts=counts / STEPS,
             std_err=noise.variance**0.5 / STEPS,
-            nobs=rows.rows if notion == "replace_one" else None,
+            nobs=rows.rows if notion == "replace_one" and unit is None else None,
             guarantee=guarantee,
             noise=noise.kind,
         )
@@ -122,7 +133,7 @@ def check(
         release,
         label=f"check of {formula}",
         method="check",
-        columns=facts,
+        columns=[*facts, *record.columns],
         formula=formula,
     )
 
@@ -176,7 +187,7 @@ def _declared(fact: Range | Levels | None) -> str:
 
 
 def count_faults(
-    table: Table,
+    rows: Table | Rows[Table],
     facts: Mapping[str, Range | Levels | None],
     design: DesignSpec | None,
     faults: Sequence[Fault],
@@ -190,7 +201,7 @@ def count_faults(
         Rows with no fault, then the part of each fault; one row adds `STEPS` altogether.
     """
     part = partial(_fault_sums, facts, design, tuple(faults), block_rows)
-    return table.batches(facts).total(part, operator.add)
+    return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
 
 
 def _fault_sums(

@@ -98,7 +98,7 @@ class Evaluation:
         spent = f"{self.guarantee.eps:.4g}" + (f", {self.guarantee.delta:.4g}" if self.guarantee.delta else "")
         privacy = f"({spent})" if self.guarantee.delta else spent
         first = (
-            f"This evaluation is {privacy}-differentially private under {self.guarantee.adjacency}, by "
+            f"This evaluation is {privacy}-differentially private under {self.guarantee.neighbours}, by "
             f"{self.guarantee.basis}; what the model itself cost comes on top."
             if self.guarantee.certified
             else f"No guarantee is claimed for this output: {self.guarantee.reason}."

@@ -26,7 +26,7 @@ from dpstats.formula.bounds import Array, Term, TermNorms, combined_norm, unit_t
 from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.joined import joined_columns
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.reading import SLACK, prediction_rows, read_blocks, usable_rows
+from dpstats.formula.reading import SLACK, owned_blocks, prediction_rows, read_blocks, usable_rows
 from dpstats.formula.response import Kind, Response, ResponseSpec, bind_response, scaling
 from dpstats.formula.row_values import RowValue, bind_offset, bind_weights
 from dpstats.formula.schema import check_counts, numeric_columns_undeclared, schema_domain, with_response
@@ -36,9 +36,11 @@ from dpstats.privacy.bodies import Image
 from dpstats.privacy.information import Joined
 from dpstats.quiet import quiet
 from dpstats.rows import Block, Rows
+from dpstats.rows.persons import Owned
 from dpstats.tables import Table, as_table
+from dpstats.tables.columns import usable_kind
 
-__all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "schema_domain"]
+__all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "response_values", "schema_domain"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +227,7 @@ class DesignSpec:
         return self._parsed.predicting_columns
 
     @property
-    def _responding(self) -> list[str]:
+    def response_columns(self) -> list[str]:
         """The columns that the response reads."""
         return [name for name in self._parsed.columns if name in self.encoder.domain]
 
@@ -258,9 +260,16 @@ class DesignSpec:
         """The rows of one table, which has passed `check_schema`, in blocks."""
         return read_blocks(self, self._parsed, table, block_rows)
 
-    def responses(self, data: object) -> Rows[Array]:
-        """Finite responses in the user's units, clipped to their range, in blocks of shape (r,)."""
-        return as_table(data).batches(self._responding).each(partial(_responses, self))
+    def owned(self, data: object, person: str, block_rows: int = 65536) -> Rows[Owned[Block]]:
+        """Rows in model units with the identities in column `person`; the rest as `rows`."""
+        table = as_table(data)
+        self.check_schema(table)
+        usable_kind(person, table.column(person))
+        return table.batches([*self.columns, person]).through(partial(_owned, self, person, block_rows))
+
+    def encoded_with(self, table: Table, person: str, block_rows: int) -> Iterator[Owned[Block]]:
+        """As `encoded`, with the identities in column `person`."""
+        return owned_blocks(self, self._parsed, table, person, block_rows)
 
     def scaled_offset(self, offset: Array) -> Array:
         """Offsets in the user's units as what is added to x'theta in model units."""
@@ -309,12 +318,12 @@ class DesignSpec:
         table = as_table(data)
         self.check_schema(table)
         with quiet():
-            parts = table.batches(self._responding).each(self.endog_of).collected()
+            parts = table.batches(self.response_columns).each(self.endog_of).collected()
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
     def endog_of(self, batch: Table) -> Array:
         """The responses of one table that has passed `check_schema`; see `endog`."""
-        columns = cells.read(batch, self._responding)
+        columns = cells.read(batch, self.response_columns)
         result = np.full(batch.rows, np.nan)
         encoded, known = cells.encode(columns, self.encoder.domain, slice(0, batch.rows))
         result[known] = self.encoder.encode(cells.take(encoded, known))
@@ -402,9 +411,15 @@ def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table])
         yield from spec.encoded(table, block_rows)
 
 
-def _responses(spec: DesignSpec, table: Table) -> Array:
-    values = spec.endog_of(table)
-    return values[np.isfinite(values)] * spec.response.scale + spec.response.center
+def _owned(spec: DesignSpec, person: str, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Owned[Block]]:
+    """The blocks of some tables, and whose rows they hold."""
+    for table in tables:
+        yield from spec.encoded_with(table, person, block_rows)
+
+
+def response_values(spec: DesignSpec, table: Table) -> Array:
+    """Responses in the user's units, clipped to their range, shape (n,); NaN where there is none."""
+    return spec.endog_of(table) * spec.response.scale + spec.response.center
 
 
 def _build(parsed: Formula, domain: Domain, kind: Kind, trials: float | None = None) -> DesignSpec:

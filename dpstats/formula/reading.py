@@ -15,6 +15,7 @@ from dpstats.formula.bounds import Array, Term
 from dpstats.formula.codes import Encoded
 from dpstats.privacy.bodies import shrink_block
 from dpstats.rows import Block
+from dpstats.rows.persons import Owned
 from dpstats.tables import Column, Table, slices
 
 if TYPE_CHECKING:
@@ -41,17 +42,33 @@ def read_blocks(spec: DesignSpec, formula: Formula, table: Table, block_rows: in
     block_rows : int
         Rows of the table read at a time.
     """
+    return (block for block, _, _ in _read(spec, formula, table, block_rows))
+
+
+def owned_blocks(
+    spec: DesignSpec, formula: Formula, table: Table, person: str, block_rows: int
+) -> Iterator[Owned[Block]]:
+    """As `read_blocks`, with the identities of the persons that the rows are of, in the column `person`."""
+    ids = table.column(person)
+    for block, chosen, rows in _read(spec, formula, table, block_rows):
+        yield Owned(block, ids.select(rows).identities()[chosen])
+
+
+def _read(
+    spec: DesignSpec, formula: Formula, table: Table, block_rows: int
+) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
+    """Blocks of complete rows, with which rows of which slice they are."""
     read = [
         (cells.read(table, formula.predicting_columns), spec.domain),
         (cells.read(table, formula.response_columns), spec.encoder.domain),
         (cells.read(table, formula.weight_columns), spec.domain if spec.weights is None else spec.weights.domain),
     ]
     for rows in slices(table.rows, block_rows):
-        yield _block(spec, read, rows)
+        yield *_block(spec, read, rows), rows
 
 
-def _block(spec: DesignSpec, read: Read, rows: slice) -> Block:
-    """One block of complete rows."""
+def _block(spec: DesignSpec, read: Read, rows: slice) -> tuple[Block, NDArray[np.bool_]]:
+    """One block of complete rows, and which of `rows` they are."""
     parts = [cells.encode(columns, domain, rows) for columns, domain in read]
     complete = np.logical_and.reduce([known for _, known in parts])
     whole = complete.all()
@@ -66,7 +83,8 @@ def _block(spec: DesignSpec, read: Read, rows: slice) -> Block:
         offset = spec.scaled_offset(spec.offset(encoded))
         kept &= np.isfinite(offset)
     block = Block(exog, endog, weights, offset)
-    return block if kept.all() else block.take(kept)
+    complete[complete] = kept
+    return block if kept.all() else block.take(kept), complete
 
 
 def prediction_rows(spec: DesignSpec, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:

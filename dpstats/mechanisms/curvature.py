@@ -40,9 +40,12 @@ def typical_sizes(family: Family, design: Bounds, radius: float | None = None) -
     return sizes if radius is None else sizes * (radius / float(np.linalg.norm(sizes)))
 
 
-def least_curvature(family: Family, unit_ratio: float, eps: float) -> float:
-    """The curvature at which the Jacobian alone costs eps, sup ||x||^2 = `unit_ratio`: more of it is needed."""
-    return unit_ratio * family.curvature_bound / math.expm1(min(eps, 700.0))
+def least_curvature(family: Family, unit_ratio: float, eps: float, *, shared: bool = False) -> float:
+    """The curvature at which the Jacobian alone costs eps, sup ||x||^2 = `unit_ratio`: more of it is needed.
+
+    `shared` says that rows of a person share a weight: kappa h = eps instead of log(1 + kappa h) = eps.
+    """
+    return unit_ratio * family.curvature_bound / (eps if shared else math.expm1(min(eps, 700.0)))
 
 
 def risk_curvature(radius: float, mean_square: Callable[[float], float], least: float) -> tuple[float, float]:

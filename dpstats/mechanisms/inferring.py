@@ -23,7 +23,7 @@ FEW_COLUMNS = 12
 MANY_COLUMNS = 20
 """Beyond so many the other families' needs a larger one."""
 
-SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15}
+SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15, "clustered": 0.15}
 
 
 def with_inference(
@@ -53,7 +53,8 @@ def with_inference(
         if wanted in (None, "auto"):
             return purchase
         raise ArgumentError(f"inference={wanted!r} {reason}")
-    if wanted is None or (wanted == "auto" and headroom(family) == 0):
+    # Nothing is free for persons, whose scores' spread must be bought.
+    if wanted is None or (wanted == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return purchase
     if wanted == "model" and design.score_ratio is None:
         raise ArgumentError(
@@ -71,6 +72,7 @@ def with_inference(
         spread_eps=bought * whole,
         weights_eps=0.0,
         surcharge=_surcharge(options),
+        most=options.record.rows,
     ).suited(design)
     if information.beside >= purchase.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
@@ -89,6 +91,8 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "is priced together with the coefficients; take retrieval='recycle'"
     if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
         return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
+    if options.unit is not None and options.inference == "model":
+        return "takes the rows of one person for independent; take 'robust', by persons, with a unit"
     if options.refit_share > 0:
         return None
     if options.selection is not None or (penalty is not None and _biased(penalty)):
@@ -121,7 +125,9 @@ def _biased(penalty: Penalty) -> bool:
 
 
 def _spread(family: Family, design: Bounds, options: Options) -> SpreadKind:
-    """How the score's covariance is known: weights leave it open, and then it is bought."""
+    """How the score's covariance is known: weights and persons leave it open, and then it is bought."""
+    if options.unit is not None:
+        return "clustered"
     if design.score_ratio is None:
         return "robust"
     if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):

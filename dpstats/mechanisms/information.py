@@ -26,6 +26,7 @@ from dpstats.privacy.information import (
     Metric,
     design_metric,
     linear_predictor,
+    noisy_cluster_spread,
     noisy_information,
     noisy_spread,
     noisy_sum,
@@ -39,7 +40,7 @@ from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
 
 Vector = NDArray[np.float64]
-SpreadKind = Literal["known", "dispersion", "robust"]
+SpreadKind = Literal["known", "dispersion", "robust", "clustered"]
 
 COVER = 0.0025
 """Share of a stage's eps that covers the floating point of the matrix noise: about 1 % of what the matrix would cost
@@ -71,13 +72,15 @@ class InformationPurchase:
         1 / s2, the inverse scale of the matrix noise, as a multiple of the row norm over the scale of the fit's noise.
     free : bool
         Whether the fit's noise is to be no larger for it: the curvature makes room.
-    spread : {"known", "dispersion", "robust"}
+    spread : {"known", "dispersion", "robust", "clustered"}
         The score's covariance: that of the information; times a dispersion that is bought; or bought direction by
-        direction.
+        direction, from the scores of rows or from those of persons.
     cover_eps, spread_eps, weights_eps : float
         For floating point, for the sum of squared scores, and for the sum of weights where no intercept has it.
     surcharge : float, optional
         By what part of it the information may raise normal noise of the fit, where the caller said so.
+    most : int
+        The most rows of weight 1 that a person has, each of which may cost what is said here.
     """
 
     ratio: float
@@ -87,6 +90,7 @@ class InformationPurchase:
     spread_eps: float
     weights_eps: float
     surcharge: float | None = None
+    most: int = 1
 
     @property
     def beside(self) -> float:
@@ -283,7 +287,7 @@ def release_information(
     if plan.purchase.spread == "known":
         # Weights leave the score's covariance open: a plan that has them buys it.
         return Information(every, matrix, ModelSpread(design.score_ratio or 1.0))
-    if plan.purchase.spread == "robust":
+    if plan.purchase.spread in ("robust", "clustered"):
         spread = _robust(plan, family, design, params, matrix, rows, adjacency, random)
         return Information(every, matrix, spread)
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
@@ -313,6 +317,14 @@ def _slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vecto
     """Rows and w l' at the released coefficients."""
     slopes = np.asarray(family.slope(_predictors(params, block), block.endog), dtype=np.float64)
     return block.exog, slopes if block.weights is None else block.weights * slopes
+
+
+def _person_slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector, Vector, NDArray[np.intp]]:
+    """Rows, l', weights and persons."""
+    assert block.person is not None
+    exog, slopes = _slopes(family, params, block._replace(weights=None))
+    weights = np.ones(len(slopes)) if block.weights is None else np.asarray(block.weights, dtype=np.float64)
+    return exog, slopes, weights, block.person
 
 
 def _weights(family: Family, params: Vector, block: Block) -> Vector:
@@ -413,20 +425,26 @@ def _robust(
         bounds = [spread_bound(inverse, diagonal, wanted, noise.mixing, choice) for choice in choices]
         # The smaller noise for most, by public values.
         best = min(range(len(choices)), key=lambda at: float(np.median(choices[at])) * bounds[at])
-        variances[inside] = noisy_spread(
-            rows.each(partial(_slopes, family, params)),
+        most, records = plan.purchase.most, 2 if adjacency == "replace_one" else 1
+        # What a row may cost, times the rows of a person.
+        eps = most * plan.purchase.spread_eps
+        buy = (
+            partial(noisy_spread, rows.each(partial(_slopes, family, params)))
+            if plan.purchase.spread == "robust"
+            else partial(noisy_cluster_spread, rows.each(partial(_person_slopes, family, params)), most=most)
+        )
+        variances[inside] = buy(
             inverse=inverse,
             diagonal=diagonal,
             contrasts=wanted,
             lipschitz=family.lipschitz,
-            eps=plan.purchase.spread_eps,
+            eps=eps,
             adjacency=adjacency,
             random=random,
             mixing=noise.mixing,
             allowances=choices[best],
         )
-        records = 2 if adjacency == "replace_one" else 1
-        unit = records * family.lipschitz**2 * bounds[best] / plan.purchase.spread_eps
+        unit = records * (most * family.lipschitz) ** 2 * bounds[best] / eps
         own = np.sum(wanted @ inverse * wanted, axis=1)
         deviations[inside] = math.sqrt(2) * unit * choices[best] * own
     return RobustSpread(variances, deviations, every if len(every) > len(matrix) else None)

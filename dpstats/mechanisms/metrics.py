@@ -46,6 +46,8 @@ class Purchase:
         The greatest number of rows to be certified.
     information : InformationPurchase, optional
         What is spent on inference besides `eps`, which then pays for fit and information matrix together.
+    shared : bool
+        Whether a record is a person's rows, which share a weight of 1 (docs/proofs/persons), or one row.
     """
 
     eps: float
@@ -59,6 +61,7 @@ class Purchase:
     norm: NormName | Literal["design"] | None = None
     rows_at_most: float = ROWS_AT_MOST
     information: InformationPurchase | None = None
+    shared: bool = False
 
     @property
     def whole(self) -> Purchase:

@@ -226,6 +226,7 @@ def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) 
         options.radius,
         options.noise,
         rows_at_most=options.rows_at_most,
+        shared=options.record.shared,
     )
 
 

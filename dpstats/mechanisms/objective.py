@@ -405,7 +405,8 @@ def _choose(
     # Without a Jacobian the bound is least: E / 2 m + m r^2 / 2 is never below the root of E r^2.
     if np.sqrt(mean_square(np.inf)) * size > beaten * (1 + SURELY):
         return None
-    curvature, risk = risk_curvature(size, mean_square, 2 * least_curvature(family, unit_ratio, purchase.eps))
+    least = least_curvature(family, unit_ratio, purchase.eps, shared=purchase.shared)
+    curvature, risk = risk_curvature(size, mean_square, 2 * least)
     if asked is not None and not asked.free:
         # What is paid for is the interval: less noise, for the shrinkage will be undone.
         curvature *= PAID_ROOM

@@ -13,6 +13,7 @@ import numpy as np
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
+from dpstats.privacy.unit import Unit, make_unit
 
 ROWS_GUESS = 10_000
 """The number of rows that a default curvature is chosen for unless another is guessed."""
@@ -128,7 +129,16 @@ class Options:
     split : {None, "rows"}
         "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
         `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
-        whole eps, since no row is in both; the price is rows.
+        whole eps, since no row is in both; the price is rows. With a unit it sends persons.
+    unit : str, optional
+        The column that tells persons apart: the guarantee is then for persons with all their rows, not for rows
+        (docs/proofs/persons). Rows where it is missing are left out. Pure privacy alone: delta = 0.
+    unit_weight : {None, "equal", "one"}
+        "equal", the default: a person's rows share the weight 1, however many they are, for no more noise than one row
+        needs. "one": each has the weight 1, at most `max_rows` of them.
+    max_rows : int, optional
+        The most rows of a person, which go by a draw if there are more; the noise is so many times as large. Implies
+        weights of one.
     """
 
     curvature: float | None = None
@@ -156,6 +166,9 @@ class Options:
     information_share: float | None = None
     spread_share: float | None = None
     split: Literal["rows"] | None = None
+    unit: str | None = None
+    unit_weight: Literal["equal", "one"] | None = None
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):
@@ -187,6 +200,8 @@ class Options:
             if value is not None and not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
         self._check_penalty_weights()
+        if self.record.column is not None and (self.replicates or self.realization == "augmented"):
+            raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
 
     def _check_penalty_weights(self) -> None:
         given = self.penalty_weights
@@ -214,6 +229,11 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
         return cls(**given)
+
+    @property
+    def record(self) -> Unit:
+        """Whose data one record is."""
+        return make_unit(self.unit, self.unit_weight, self.max_rows)
 
     @property
     def replicates(self) -> bool:

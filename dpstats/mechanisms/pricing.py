@@ -76,7 +76,8 @@ def price_fit(design: Bounds, family: Family, purchase: Purchase, metric: Metric
         )
     joint = scales(family, purchase, metric, kappa).fit
     if not np.isfinite(joint):
-        least = least_curvature(family, design.curvature_ratio(np.ones(len(curvature))), purchase.eps)
+        square = design.curvature_ratio(np.ones(len(curvature)))
+        least = least_curvature(family, square, purchase.eps, shared=purchase.shared)
         raise ArgumentError(
             f"curvature is too small for eps = {purchase.eps:.3g}: give more than about {least:.4g}, or raise eps"
         )
@@ -96,11 +97,12 @@ def scales(family: Family, purchase: Purchase, metric: Metric, kappa: float, err
     error : float
         Bound on the difference of linear predictors at the released and at the exact optimum.
     """
-    common = {**_bought(purchase, metric), "eps": purchase.eps, "curvature_ratio": kappa}
+    common = {**_bought(purchase, metric), "eps": purchase.eps, "curvature_ratio": kappa, "shared": purchase.shared}
     if purchase.information is None:
         return JointScales(joint_scale(family, **common), np.inf)
     common |= {"ratio": purchase.information.ratio, "eta_error": error}
     if metric.kind == "gaussian":
+        del common["shared"]  # which is for pure noise alone
         return joint_scales_delta(family, law="wishart", **common)
     del common["delta"]
     return joint_scales(family, **common)
@@ -130,7 +132,7 @@ def price_information(
     Price, InformationPlan, or None
         None if the information was to be free and there is hardly room for it.
     """
-    asked, kappa, bought = purchase.information, design.curvature_ratio(curvature), _bought(purchase, metric)
+    asked, kappa = purchase.information, design.curvature_ratio(curvature)
     assert asked is not None
     found: JointScales | None
     law: MatrixLaw = "wishart"
@@ -142,7 +144,7 @@ def price_information(
         found = scales(family, purchase, metric, kappa, error)
     if found is None:
         return None
-    loss = joint_loss(family, scale=found.fit, curvature_ratio=kappa, kind=metric.kind, **bought)
+    loss = _loss(family, purchase, metric, found.fit, kappa)
     fit = min(loss, purchase.eps)
     classical, need = _classical(family, purchase, metric, fit, kappa)
     noise = MatrixNoise(law, found.matrix, *matrix_metric(design))
@@ -167,6 +169,7 @@ def _free_scales(
             row_norm=metric.row_norm,
             adjacency=purchase.adjacency,
             eta_error=error,
+            shared=purchase.shared,
         )
         if ratio > LEAST_FREE * headroom(family):
             return JointScales(fit, fit / (ratio * metric.row_norm))
@@ -199,6 +202,17 @@ def _bought(purchase: Purchase, metric: Metric) -> dict[str, Any]:
 
 def _classical(family: Family, purchase: Purchase, metric: Metric, eps: float, kappa: float) -> tuple[float, float]:
     """The scale of the papers' even split of eps, and what noise of that scale really costs."""
-    bought = _bought(purchase, metric)
-    classical = classical_scale(family, eps=eps, **bought)
-    return classical, joint_loss(family, scale=classical, curvature_ratio=kappa, kind=metric.kind, **bought)
+    classical = classical_scale(family, eps=eps, **_bought(purchase, metric))
+    return classical, _loss(family, purchase, metric, classical, kappa)
+
+
+def _loss(family: Family, purchase: Purchase, metric: Metric, scale: float, kappa: float) -> float:
+    """What noise of a scale costs."""
+    return joint_loss(
+        family,
+        scale=scale,
+        curvature_ratio=kappa,
+        kind=metric.kind,
+        shared=purchase.shared,
+        **_bought(purchase, metric),
+    )

@@ -173,7 +173,9 @@ def plan_screening(
     null = None
     if always.size:
         final = options.release_share * share
-        purchase = Purchase(share - final, 0.0, final, adjacency, rows_at_most=options.rows_at_most)
+        purchase = Purchase(
+            share - final, 0.0, final, adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
+        )
         alone = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
         null = plan_objective(alone, family, purchase)
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]

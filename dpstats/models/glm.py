@@ -179,8 +179,8 @@ class GLM:
             lambda data: _release(self._source.with_data(data), plan, request),
             label=plan.title,
             method=request.method,
-            columns=self._source.columns,
             memory=limit,
+            columns=(*self._source.columns, *request.options.record.columns),
             formula=plan.formula,
             plan_hash=None if ledger is None else plan.digest(),
         )
@@ -213,8 +213,10 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
     # The completed plan's options insist on the law of noise that was charged.
     options = plan.request.options
     weights = penalty_weights(plan.design, options)
-    rows = source.rows(plan)
-    nobs = source.public_rows() if request.adjacency == "replace_one" else None
+    rows = source.rows(plan, random)
+    # Persons may be replaced by others with more or fewer rows.
+    public = request.adjacency == "replace_one" and options.unit is None
+    nobs = source.public_rows() if public else None
     rest = (plan.stages, plan.design, request.penalty, weights, rows, random, options)
     if plan.screening is not None:
         screening, fitted = release_screened(plan.screening, *rest)
@@ -229,9 +231,10 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
     """Raise unless what was carried out, stage by stage, costs no more than what was charged."""
     slack = 1 + 1e-9
+    rows = plan.request.options.record.rows
     parts = paid_apart(plan.stages, plan.request.options)
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
-    fits = max(sum(stage.cost for _, stage in part) for part in parts)
+    fits = rows * max(sum(stage.cost for _, stage in part) for part in parts)
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

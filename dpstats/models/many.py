@@ -12,6 +12,7 @@ from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
 from dpstats.models.charging import charged
 from dpstats.models.glm import GLM
+from dpstats.models.persons import check_unit
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
 from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
 from dpstats.plan import Plan
@@ -21,6 +22,7 @@ from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
+from dpstats.privacy.unit import ROW, Unit, make_unit
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED, make_request
 from dpstats.results.glm_results import GLMResults
@@ -46,6 +48,8 @@ class ManyPlans:
         What those ranges cost together.
     guarantee : Guarantee
         For all releases together, by basic composition.
+    record : Unit
+        Whose data one record is, for all models and ranges.
     """
 
     plans: Mapping[str, Plan]
@@ -54,6 +58,7 @@ class ManyPlans:
     bought: tuple[str, ...]
     range_eps: float
     guarantee: Guarantee
+    record: Unit = ROW
 
     def __getitem__(self, name: str) -> Plan:
         return self.plans[name]
@@ -92,6 +97,7 @@ class ManyPlans:
         limit = None if memory is None else Memory(memory)
         table = as_table(data)
         check_numeric(table, self.bought)
+        check_unit(table, self.record)
         stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))
         for name in self.models:
             self._model(name, table, stand_ins).plan(**self._arguments(name, seed))
@@ -104,7 +110,10 @@ class ManyPlans:
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
             memory=limit,
-            columns=[name for model in self.models.values() for name in parse(str(model["formula"])).columns],
+            columns=[
+                *(name for model in self.models.values() for name in parse(str(model["formula"])).columns),
+                *self.record.columns,
+            ],
             formula="; ".join(str(model["formula"]) for model in self.models.values()),
         )
 
@@ -117,7 +126,7 @@ class ManyPlans:
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
         summary = Summary()
         summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]
-        summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.adjacency}; the parts add up to the total."]))
+        summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."]))
         return summary
 
     def __str__(self) -> str:
@@ -131,7 +140,8 @@ class ManyPlans:
         ranges: dict[str, tuple[float, float]] = {}
         if self.bought:
             random = random_source(seed)
-            ranges = ranges_of(data, self.bought, self.range_eps, self.guarantee.adjacency, random)
+            eps, notion = self.record.each(self.range_eps), self.guarantee.adjacency
+            ranges = ranges_of(data, self.bought, eps, notion, random, self.record)
         return {name: self._fit(name, data, ranges, seed) for name in self.models}
 
     def _fit(self, name: str, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
@@ -164,6 +174,9 @@ def plan_many(
     adjacency: str = "add_remove",
     range_share: float = 0.1,
     rows_at_least: float = ROWS_AT_LEAST,
+    unit: str | None = None,
+    unit_weight: str | None = None,
+    max_rows: int | None = None,
 ) -> ManyPlans:
     """Split one budget over several models of the same data; reads no data and spends nothing.
 
@@ -183,6 +196,8 @@ def plan_many(
         Strictly between 0 and 1.
     rows_at_least : float
         As for `buy_ranges`.
+    unit, unit_weight, max_rows
+        As for `dpstats.glm`, for all models and ranges.
 
     Returns
     -------
@@ -196,13 +211,15 @@ def plan_many(
     """
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)
+    record = make_unit(unit, unit_weight, max_rows)
+    whose = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
     if not isinstance(models, Mapping) or not models:
         raise ArgumentError("models must be a non-empty dict from names to formulas or dicts of arguments")
     if weights is not None and len(weights) != len(models):
         raise ArgumentError(f"weights must hold {len(models)} numbers, one a model, got {len(weights)}")
     if not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {range_share!r}")
-    arguments = {name: _with_formula(name, model) for name, model in models.items()}
+    arguments = {name: {**_with_formula(name, model), **whose} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
         dict.fromkeys(
@@ -213,7 +230,7 @@ def plan_many(
     )
     spent = range_share * eps if bought else 0.0
     if bought:
-        check_range_eps(spent / len(bought), bought, notion, rows_at_least)
+        check_range_eps(record.each(spent) / len(bought), bought, notion, rows_at_least)
     complete = declared.with_ranges(dict.fromkeys(bought, STAND_IN))
     shares = split_budget(eps - spent, delta, [1.0] * len(models) if weights is None else list(weights))
     plans = {}
@@ -231,19 +248,23 @@ def plan_many(
             arguments[name] = {**model, "noise": settled.options.noise}
     parts = [plan.guarantee for plan in plans.values()]
     if bought:
-        parts.append(Guarantee(spent, 0.0, notion, basis=PROOF))
-    return ManyPlans(plans, arguments, declared, bought, spent, compose(parts))
+        parts.append(Guarantee(spent, 0.0, notion, basis=PROOF, unit=record.column))
+    return ManyPlans(plans, arguments, declared, bought, spent, compose(parts), record)
 
 
 def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments, which must hold a formula and must not choose the budget again."""
     arguments = {"formula": model} if isinstance(model, str) else dict(model)
-    fixed = sorted(set(arguments) & {"eps", "delta", "adjacency", "domain", "ledger", "seed", "data"})
+    fixed = sorted(set(arguments) & _FIXED)
     if not isinstance(arguments.get("formula"), str) or fixed:
         raise ArgumentError(f"models[{name!r}] must be a formula or a dict with 'formula' and without {fixed or 'eps'}")
     beside = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
     arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **beside)
     return arguments
+
+
+_FIXED = {"eps", "delta", "adjacency", "domain", "ledger", "seed", "data", "unit", "unit_weight", "max_rows"}
+"""What all models have in common."""
 
 
 def _family(model: Mapping[str, Any]) -> Family:

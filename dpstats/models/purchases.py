@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families.base import padded
-from dpstats.formula.design import DesignSpec
+from dpstats.formula.design import DesignSpec, response_values
+from dpstats.models.persons import counted_rows, counted_values
 from dpstats.plan import Plan
 from dpstats.plan.response import MEAN_SHARE, ResponsePurchase
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.unit import Unit
 from dpstats.privacy.working import buy_interval, buy_mean, buy_rate, buy_reach, buy_weighted_mean
 from dpstats.rows import Block, Rows
 from dpstats.tables import Table
@@ -41,39 +44,54 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     planned, design, adjacency = plan.response, plan.design, plan.request.adjacency
     assert planned is not None
     assert isinstance(design, DesignSpec)
-    eps = planned.eps
+    eps, rows = planned.eps, _Rows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
         low, high = buy_interval(
-            _unexplained(design, data), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
+            rows.unexplained(), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
         )
         return replace(planned, low=low, high=high)
     share = MEAN_SHARE if design.has_intercept else 0.0
-    high = buy_reach(design.responses(data), planned.high, eps=(1 - share) * eps, random=random)
+    high = buy_reach(rows.responses(), planned.high, eps=(1 - share) * eps, random=random)
     if not share:
         return replace(planned, high=high)
-    mean = _mean(design, data, high, eps=share * eps, adjacency=adjacency, random=random)
+    mean = _mean(rows, high, eps=share * eps, adjacency=adjacency, random=random)
     return replace(planned, high=high, mean=mean)
 
 
-def _unexplained(design: DesignSpec, data: Table) -> Rows[Array]:
-    """Continuous responses less what an offset says of them, in the user's units."""
-    if design.offset is None:
-        return design.responses(data)
-    return design.rows(data).each(partial(_less_offset, design))
+class _Rows(NamedTuple):
+    """The rows that count in the purchases of a response."""
+
+    design: DesignSpec
+    data: Table
+    record: Unit
+    random: RandomSource
+
+    def complete(self) -> Rows[Block]:
+        """In model units."""
+        return counted_rows(self.design, self.data, self.record, self.random)
+
+    def responses(self) -> Rows[Array]:
+        """Responses in the user's units."""
+        read = partial(response_values, self.design)
+        return counted_values(self.data, read, self.design.response_columns, self.record, self.random)
+
+    def unexplained(self) -> Rows[Array]:
+        """Continuous responses less what an offset says of them, in the user's units."""
+        if self.design.offset is None:
+            return self.responses()
+        return self.complete().each(partial(_less_offset, self.design))
 
 
-def _mean(
-    design: DesignSpec, data: Table, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource
-) -> float:
+def _mean(rows: _Rows, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
     """The mean of counts, weighted as the rows are; with an offset the counts per exp(offset)."""
+    design = rows.design
     if design.offset is not None:
         longest = math.exp(min(design.offset.high, LARGEST_EXPONENT))
-        rate = buy_rate(design.rows(data).each(partial(_exposed, design)), most, eps=eps, random=random) / longest
+        rate = buy_rate(rows.complete().each(partial(_exposed, design)), most, eps=eps, random=random) / longest
         return max(rate, LEAST_RATE)
     if design.weights is not None:
-        weighted = design.rows(data).each(_weighted)
-        return buy_weighted_mean(weighted, most, eps=eps, adjacency=adjacency, random=random)
-    return buy_mean(design.responses(data), most, eps=eps, adjacency=adjacency, random=random)
+        return buy_weighted_mean(rows.complete().each(_weighted), most, eps=eps, adjacency=adjacency, random=random)
+    return buy_mean(rows.responses(), most, eps=eps, adjacency=adjacency, random=random)
 
 
 def _less_offset(design: DesignSpec, block: Block) -> Array:

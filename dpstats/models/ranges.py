@@ -14,10 +14,12 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.formula import cells
 from dpstats.models.charging import charged
+from dpstats.models.persons import check_unit, counted_values
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, buy_range, check_range_eps
+from dpstats.privacy.unit import ROW, Unit, make_unit
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
 from dpstats.tables import Table, as_table
@@ -57,6 +59,8 @@ def buy_ranges(
     rows_at_least: float = ROWS_AT_LEAST,
     ledger: Ledger | Part | None = None,
     seed: int | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
 ) -> BoughtRanges:
     """Buy the ranges of numeric columns once, to be used by several models.
 
@@ -76,6 +80,11 @@ def buy_ranges(
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
+    unit : str, optional
+        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, drawn
+        among those whose cell is finite.
+    max_rows : int, optional
+        So many rows of a person are counted instead, with as many times the noise.
 
     Returns
     -------
@@ -97,20 +106,22 @@ def buy_ranges(
     random = random_source(seed)
     if not names or len(set(names)) != len(names) or any(name in declared for name in names):
         raise ArgumentError("columns must name different columns that the domain does not declare yet, at least one")
-    check_range_eps(eps / len(names), names, notion, rows_at_least)
+    record = make_unit(unit, max_rows=max_rows)
+    check_range_eps(record.each(eps) / len(names), names, notion, rows_at_least)
     table = as_table(data)
     check_numeric(table, names)
-    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)
+    check_unit(table, record)
+    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
     ranges = charged(
         ledger,
         guarantee,
         table,
-        lambda rows: ranges_of(rows, names, eps, notion, random),
+        lambda rows: ranges_of(rows, names, record.each(eps), notion, random, record),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
-        columns=names,
+        columns=[*names, *record.columns],
     )
     return BoughtRanges(declared.with_ranges(ranges), guarantee)
 
@@ -123,16 +134,20 @@ def check_numeric(table: Table, names: Sequence[str]) -> None:
 
 
 def ranges_of(
-    data: Table, names: Sequence[str], eps: float, adjacency: Adjacency, random: RandomSource
+    data: Table,
+    names: Sequence[str],
+    eps: float,
+    adjacency: Adjacency,
+    random: RandomSource,
+    record: Unit = ROW,
 ) -> dict[str, tuple[float, float]]:
-    """Buy a range for each column with an equal part of eps. Reads rows: charge first."""
+    """Buy a range for each column with an equal part of eps, which a row counted may cost. Charge first."""
     share = eps / len(names)
-    return {
-        name: buy_range(
-            data.batches([name]).each(partial(_numbers, name)), eps=share, adjacency=adjacency, random=random
-        )
-        for name in names
-    }
+    found = {}
+    for name in names:
+        values = counted_values(data, partial(_numbers, name), [name], record, random)
+        found[name] = buy_range(values, eps=share, adjacency=adjacency, random=random)
+    return found
 
 
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:

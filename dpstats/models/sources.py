@@ -16,11 +16,12 @@ from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.mechanisms.replication import is_replication
 from dpstats.models.arrays import OFFSET_BOUND, array_beside, array_blocks
+from dpstats.models.persons import check_unit, person_rows
 from dpstats.models.purchases import bought_response
 from dpstats.models.ranges import STAND_IN, ranges_of, serve
 from dpstats.plan import Plan, make_plan, range_eps
 from dpstats.plan.response import ResponsePurchase, response_purchase
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import quiet
 from dpstats.request import Request
 from dpstats.rows import Block, Rows
@@ -99,6 +100,8 @@ class ArraySource:
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone."""
         response_purchase(request, self.design)  # refuses one that is asked for
+        if request.options.unit is not None:
+            raise ArgumentError("unit names a column of a data frame; give a formula and a frame, not arrays")
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
@@ -106,7 +109,7 @@ class ArraySource:
         """The plan itself: nothing is left open."""
         return plan
 
-    def rows(self, plan: Plan) -> Rows[Block]:
+    def rows(self, plan: Plan, random: RandomSource | None = None) -> Rows[Block]:
         """Clipped row blocks. Reads rows: charge first."""
         return array_blocks(self.endog, self.exog, plan.family, self.design.norms, self.beside)
 
@@ -147,6 +150,8 @@ class FormulaSource:
                 "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
                 "its cluster; leave these options out"
             )
+        if self.data is not None:
+            check_unit(self.data, request.options.record)
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
         plan = self._plan(request, ranges)
         if not plan.bought and plan.response is None:
@@ -162,7 +167,8 @@ class FormulaSource:
         request = with_settled_law(plan)
         if plan.bought:
             eps = range_eps(plan.request, plan.bought)
-            ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random)
+            record = plan.request.options.record
+            ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random, record)
             plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
         if plan.response is None:
             return plan
@@ -172,11 +178,13 @@ class FormulaSource:
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 
-    def rows(self, plan: Plan) -> Rows[Block]:
+    def rows(self, plan: Plan, random: RandomSource | None = None) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
         assert isinstance(plan.design, DesignSpec)
+        assert self.data is not None
         with quiet():
-            return plan.design.rows(self.data).each(partial(_capped, plan.family)).held()
+            rows = person_rows(plan.design, self.data, plan.request.options.record, random or random_source(None))
+            return rows.each(partial(_capped, plan.family)).held()
 
     def public_rows(self) -> int:
         """The number of rows as given."""

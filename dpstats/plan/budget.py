@@ -39,6 +39,10 @@ def budget_frame(plan: Plan) -> pd.DataFrame:
     sums = [sum(row[column] for row in rows) for column in (4, 5)]
     if plan.request.options.split is not None:
         sums = [float("nan")] * 2  # parts of the rows pay side by side
+    # A person may have several rows of weight 1, each of which costs what is planned for one.
+    times = plan.request.options.record.rows
+    rows = [(row[0], *(times * cell for cell in row[1:6]), row[6]) for row in rows]
+    sums = [times * total for total in sums]
     rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, plan.request.eps, sums[0], sums[1], ""))
     return pd.DataFrame(rows, columns=COLUMNS).set_index("purchase")
 
@@ -56,7 +60,12 @@ def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
 
 def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
     """The purchases of inference, as rows of the budget table."""
-    found = {"known": "", "dispersion": "dispersion", "robust": "robust variances"}[plan.purchase.spread]
+    found = {
+        "known": "",
+        "dispersion": "dispersion",
+        "robust": "robust variances",
+        "clustered": "variances by persons",
+    }[plan.purchase.spread]
     costs = {
         ("information", "standard errors"): plan.eps,
         ("info: rounding", "discrete noise"): plan.purchase.cover_eps,
@@ -67,4 +76,4 @@ def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
 
 def range_eps(request: Request, bought: tuple[str, ...]) -> float:
     """What the ranges of the columns left out of the Domain cost together."""
-    return request.options.range_share * request.eps if bought else 0.0
+    return request.options.range_share * request.row_eps if bought else 0.0

@@ -111,6 +111,8 @@ def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bou
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     """The proof that covers what the request releases."""
     options = request.options
+    if options.unit is not None:
+        return "docs/proofs/persons"
     if request.method in ("output", "posterior"):
         return f"docs/proofs/{request.method}"
     if options.screen is not None:

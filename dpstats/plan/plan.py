@@ -290,7 +290,7 @@ def make_plan(
         request,
         design,
         family,
-        request.eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
+        request.row_eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
     )
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
@@ -307,7 +307,14 @@ def make_plan(
     )
     if screening is not None and request.options.noise != "laplace":
         delta = request.delta  # the law of the noise follows the columns kept
-    guarantee = Guarantee(request.eps - returned, delta, request.adjacency, basis=proof_page(request, stages))
+    record = request.options.record
+    guarantee = Guarantee(
+        request.eps - record.rows * returned,
+        delta,
+        request.adjacency,
+        basis=proof_page(request, stages),
+        unit=record.column,
+    )
     unproved = uncertified_method(request, design)
     for reason in (*request.uncertified_reasons, *(() if unproved is None else (unproved,))):
         guarantee = guarantee.uncertified(reason)

@@ -29,7 +29,7 @@ def replanned(plan: Plan, eps: float) -> Plan:
     request = replace(plan.request, eps=eps)
     response = plan.response
     if response is not None:
-        response = replace(response, eps=request.options.response_share * eps)
+        response = replace(response, eps=request.options.response_share * request.row_eps)
     found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
     if found.one_law or not (plan.bought or response):
         return found

@@ -62,7 +62,7 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     if wanted == "declared" or obstacle is not None or not (wanted == "bought" or open_counts):
         return None
     assert isinstance(design, DesignSpec)
-    return ResponsePurchase(request.options.response_share * request.eps, design.response.low, design.response.high)
+    return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
 
 
 def centred(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:

@@ -75,9 +75,11 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ),
         ("Penalty:", "None" if request.penalty is None else request.penalty.name),
         ("Df Model:", str(plan.df_model)),
+        *([] if guarantee.unit is None else [("Weights:", _shares(plan))]),
     ]
     right = [
         ("Adjacency:", guarantee.adjacency),
+        *([] if guarantee.unit is None else [("Unit:", shorten(guarantee.unit, 20))]),
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Certified:", "yes" if guarantee.certified else "NO"),
@@ -220,11 +222,12 @@ def full_width(
 def plan_notes(plan: Plan) -> list[str]:
     """What the reader must know, in plain words."""
     guarantee, objective = plan.guarantee, plan.objective
-    neighbours = (
-        "adding or removing one row"
-        if guarantee.adjacency == "add_remove"
-        else "changing the contents of one row (the number of rows is public)"
-    )
+    neighbours = {
+        ("add_remove", True): "adding or removing one row",
+        ("replace_one", True): "changing the contents of one row (the number of rows is public)",
+        ("add_remove", False): f"adding or removing one {guarantee.unit} with all its rows",
+        ("replace_one", False): f"replacing all rows of one {guarantee.unit} (how many there are is public)",
+    }[guarantee.adjacency, guarantee.unit is None]
     privacy = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
     said = [
         f"Everything above is {privacy}-differentially private for {neighbours}."
@@ -246,6 +249,8 @@ def plan_notes(plan: Plan) -> list[str]:
             f"slowly, to {plan.family.lipschitz:.4g} at most, the greatest count that is not clipped; coefficients are "
             "logarithms of ratios below that mean only."
         )
+    if guarantee.unit is not None:
+        said.append(persons_note(plan))
     retrieved = objective.planned_eps - objective.joint_need
     if retrieved > 0:
         use = {"recycle": "spent on less noise", "return": "not charged"}.get(
@@ -302,11 +307,32 @@ def errors_note(plan: Plan) -> str:
             "Standard errors are functions of the rows and no part of this release; inference=True buys them. 'noise "
             f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
-    kind = "robust" if information.purchase.spread == "robust" else "model-based"
+    spread = information.purchase.spread
+    kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
         f"information matrix, which is released beside them (proof: docs/proofs/information). {few}"
     )
+
+
+def persons_note(plan: Plan) -> str:
+    """What becomes of a person's rows."""
+    record = plan.request.options.record
+    if record.shared:
+        return (
+            f"The rows of one {record.column} share a weight of 1 in equal parts, however many they are: a mean row of "
+            f"each counts. Rows without a {record.column} are left out."
+        )
+    return (
+        f"At most {record.rows} rows of each {record.column} count, drawn at random where there are more, with "
+        f"{record.rows} times the noise of one. Rows without a {record.column} are left out."
+    )
+
+
+def _shares(plan: Plan) -> str:
+    """How the rows of a person count."""
+    record = plan.request.options.record
+    return "equal shares" if record.shared else f"1, {record.rows} rows at most"
 
 
 def screening_note(plan: Plan) -> str:

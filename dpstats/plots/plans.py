@@ -152,6 +152,6 @@ def _said(plan: Plan, what: str, pi: float) -> list[str]:
     return [
         shown,
         "Plans alone: no row was read and nothing spent.",
-        f"Protected by a fit at eps{delta}: {style.neighbours(plan.adjacency)}.",
+        f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
         "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",
     ]

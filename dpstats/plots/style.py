@@ -141,15 +141,16 @@ def promise(guarantee: Guarantee, what: str) -> str:
     if not guarantee.certified:
         return f"NO GUARANTEE is claimed for {what}: {guarantee.reason}."
     budget = f"eps = {guarantee.eps:.4g}" + (f", delta = {guarantee.delta:.4g}" if guarantee.delta else "")
-    return f"Protected: {neighbours(guarantee.adjacency)}, of which {what} tells no more than {budget} allows."
+    return f"Protected: {neighbours(guarantee)}, of which {what} tells no more than {budget} allows."
 
 
-def neighbours(adjacency: str) -> str:
+def neighbours(guarantee: Guarantee) -> str:
     """What neighbouring data differ by, in words."""
+    whose = "row" if guarantee.unit is None else guarantee.unit
     return {
-        "add_remove": "whether any one row is in the data",
-        "replace_one": "the contents of any one row",
-    }[adjacency]
+        "add_remove": f"whether any one {whose} is in the data",
+        "replace_one": f"the contents of any one {whose}",
+    }[guarantee.adjacency]
 
 
 def shorten(name: object, width: int) -> str:

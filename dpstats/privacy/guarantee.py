@@ -83,8 +83,12 @@ class Guarantee:
 
     def __str__(self) -> str:
         spent = f"eps={self.eps:.4g}" + (f", delta={self.delta:.4g}" if self.delta else "")
-        whose = "" if self.unit is None else f" per {self.unit}"
-        return f"{spent}, {self.adjacency}{whose}, {'certified' if self.certified else 'NOT CERTIFIED'}"
+        return f"{spent}, {self.neighbours}, {'certified' if self.certified else 'NOT CERTIFIED'}"
+
+    @property
+    def neighbours(self) -> str:
+        """The adjacency, and whose data it is about."""
+        return self.adjacency if self.unit is None else f"{self.adjacency} per {self.unit}"
 
     def uncertified(self, reason: str) -> Guarantee:
         """The same figures marked as uncertified for `reason` (appended to an earlier one)."""

@@ -31,6 +31,11 @@ class Unit:
     rows: int = 1
     shared: bool = False
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column that is read to tell records apart, if one is."""
+        return () if self.column is None else (self.column,)
+
     def each(self, eps: float) -> float:
         """The part of a record's eps that one row of weight 1 may cost."""
         return eps / self.rows

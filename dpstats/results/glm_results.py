@@ -200,7 +200,7 @@ class GLMResults(Inferential):
             "penalty": "none" if request.penalty is None else request.penalty.name,
             "df_model": plan.df_model,
             "nobs": pd.NA if self.nobs is None else self.nobs,
-            **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "certified")},
+            **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit", "certified")},
             "noise": plan.objective.law_name,
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),

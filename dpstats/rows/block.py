@@ -23,12 +23,16 @@ class Block(NamedTuple):
         Within [0, 1]; None where every row has weight 1.
     offset : ndarray, shape (rows,), or None
         Added to x'theta; None where it is 0.
+    person : ndarray of int, shape (rows,), or None
+        A number for the person that a row is of, from 0 on without gaps among all rows; None where every row is by
+        itself.
     """
 
     exog: Floats
     endog: Floats
     weights: Floats | None = None
     offset: Floats | None = None
+    person: NDArray[np.intp] | None = None
 
     def part(self, rows: slice) -> Block:
         """Consecutive rows, without a copy."""
@@ -49,7 +53,8 @@ class Block(NamedTuple):
 
     def doubles(self) -> Block:
         """In double precision."""
-        return Block(*(None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self))  # type: ignore[arg-type]
+        floats = (None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self[:-1])
+        return Block(*floats)._replace(person=self.person)  # type: ignore[arg-type]
 
     def _each(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Block:
         return Block(*(None if cells is None else cells[rows] for cells in self))  # type: ignore[arg-type]

@@ -25,6 +25,9 @@ Result = TypeVar("Result")
 Change = Callable[[int, Iterable[Any]], Iterable[Any]]
 """From the number of a shard and its elements to other elements, lazily."""
 
+PERSONS = 2**64 - 1
+"""In place of a block's number: the stream of the persons' coins."""
+
 SHARD_BITS = 32
 """A shard has fewer than 2**32 elements, so that element and shard have one number."""
 
@@ -124,9 +127,9 @@ def thinned(rows: Rows[Block], every: int, chunk: int) -> Rows[Block]:
 def divided(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
     """Each row in one of two parts by a coin of its own: a stream of bits that a secret key and its block fix.
 
-    The same rows fall to the same part in every pass, and nothing about a row decides its coin. What one row costs in
-    one part it does not in the other: the releases of both together cost what the dearer one does
-    (docs/proofs/composition).
+    Where rows are of persons the coin is the person's: all its rows go to one part. The same rows fall to the same part
+    in every pass, and nothing about a row decides its coin. What one row, or person, costs in one part it does not in
+    the other: the releases of both together cost what the dearer one does (docs/proofs/composition).
     """
     one, other = (rows.numbered(partial(_side, key, heads)).held() for heads in (True, False))
     return one, other
@@ -171,4 +174,7 @@ def _thinned(every: int, chunk: int, _: int, blocks: Iterable[Block]) -> Iterato
 
 
 def _side(key: bytes, heads: bool, number: int, block: Block) -> Block:
-    return block.take(coins(key, number, len(block.endog)) == heads)
+    if block.person is None:
+        return block.take(coins(key, number, len(block.endog)) == heads)
+    persons = int(block.person.max(initial=-1)) + 1
+    return block.take((coins(key, PERSONS, persons) == heads)[block.person])

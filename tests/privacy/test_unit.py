@@ -65,7 +65,7 @@ class TestLedger:
     def test_a_ledger_takes_charges_for_its_unit_only(self, tmp_path: Path) -> None:
         with Ledger(tmp_path / "persons.ledger", "data", 1.0, unit="person_id") as persons:
             persons.charge(Guarantee(0.3, unit="person_id"), label="first")
-            for guarantee, words in ((Guarantee(0.1), "pass unit='person_id'"), (Guarantee(0.1, unit="x"), "of a x")):
+            for guarantee, words in ((Guarantee(0.1), "pass unit='person_id'"), (Guarantee(0.1, unit="x"), "per x")):
                 with pytest.raises(LedgerError, match=words):
                     persons.charge(guarantee, label="refused")
             assert persons.entries()["unit"].tolist() == ["person_id"]

@@ -1,5 +1,6 @@
 """The information matrix and the spread of the scores, released (docs/proofs/information)."""
 
+from dpstats.privacy.information.clusters import noisy_cluster_spread
 from dpstats.privacy.information.joint import (
     JointScales,
     free_information,
@@ -40,6 +41,7 @@ __all__ = [
     "majorant_lipschitz",
     "matrix_noise",
     "matrix_scale",
+    "noisy_cluster_spread",
     "noisy_information",
     "noisy_level_information",
     "noisy_spread",

@@ -353,14 +353,14 @@ class Partition(Mapping[Level, Part]):
 
 
 def _whose(unit: str | None) -> str:
-    return "it is for rows" if unit is None else f"it is for all rows of a {unit}"
+    return "it is for rows" if unit is None else f"it is per {unit}"
 
 
 def _other(unit: str | None) -> str:
     """What the ledger is for, and what to do about a guarantee that is not."""
     if unit is None:
         return "for rows; neither bounds the other, so keep another ledger, made with that unit"
-    return f"for all rows of a {unit}; pass unit={unit!r} to the call, or keep another ledger"
+    return f"per {unit}; pass unit={unit!r} to the call, or keep another ledger"
 
 
 def read_books(connection: sqlite3.Connection) -> Books:

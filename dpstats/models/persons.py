@@ -1,0 +1,106 @@
+"""Rows and values of persons: shared weights or a draw, from a table whose column tells persons apart.
+
+What is read here is private; docs/proofs/persons says what a person may add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.formula.design import DesignSpec
+from dpstats.privacy.randomness import RandomSource, secret_key
+from dpstats.privacy.unit import Unit
+from dpstats.rows import Block, MemoryRows, Rows
+from dpstats.rows.persons import Owned, drawing, drawn_block, drawn_values, sharing
+from dpstats.tables import Table
+from dpstats.tables.columns import usable_kind
+
+Values = NDArray[np.float64]
+Read = Callable[[Table], Values]
+
+
+def check_unit(table: Table, record: Unit) -> None:
+    """Raise unless one column of usable type tells persons apart, by the schema alone.
+
+    Raises
+    ------
+    DataError, DomainError
+        If there is no such column, or more than one, or its type is neither numbers nor text.
+    ArgumentError
+        If rows are on other machines: identifiers do not leave them, and a person's rows may be on several.
+    """
+    if record.column is None:
+        return
+    usable_kind(record.column, table.column(record.column))
+    if table.elsewhere:
+        raise ArgumentError(
+            "unit is not offered for a Dask frame, where the rows of a person may lie on several workers; "
+            "write it to Parquet and pass the path"
+        )
+
+
+def person_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> Rows[Block]:
+    """The rows of a fit: those of a person share a weight of 1, or are few enough. Reads rows: charge first."""
+    if record.column is None:
+        return design.rows(table)
+    rows = _kept(design.owned(table, record.column))
+    return sharing(rows) if record.shared else drawing(rows, record.rows, secret_key(random), drawn_block)
+
+
+def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> Rows[Block]:
+    """Complete rows to be counted: all, or as many of a person as may be counted. Reads rows: charge first."""
+    if record.column is None:
+        return design.rows(table)
+    rows = _kept(design.owned(table, record.column))
+    return drawing(rows, record.rows, secret_key(random), drawn_block)
+
+
+def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Values]:
+    """Finite values to be counted, as many of a person as may be counted. Reads rows: charge first.
+
+    Parameters
+    ----------
+    table : Table
+    read : callable
+        From a table to a value of each row; those that are not finite count for nothing. Picklable.
+    names : sequence of str
+        The columns that it reads.
+    record : Unit
+    random : RandomSource
+    """
+    if record.column is None:
+        return table.batches(names).each(read)
+    rows = table.batches([*names, record.column]).each(partial(_owned_values, read, record.column))
+    return drawing(rows, record.rows, secret_key(random), drawn_values)
+
+
+def counted_tables(table: Table, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Table]:
+    """Rows to be counted whatever their cells are, as many of a person as may be. Reads rows: charge first."""
+    if record.column is None:
+        return table.batches(names)
+    rows = table.batches([*names, record.column]).each(partial(_owned_table, record.column))
+    return drawing(rows, record.rows, secret_key(random), _chosen)
+
+
+def _kept(rows: Rows[Owned[Block]]) -> Rows[Owned[Block]]:
+    """Worked out once, where rows are in memory anyway: there are two passes to come."""
+    return rows.held() if isinstance(rows, MemoryRows) else rows
+
+
+def _owned_values(read: Read, column: str, table: Table) -> Owned[Values]:
+    values = read(table)
+    known = np.isfinite(values)
+    return Owned(values[known], table.column(column).identities()[known])
+
+
+def _owned_table(column: str, table: Table) -> Owned[Table]:
+    return Owned(table, table.column(column).identities())
+
+
+def _chosen(table: Table, persons: NDArray[np.intp], chosen: NDArray[np.bool_]) -> Table:
+    return table.select(chosen, int(np.count_nonzero(chosen)))

@@ -1,0 +1,225 @@
+"""Rows of persons: how many a person has, shares of a weight of 1, and a draw of a few of them (docs/proofs/persons).
+
+Two passes: one tallies the rows of every person, the other weighs or chooses each row by its own person's entry. What a
+row gets is a function of its person's rows and of the draw alone, never of other persons'. Memory is in proportion to
+the number of persons. Where every shard holds its persons whole (a shuffle by person, as for Dask), a tally of each
+shard by itself serves, and nothing needs to be combined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.rows.block import Block
+from dpstats.rows.passes import Rows
+
+Ids = NDArray[np.uint64]
+"""Identities of 128 bits, shape (rows, 2), as `dpstats.tables.identities` makes them."""
+
+NOBODY = np.uint64(2**64 - 1)
+"""Both halves of the identity of a row whose person is not known: the row is left out."""
+
+LAST = np.uint64(2**64 - 1)
+"""A rank after that of every row; a row has one of 63 bits."""
+
+Cells = TypeVar("Cells")
+Positions = NDArray[np.intp]
+Choose = Callable[[Cells, Positions, NDArray[np.bool_]], Cells]
+
+
+class Owned(NamedTuple, Generic[Cells]):
+    """Some rows, or their values of a column, and whose they are.
+
+    Attributes
+    ----------
+    cells : Block, ndarray of shape (rows,), or another container of rows
+    ids : ndarray of uint64, shape (rows, 2)
+    """
+
+    cells: Cells
+    ids: Ids
+
+
+class Tally(NamedTuple):
+    """The persons of some rows: private.
+
+    Attributes
+    ----------
+    ids : ndarray of uint64, shape (persons, 2)
+        Sorted by the second half, then by the first.
+    rows : ndarray of int64, shape (persons,)
+        How many rows each has.
+    ranks : ndarray of uint64, shape (persons, k + 1)
+        The least ranks of each person's rows, increasing, `LAST` where there are fewer rows; k is how many may be
+        drawn. Of no columns where nothing is drawn.
+    """
+
+    ids: Ids
+    rows: NDArray[np.int64]
+    ranks: NDArray[np.uint64]
+
+    def find(self, ids: Ids) -> Positions:
+        """The position of each row's person, -1 for a row of nobody that was tallied; shape (rows,)."""
+        first, second = self.ids[:, 0], self.ids[:, 1]
+        at = np.searchsorted(second, ids[:, 1])
+        found = np.full(len(ids), -1, dtype=np.intp)
+        pending = np.flatnonzero((ids != NOBODY).any(axis=1) & (at < len(second)))
+        # Persons may share their second half: step on to the one whose first half is the same too.
+        while pending.size:
+            places = at[pending]
+            near = second[places] == ids[pending, 1]
+            here = near & (first[places] == ids[pending, 0])
+            found[pending[here]] = places[here]
+            pending = pending[near & ~here]
+            at[pending] += 1
+            pending = pending[at[pending] < len(second)]
+        return found
+
+    def shares(self) -> NDArray[np.float64]:
+        """The weight of each person's rows, shape (persons,): so many times it is at most 1, exactly."""
+        weights = 1.0 / self.rows
+        return np.where(self.rows > 1, np.nextafter(weights, 0.0), weights)
+
+    def drawn(self, positions: Positions, ranks: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Whether each row is drawn, shape (rows,): at most k of each person, whatever ranks coincide."""
+        if not len(self.ids):
+            return np.zeros(len(positions), dtype=bool)
+        return (positions >= 0) & (ranks < self.ranks[positions, -1])
+
+
+def tally_of(ids: Ids, ranks: NDArray[np.uint64] | None = None, most: int = 0) -> Tally:
+    """The tally of some rows.
+
+    Parameters
+    ----------
+    ids : ndarray of uint64, shape (rows, 2)
+        Rows of `NOBODY` count for nothing.
+    ranks : ndarray of uint64, shape (rows,), optional
+        Below `LAST`; needed if `most` is positive.
+    most : int
+        k, how many rows of a person may be drawn; 0 if nothing is drawn.
+    """
+    known = (ids != NOBODY).any(axis=1)
+    ranked = np.zeros(len(ids), dtype=np.uint64) if ranks is None else ranks
+    return _grouped(ids[known], np.ones(int(known.sum()), dtype=np.int64), ranked[known, None], most)
+
+
+def merged(tallies: Iterable[Tally]) -> Tally:
+    """The tally of all the rows of several, which were made for the same k."""
+    parts = list(tallies)
+    if len(parts) == 1:
+        return parts[0]
+    ids, rows, ranks = (np.concatenate(field) for field in zip(*parts, strict=True))
+    return _grouped(ids, rows, ranks, ranks.shape[1] - 1 if ranks.shape[1] else 0)
+
+
+def tally(rows: Rows[Owned[Any]], most: int = 0, key: bytes = b"") -> Tally:
+    """The tally of all rows, in one pass; arguments as for `drawing`."""
+    return rows.numbered(partial(_tallied, most, key)).total(partial(_accumulated, most), _both)
+
+
+def sharing(rows: Rows[Owned[Block]]) -> Rows[Block]:
+    """Rows that share the weight 1 of their person in equal parts, times any weight of their own; two passes.
+
+    Rows of nobody are left out. Each block says which person a row is of.
+    """
+    tallied = tally(rows)
+    return rows.each(partial(_shared, tallied, tallied.shares()))
+
+
+def drawing(rows: Rows[Owned[Cells]], most: int, key: bytes, choose: Choose[Cells]) -> Rows[Cells]:
+    """At most so many rows of each person, by a draw that a secret key fixes; two passes.
+
+    Every set of a person's rows of that size is equally likely, whatever other rows there are: each row has a rank, a
+    uniform number of 63 bits from a stream that the key and the number of its block fix, and those of least rank are
+    kept. (Where ranks coincide, which takes about 2**31 rows of one person, one fewer is.)
+
+    Parameters
+    ----------
+    rows : Rows of Owned
+    most : int
+    key : bytes
+        At least 16, drawn for this call and released to nobody.
+    choose : callable
+        From cells, the positions of their rows' persons in the tally and whether each row is drawn to the cells drawn.
+    """
+    return rows.numbered(partial(_drawn, most, key, choose, tally(rows, most, key)))
+
+
+def drawn_block(block: Block, persons: Positions, chosen: NDArray[np.bool_]) -> Block:
+    """The rows drawn, with their persons."""
+    return _known(block._replace(person=persons), chosen)
+
+
+def drawn_values(values: NDArray[Any], persons: Positions, chosen: NDArray[np.bool_]) -> NDArray[Any]:
+    """The values drawn."""
+    return values[chosen]
+
+
+def ranks_of(key: bytes, number: int, rows: int) -> NDArray[np.uint64]:
+    """Independent uniform numbers of 63 bits, shape (rows,), for the rows of one block."""
+    stream = hashlib.shake_256(key + number.to_bytes(8, "little")).digest(8 * rows)
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64) >> np.uint64(1)
+
+
+def _grouped(ids: Ids, rows: NDArray[np.int64], ranks: NDArray[np.uint64], most: int) -> Tally:
+    """One entry a person of several: rows add up, and of the ranks the k + 1 least are kept."""
+    order = np.lexsort((ids[:, 0], ids[:, 1]))
+    ids, rows, ranks = ids[order], rows[order], ranks[order]
+    starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), (ids[1:] != ids[:-1]).any(axis=1)]))
+    totals = np.add.reduceat(rows, starts) if len(starts) else np.zeros(0, dtype=np.int64)
+    least = np.full((len(starts), most + 1 if most else 0), LAST)
+    if most and len(starts):
+        person = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(ids))))
+        flat, whose = ranks.ravel(), np.repeat(person, ranks.shape[1])
+        by_rank = np.lexsort((flat, whose))
+        flat, whose = flat[by_rank], whose[by_rank]
+        # Ranks of one person stand together, increasing: their places count from where the person's begin.
+        begins = np.searchsorted(whose, np.arange(len(starts)))
+        place = np.arange(len(flat)) - begins[whose]
+        kept = place <= most
+        least[whose[kept], place[kept]] = flat[kept]
+    return Tally(ids[starts], totals, least)
+
+
+def _tallied(most: int, key: bytes, number: int, part: Owned[Any]) -> Tally:
+    return tally_of(part.ids, ranks_of(key, number, len(part.ids)) if most else None, most)
+
+
+def _accumulated(most: int, parts: Iterable[Tally]) -> Tally:
+    """One tally of many, merged whenever as many entries are waiting as are merged already."""
+    done, waiting, count = tally_of(np.zeros((0, 2), dtype=np.uint64), most=most), [], 0
+    for part in parts:
+        waiting.append(part)
+        count += len(part.ids)
+        if count >= len(done.ids):
+            done, waiting, count = merged([done, *waiting]), [], 0
+    return merged([done, *waiting])
+
+
+def _both(one: Tally, other: Tally) -> Tally:
+    return merged([one, other])
+
+
+def _shared(tallied: Tally, every: NDArray[np.float64], part: Owned[Block]) -> Block:
+    positions = tallied.find(part.ids)
+    shares = every[positions] if len(every) else np.zeros(len(positions))
+    block = part.cells
+    weights = shares if block.weights is None else shares * block.weights
+    return _known(block._replace(weights=weights, person=positions), positions >= 0)
+
+
+def _drawn(most: int, key: bytes, choose: Choose[Cells], tallied: Tally, number: int, part: Owned[Cells]) -> Cells:
+    positions = tallied.find(part.ids)
+    return choose(part.cells, positions, tallied.drawn(positions, ranks_of(key, number, len(part.ids))))
+
+
+def _known(block: Block, chosen: NDArray[np.bool_]) -> Block:
+    """The rows chosen; without a copy if it is all of them."""
+    return block if chosen.all() else block.take(chosen)
