@@ -16,6 +16,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
+from dpstats.mechanisms import information
 
 HUGE = 1e6
 N = 4000
@@ -267,6 +268,29 @@ class TestInference:
         assert plain.eps == shifted.eps
 
 
+class TestPlantedErrors:
+    """What would be wrong without being less private."""
+
+    def test_an_offset_left_out_of_the_information(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = smf.glm("y ~ x + g", data, family=sm.families.Poisson(), offset=np.log(data["t"]))
+        right, errors = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust"), model.fit(cov_type="HC0").bse
+        np.testing.assert_allclose(right.bse, errors, rtol=0.02)
+        monkeypatch.setattr(
+            information, "_predictors", lambda params, block: information.linear_predictor(block.exog, params)
+        )
+        wrong = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust")
+        assert (np.abs(wrong.bse / errors - 1) > 0.03).all()
+
+    def test_weights_left_out_of_the_scores(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+        slopes = information._slopes
+        monkeypatch.setattr(
+            information, "_slopes", lambda family, params, block: slopes(family, params, block._replace(weights=None))
+        )
+        model = smf.glm("b ~ x + g", data, family=sm.families.Binomial(), var_weights=data["w"])
+        wrong = fit(data, "b ~ x + g", "binomial", weights="w")
+        assert (np.abs(wrong.bse / model.fit(cov_type="HC0").bse - 1) > 0.1).all()
+
+
 class TestAround:
     """Plans, ledgers, files, evaluations and checks know of them."""
 
@@ -345,6 +369,13 @@ class TestAround:
         assert found.rows == pytest.approx(data["w"].sum() / 6, rel=1e-3)
         with pytest.raises(ArgumentError, match="offset"):
             dp.evaluate(released, (data["y"], exog), HUGE, seed=1)
+
+    def test_pictures(self, data: pd.DataFrame) -> None:
+        """An offset's columns are held like others, and may be what varies."""
+        released = fit(data, "y ~ x", POISSON, exposure="t")
+        lines = released.plot("effect", column="t").lines[0].get_ydata()
+        assert lines[-1] / lines[0] == pytest.approx(300, rel=1e-6)
+        assert "success" in fit(data, "s + f ~ x", "binomial").plot("effect", column="x").get_ylabel()
 
     def test_check(self, data: pd.DataFrame) -> None:
         bad = data.copy()
