@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,37 @@ def _parquet(found: Sequence[str]) -> Stream:
         if schema.names != dataset.schema.names:
             raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
     check_fragments(dataset)
-    return Stream(dataset.schema.names, declared(dataset.schema), lambda names: batches_of(_scanned(found, names)))
+    types = dict(zip(dataset.schema.names, dataset.schema.types, strict=True))
+
+    def read(names: Sequence[str]) -> Iterator[Table]:
+        coded = any(pa.types.is_dictionary(types[name]) for name in names)
+        return batches_of(_scanned(found, names, _without_arrow if coded else pq.read_metadata))
+
+    return Stream(dataset.schema.names, declared(dataset.schema), read)
 
 
-def _scanned(found: Sequence[str], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _scanned(found: Sequence[str], names: Sequence[str], metadata: Callable[[str], Any]) -> Iterator[pa.RecordBatch]:
     """Record batches of some columns of Parquet files."""
     for name in found:
         # Not by the dataset: it reads ahead of whoever works on the batches, in the end the whole file into memory.
-        with pq.ParquetFile(name, pre_buffer=False, buffer_size=BUFFER) as file:
+        with pq.ParquetFile(name, metadata=metadata(name), pre_buffer=False, buffer_size=BUFFER) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=list(names))
+
+
+def _without_arrow(name: str) -> Any:
+    """The metadata of a Parquet file but for the types that Arrow wrote beside those of Parquet.
+
+    They make dictionaries of text, as pandas writes categories; pyarrow then checks all of it for UTF-8, and fails.
+    """
+    with open(name, "rb") as file:
+        file.seek(-8, os.SEEK_END)
+        size = file.read(4)
+        file.seek(-8 - int.from_bytes(size, "little"), os.SEEK_END)
+        footer = file.read(int.from_bytes(size, "little"))
+    # A key of the same length that nobody knows.
+    return pq.read_metadata(
+        pa.BufferReader(b"PAR1" + footer.replace(b"ARROW:schema", b"arrow:schema") + size + b"PAR1")
+    )
 
 
 def _lines(found: Sequence[str], delimiter: str) -> Stream:

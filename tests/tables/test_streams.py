@@ -24,6 +24,7 @@ pl = pytest.importorskip("polars")
 duckdb = pytest.importorskip("duckdb")
 ds = pytest.importorskip("pyarrow.dataset")
 pq = pytest.importorskip("pyarrow.parquet")
+pc = pytest.importorskip("pyarrow.compute")
 
 ROWS = 1000
 CANARY = "canary-7316549"
@@ -129,6 +130,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "statistics": lambda data: repr(
         dp.release_statistics({"y": (0, 7), "x": (0, 10)}, ["y", "x"], 1.0, data=data, seed=3).fit("y ~ x").params
     ),
+    "weights": lambda data: (
+        dp.ols("y ~ x", data, 5.0, domain={"y": (0, 7), "x": (0, 10), "n": (0, 2)}, weights="n", seed=3).params
+    ),
     "replace_one": lambda data: (
         dp.ols("y ~ x", data, 5.0, domain={"y": (0, 7), "x": (0, 10)}, seed=3, adjacency="replace_one").nobs
     ),
@@ -172,9 +176,9 @@ def test_only_the_columns_of_the_formula_are_read(tmp_path: Path, monkeypatch: p
 
     scanned = files._scanned
 
-    def watched(found: list[str], names: list[str]) -> Any:
+    def watched(found: list[str], names: list[str], metadata: Any) -> Any:
         asked.append(list(names))
-        return scanned(found, names)
+        return scanned(found, names, metadata)
 
     monkeypatch.setattr(files, "_scanned", watched)
     dp.ols("y ~ x", parquet(tmp_path, frame()), 1.0, domain={"y": (0, 7), "x": (0, 10)})
@@ -295,6 +299,20 @@ def test_dictionaries_may_differ_between_batches() -> None:
     for _ in range(2):
         (batch,) = table.batches(["g"]).collected()
         assert batch.column("g").codes({"a": 0, "b": 1, "c": 2}).tolist() == [0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.int32()], ids=str)
+def test_categories_in_parquet_may_be_no_utf8(index: Any, tmp_path: Path) -> None:
+    """pyarrow checks the text of a dictionary, and its error would tell of a cell."""
+    lax = pc.CastOptions(target_type=pa.string(), allow_invalid_utf8=True)
+    texts = pc.cast(pa.array([b"a", b"\xff", b"b"]), options=lax)
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None, 0], index), texts)
+    pq.write_table(pa.table({"g": coded, "x": [1.0, 2, 3, 4, 5]}), tmp_path / "rows.parquet")
+    table = as_table(tmp_path / "rows.parquet")
+    assert table.column("g").kind == "text"
+    (batch,) = table.batches(["g", "x"]).collected()
+    assert batch.column("g").codes({"a": 0, "b": 1}).tolist() == [0, -1, 1, -1, 0]
+    assert batch.column("x").numbers().tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
