@@ -28,7 +28,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import sample_size
-    from dpstats.tuning import Selection, select
+    from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
 __all__ = [
     "GLM",
@@ -47,6 +47,8 @@ __all__ = [
     "ReleasedStatistics",
     "Selection",
     "StatisticsResults",
+    "Tuned",
+    "TuningPlan",
     "audit",
     "buy_ranges",
     "check",
@@ -65,6 +67,7 @@ __all__ = [
     "penalties",
     "plan",
     "plan_many",
+    "plan_tuning",
     "plots",
     "poisson",
     "privacy",
@@ -73,4 +76,5 @@ __all__ = [
     "select",
     "streaming",
     "svm",
+    "tune",
 ]

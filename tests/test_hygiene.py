@@ -203,6 +203,17 @@ def queries(folder: Path) -> Any:
     return found
 
 
+def tuned(folder: Path) -> Any:
+    grid = {"curvature": [50.0, 500.0]}
+    arguments: dict[str, Any] = {"eps": 3.0, "family": "binomial", "domain": DOMAIN}
+    found = [
+        dp.tune("b ~ x + g", frame(), grid, strategy=strategy, **arguments) for strategy in ("stopping", "all", "parts")
+    ]
+    found[0].fit.save(folder / "tuned.json")
+    pieces = [[str(one), repr(one), one.budget, one.fit, one.plan.table, one.summary().as_html()] for one in found]
+    return [piece for one in pieces for piece in one]
+
+
 CALLS: dict[str, Callable[[Path], Any]] = {
     "gaussian": fit(),
     "gaussian noise": fit(delta=1e-6),
@@ -244,6 +255,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "reports": reports,
     "choice": chosen,
     "evaluation, weights": evaluated("count ~ g + offset(np.log(x)) + weights(b)", "poisson"),
+    "tuning": tuned,
 }
 
 

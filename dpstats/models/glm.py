@@ -19,11 +19,11 @@ from dpstats.penalties import Penalty
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import sealed
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
-from dpstats.rows import Memory
+from dpstats.rows import Block, Memory, Rows
 
 
 class GLM:
@@ -208,16 +208,33 @@ class GLM:
 def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) -> GLMResults:
     """Read the rows and release; the budget is spent by now."""
     random = random_source(request.seed)
-    charged = plan.guarantee
-    plan = source.complete(plan, random)
+    completed = source.complete(plan, random)
+    # Persons may be replaced by others with more or fewer rows.
+    public = request.adjacency == "replace_one" and request.options.unit is None
+    nobs = source.public_rows() if public else None
+    return release_rows(completed, plan.guarantee, source.rows(completed, random), nobs, random)
+
+
+def release_rows(
+    plan: Plan, charged: Guarantee, rows: Rows[Block], nobs: int | None, random: RandomSource
+) -> GLMResults:
+    """Release a completed plan's model of these rows.
+
+    Parameters
+    ----------
+    plan : Plan
+        With every range known.
+    charged : Guarantee
+        What the plan was charged before it was completed.
+    rows : Rows of Block
+    nobs : int or None
+        Their number where it is public.
+    random : RandomSource
+    """
     # The completed plan's options insist on the law of noise that was charged.
     options = plan.request.options
     weights = penalty_weights(plan.design, options)
-    rows = source.rows(plan, random)
-    # Persons may be replaced by others with more or fewer rows.
-    public = request.adjacency == "replace_one" and options.unit is None
-    nobs = source.public_rows() if public else None
-    rest = (plan.stages, plan.design, request.penalty, weights, rows, random, options)
+    rest = (plan.stages, plan.design, plan.request.penalty, weights, rows, random, options)
     if plan.screening is not None:
         screening, fitted = release_screened(plan.screening, *rest)
         plan = replace(plan, screening=screening)

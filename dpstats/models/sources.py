@@ -184,7 +184,7 @@ class FormulaSource:
         assert self.data is not None
         with quiet():
             rows = person_rows(plan.design, self.data, plan.request.options.record, random or random_source(None))
-            return rows.each(partial(_capped, plan.family)).held()
+            return rows.each(partial(capped, plan.family)).held()
 
     def public_rows(self) -> int:
         """The number of rows as given."""
@@ -208,7 +208,7 @@ class FormulaSource:
         return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
 
 
-def _capped(family: Family, block: Block) -> Block:
+def capped(family: Family, block: Block) -> Block:
     """The family's own cap on the response may lie below the declared range, and L is proved for the cap."""
     return block._replace(endog=family.clip_response(block.endog))
 

@@ -2,7 +2,7 @@
 
 from dpstats.rows.block import Block, Floats
 from dpstats.rows.memory import Memory
-from dpstats.rows.passes import MemoryRows, Rows, as_rows, block_rows, divided, row_count, thinned
+from dpstats.rows.passes import MemoryRows, Rows, as_rows, block_rows, divided, parted, row_count, thinned
 from dpstats.rows.reading import ReadRows
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "as_rows",
     "block_rows",
     "divided",
+    "parted",
     "row_count",
     "thinned",
 ]

@@ -135,10 +135,24 @@ def divided(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
     return one, other
 
 
+def parted(rows: Rows[Block], key: bytes, parts: int) -> tuple[Rows[Block], ...]:
+    """Each row in one of several parts by a draw of its own, as `divided` does with two; one row changes one part."""
+    return tuple(rows.numbered(partial(_part, key, parts, place)).held() for place in range(parts))
+
+
 def coins(key: bytes, number: int, rows: int) -> NDArray[np.bool_]:
     """Independent fair coins, shape (rows,), for the rows of one block: SHAKE256 of the key and the block's number."""
     stream = hashlib.shake_256(key + number.to_bytes(8, "little")).digest((rows + 7) // 8)
     return np.unpackbits(np.frombuffer(stream, dtype=np.uint8), count=rows).astype(bool)
+
+
+def draws(key: bytes, number: int, rows: int, parts: int) -> NDArray[np.uint64]:
+    """Independent draws from 0 to parts - 1, shape (rows,), for the rows of one block; see `coins`.
+
+    They are uniform but for 2**-60, which no guarantee rests on: only that no row decides its draw.
+    """
+    stream = hashlib.shake_256(key + number.to_bytes(8, "little")).digest(8 * rows)
+    return np.frombuffer(stream, dtype="<u8") % np.uint64(parts)
 
 
 def chained(first: Change, then: Change, shard: int, elements: Iterable[Any]) -> Iterable[Any]:
@@ -178,3 +192,7 @@ def _side(key: bytes, heads: bool, number: int, block: Block) -> Block:
         return block.take(coins(key, number, len(block.endog)) == heads)
     persons = int(block.person.max(initial=-1)) + 1
     return block.take((coins(key, PERSONS, persons) == heads)[block.person])
+
+
+def _part(key: bytes, parts: int, place: int, number: int, block: Block) -> Block:
+    return block.take(draws(key, number, len(block.endog), parts) == place)

@@ -23,6 +23,7 @@ from dpstats.formula.public_frame import public_frame
 from dpstats.privacy.choice import STEPS
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
+from dpstats.rows import Block, Rows
 from dpstats.tables import Table, slices
 
 Array = NDArray[np.float64]
@@ -120,6 +121,30 @@ class ModelLosses:
     def _of(self, fit: GLMResults, response: Array, table: Table) -> Array:
         exog, _, offset = _design(fit).predicting(table, offset=True)
         return model_loss(fit, self.loss, exog, response, offset)
+
+
+def block_loss(fit: GLMResults, loss: str, rows: Rows[Block]) -> int:
+    """What all rows cost one model, in steps, each by its weight. Reads rows: charge first.
+
+    Parameters
+    ----------
+    fit : GLMResults
+    loss : {"mistakes", "absolute_error", "squared_error"}
+    rows : Rows of Block
+        Of the fit's own design, in model units.
+    """
+    return rows.total(partial(_block_loss, fit, loss), operator.add)
+
+
+def _block_loss(fit: GLMResults, loss: str, blocks: Iterable[Block]) -> int:
+    center, scale = _design(fit).response_scaling()
+    total = 0
+    for block in blocks:
+        each = model_loss(fit, loss, block.exog, center + scale * block.endog, block.offset)
+        if block.weights is not None:
+            each = each * block.weights
+        total += int(steps(each[:, None], 0.0)[0])
+    return total
 
 
 def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset: Array | None = None) -> Array:

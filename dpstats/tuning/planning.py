@@ -1,0 +1,345 @@
+"""The plan of a tuned fit: which candidates, at what price, and what one fit with the defaults would have."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.models.sources import FormulaSource
+from dpstats.plan import Plan
+from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.calibration_gaussian import check_delta
+from dpstats.privacy.choice import Choice
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
+from dpstats.privacy.stopping import Runs
+from dpstats.quiet import sealed
+from dpstats.request import DELTA_LEAST, SEEDED, make_request
+from dpstats.tuning.candidates import Grid, candidates_of
+from dpstats.tuning.losses import MODEL_LOSSES
+
+PROOF = "docs/proofs/tuning"
+
+STRATEGIES = ("stopping", "all", "parts", "public")
+
+UNTUNED = (
+    "One fit with the defaults and the whole budget had at most the error of every strategy in every cell of the "
+    "benchmark (docs/tuning): its curvature is chosen from public facts."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TuningPlan:
+    """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
+
+    Attributes
+    ----------
+    strategy : {"stopping", "all", "parts", "public"}
+    formula : str
+    names : tuple of str
+        The candidates.
+    plans : tuple of Plan
+        Of each candidate's fit, at the budget that it has.
+    default : Plan or None
+        Of one fit with the whole budget and nothing set by the grid; None if the grid has to set something.
+    score : str
+        The loss of a row that candidates are compared by.
+    score_eps : float
+        What a noisy score, or the choice, costs.
+    runs : Runs or None
+        The law of the number of runs of "stopping".
+    choice : Choice or None
+        The choice of "all" and "parts".
+    guarantee : Guarantee
+        For the released fit and the candidate's name together.
+    """
+
+    strategy: str
+    formula: str
+    names: tuple[str, ...]
+    plans: tuple[Plan, ...]
+    default: Plan | None
+    score: str
+    score_eps: float
+    runs: Runs | None
+    choice: Choice | None
+    guarantee: Guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget is spent on, one purchase a row.
+
+        Returns
+        -------
+        DataFrame
+            Columns eps and delta of each; times, how often it is paid; and buys.
+        """
+        fit, size = self.plans[0].request, len(self.plans)
+        paid: list[tuple[Any, ...]] = []
+        if self.strategy == "stopping" and self.runs is not None:
+            paid.append(("fit", fit.eps, 0.0, "each run", "a random candidate on all rows"))
+            paid.append(("score", self.score_eps, 0.0, "each run", "its noisy loss"))
+        elif self.strategy == "all":
+            paid.append(("fit", fit.eps, fit.delta, f"{size} times", "every candidate on all rows"))
+            paid.append(("choice", self.score_eps, 0.0, "once", "the least loss"))
+        elif self.strategy == "parts":
+            paid.append(("fit", fit.eps, fit.delta, "by its part", "every candidate on rows of its own"))
+            paid.append(("choice", self.score_eps, 0.0, "by its part", "the least loss on the last part"))
+        else:
+            paid.append(("fit", fit.eps, fit.delta, "once", "the candidate that public rows chose"))
+        paid.append(("total", self.guarantee.eps, self.guarantee.delta, "", ""))
+        return pd.DataFrame(paid, columns=["purchase", "eps", "delta", "times", "buys"]).set_index("purchase")
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The candidates' fits, and that with the defaults: eps, delta, noise_sd (root mean square), curvature."""
+        plans = dict(zip(self.names, self.plans, strict=True))
+        if self.default is not None:
+            plans["untuned default"] = self.default
+        rows = [
+            (
+                name,
+                plan.request.eps,
+                plan.request.delta,
+                float(np.sqrt(np.mean(plan.noise_sd**2))),
+                float(np.median(plan.curvature)),
+            )
+            for name, plan in plans.items()
+        ]
+        columns = ["candidate", "eps", "delta", "noise_sd", "curvature"]
+        return pd.DataFrame(rows, columns=columns).set_index("candidate")
+
+    def tables(self, chosen: str | None = None) -> list[Any]:
+        """The tables that plan and result share; `chosen` is marked."""
+        title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
+        if not self.guarantee.certified:
+            title = f"*** NOT CERTIFIED ***\n{title}"
+        rows = [
+            (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
+            for name, *figures in self.table.itertuples()
+        ]
+        spent = [
+            (name, [format_number(eps), format_number(part), times, shorten(buys, 34)])
+            for name, eps, part, times, buys in self.budget.itertuples()
+        ]
+        return [
+            full_width(["", "eps", "delta", "noise sd", "curvature"], rows, [7, 9, 9, 9, 10], title=title),
+            full_width(["eps", "delta", "times", "buys"], spent, [9, 9, 11, 34], title="Budget"),
+        ]
+
+    def notes(self) -> list[str]:
+        """What the reader must know, in plain words."""
+        guarantee = self.guarantee
+        spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
+        said = [
+            f"The released fit and which candidate it is are {spent}-differentially private under "
+            f"{guarantee.adjacency}, by {guarantee.basis}."
+            if guarantee.certified
+            else f"No guarantee is claimed for this output: {guarantee.reason}.",
+            UNTUNED,
+        ]
+        if self.runs is not None:
+            said.append(
+                f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
+                f"readers of the result time the call. A given candidate is tried with probability "
+                f"{self.runs.found(len(self.names)):.2f}."
+            )
+        if any(stage.plan.information is not None for plan in self.plans for stage in plan.stages):
+            said.append("Standard errors do not know that the data chose among the candidates.")
+        if self.strategy == "public":
+            said.append("The rows given as public are taken to be so: nothing protects them.")
+        return said
+
+    def summary(self) -> Summary:
+        """Candidates, budget and notes; as_text, as_html and as_latex."""
+        summary = Summary()
+        summary.tables = self.tables()
+        summary.add_extra_txt(wrap_notes(self.notes()))
+        return summary
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
+
+    def digest(self) -> str:
+        """A hash of the public facts, as a ledger records it."""
+        facts = [self.strategy, self.names, self.score, self.score_eps, [plan.digest() for plan in self.plans]]
+        return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
+
+
+@sealed
+def plan_tuning(
+    formula: str,
+    domain: Domain | Mapping[str, Any] | None,
+    grid: Grid,
+    eps: float,
+    *,
+    strategy: str = "stopping",
+    delta: float = 0.0,
+    adjacency: str = "add_remove",
+    score: str | None = None,
+    score_share: float | None = None,
+    runs: float = 10,
+    eta: float = 0.0,
+    allow_uncertified: bool = False,
+    seed: int | None = None,
+    **arguments: Any,
+) -> TuningPlan:
+    """What `tune` with these arguments would cost, and what one fit with the defaults would have; reads no data.
+
+    Parameters
+    ----------
+    formula, domain, grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, allow_uncertified, seed
+        As for `tune`.
+    **arguments
+        Those of `dpstats.glm` that all candidates share.
+
+    Returns
+    -------
+    TuningPlan
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        As `tune` does.
+    """
+    source = FormulaSource(formula, None, domain)
+    return tuning_plan(
+        source,
+        grid,
+        eps,
+        strategy=strategy,
+        delta=delta,
+        adjacency=adjacency,
+        score=score,
+        score_share=score_share,
+        runs=runs,
+        eta=eta,
+        allow_uncertified=allow_uncertified,
+        seed=seed,
+        **arguments,
+    )
+
+
+def tuning_plan(
+    source: FormulaSource,
+    grid: Grid,
+    eps: float,
+    *,
+    strategy: str,
+    delta: float,
+    adjacency: str,
+    score: str | None,
+    score_share: float | None,
+    runs: float,
+    eta: float,
+    allow_uncertified: bool,
+    seed: int | None,
+    **common: Any,
+) -> TuningPlan:
+    """See `plan_tuning`; the source may have data, of which the schema alone is looked at."""
+    eps, delta = check_budget(eps, delta)
+    check_delta(delta, DELTA_LEAST)
+    notion = check_adjacency(adjacency)
+    if strategy not in STRATEGIES:
+        raise ArgumentError(f"strategy must be one of {list(STRATEGIES)}, got {strategy!r}")
+    if strategy == "stopping" and delta > 0:
+        raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
+    share = _checked_share(strategy, score_share)
+    # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
+    common = {"inference": None, **common}
+    named = candidates_of(grid, common)
+    law = Runs(float(eta), float(runs)) if strategy == "stopping" else None
+    fit_eps, score_eps = divided_eps(strategy, eps, share, len(named), law)
+    shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
+    fit_delta = delta / len(named) if strategy == "all" else delta
+    plans = [
+        _planned(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
+        for name, given in named.items()
+    ]
+    for plan in plans:
+        if strategy == "parts" and plan.response is not None:
+            raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
+    guarantee = Guarantee(eps, delta, notion, basis=PROOF)
+    reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
+    for reason in reasons or ({} if seed is None else {SEEDED: None}):
+        guarantee = guarantee.uncertified(reason)
+    return TuningPlan(
+        strategy=strategy,
+        formula=source.formula,
+        names=tuple(named),
+        plans=tuple(plans),
+        default=_default(source, {**common, **shared, "eps": eps, "delta": delta}),
+        score=_checked_score(score, plans[0].family.response),
+        score_eps=score_eps,
+        runs=law,
+        choice=Choice(len(named), score_eps, notion) if strategy in ("all", "parts") else None,
+        guarantee=guarantee,
+    )
+
+
+def divided_eps(strategy: str, eps: float, share: float, candidates: int, runs: Runs | None) -> tuple[float, float]:
+    """The eps of one fit and that of a score, or of the choice (docs/proofs/tuning)."""
+    if strategy == "stopping" and runs is not None:
+        each = runs.each(eps)
+        return (1 - share) * each, share * each
+    if strategy == "all":
+        return (1 - share) * eps / candidates * (1 - 1e-12), share * eps
+    return eps, 0.0 if strategy == "public" else eps
+
+
+SHARES = {"stopping": 0.2, "all": 0.1}
+"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
+
+
+def _checked_share(strategy: str, share: float | None) -> float:
+    if strategy not in SHARES:
+        if share is not None:
+            raise ArgumentError(f"score_share does not go with strategy={strategy!r}, which pays for it apart")
+        return 0.0
+    if share is None:
+        return SHARES[strategy]
+    real = isinstance(share, (int, float)) and not isinstance(share, bool)
+    if not (real and 0 < share < 1):
+        raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {share!r}")
+    return float(share)
+
+
+def _checked_score(score: str | None, response: str) -> str:
+    if score is None:
+        return "mistakes" if response == "binary" else "absolute_error"
+    if score not in MODEL_LOSSES or (score == "mistakes" and response != "binary"):
+        suited: Sequence[str] = MODEL_LOSSES if response == "binary" else MODEL_LOSSES[1:]
+        raise ArgumentError(f"score must be one of {list(suited)} for this family, got {score!r}")
+    return score
+
+
+def _planned(source: FormulaSource, arguments: Mapping[str, Any], whose: str = "") -> Plan:
+    try:
+        request = make_request(**arguments)
+        undeclared = source.undeclared(request.family)
+        plan = None if undeclared else source.plan(request)
+    except ArgumentError as error:  # one of public arguments
+        raise ArgumentError(f"{whose}{error}") from error
+    if plan is None:
+        raise ArgumentError(
+            f"domain must declare the range of {', '.join(undeclared)}: tuning buys none; dp.buy_ranges does, once for "
+            "all"
+        )
+    return plan
+
+
+def _default(source: FormulaSource, arguments: Mapping[str, Any]) -> Plan | None:
+    try:
+        return _planned(source, arguments)
+    except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
+        return None
