@@ -150,6 +150,11 @@ class ObjectivePlan:
         """The noise in the objective's gradient, root mean square: what the solver's tolerance must be small beside."""
         return float(np.sqrt(self.expected_square))
 
+    @property
+    def noise_averages_out(self) -> bool:
+        """Whether more rows make the noise's effect on the coefficients smaller."""
+        return True
+
     def sample(self, random: RandomSource) -> Vector:
         """One draw of the objective's linear term, its public part included, shape (p,)."""
         if isinstance(self.noise, BodyNoise):
@@ -292,6 +297,7 @@ def _priced(
             rows=purchase.rows_at_most,
             penalty=penalty,
             offset_bound=design.offset_bound,
+            final_eps=purchase.final_eps,
         )
         return tolerance, LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(at)), len(at))
 
@@ -325,6 +331,7 @@ def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
         penalty=plan.penalty,
         linear=linear,
         offset_bound=plan.offset_bound,
+        final_eps=plan.final.eps if plan.noise_averages_out else None,
     )
     final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
     information = plan.information
@@ -349,8 +356,8 @@ def release_objective(
         plan.family, rows, plan.curvature, plan.sample(random), plan.row_length, offset_bound=plan.offset_bound
     )
     if plan.penalty is None:
-        return plan.final.release(newton.minimize(objective, plan.tolerance), random)
-    optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
+        return plan.final.release(newton.optimum(objective, plan.tolerance), random)
+    optimum = prox.optimum(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
     released = plan.final.release(optimum, random)
     return plan.final.sparse(released) if plan.penalty.sparse else released
 

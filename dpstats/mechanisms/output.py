@@ -24,7 +24,7 @@ from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.output import output_noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
-from dpstats.solvers import newton, prox
+from dpstats.solvers import newton, pairs, prox
 from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
@@ -57,6 +57,11 @@ class OutputPlan(ObjectivePlan):
         Half of the rounding that this pays for is the noise's own (docs/proofs/output, 4).
         """
         return 2 * math.sqrt(self.law.expected_square(self.size)) * math.sqrt(float(np.min(self.curvature)))
+
+    @property
+    def noise_averages_out(self) -> bool:
+        """False: it is added to the coefficients, whose spread it is whatever the rows are."""
+        return False
 
     def sample(self, random: RandomSource) -> Vector:
         """One draw of the coefficients' noise, shape (p,)."""
@@ -203,10 +208,10 @@ def release_output(plan: OutputPlan, rows: Rows[Block] | Iterable[tuple[Any, ...
         plan.family, rows, plan.curvature, plan.linear, plan.row_length, offset_bound=plan.offset_bound
     )
     if plan.penalty is None:
-        optimum = newton.minimize(objective, plan.tolerance)
+        optimum = newton.optimum(objective, plan.tolerance)
     else:
-        optimum = prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
-    released = plan.final.release(optimum + plan.sample(random), random)
+        optimum = prox.optimum(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
+    released = plan.final.release(pairs.plus(optimum, plan.sample(random).astype(optimum.high.dtype)), random)
     return np.where(np.abs(released) <= plan.threshold, 0.0, released)
 
 

@@ -13,6 +13,7 @@ from dpstats.families import Family
 from dpstats.penalties import Lasso, Penalty
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers.pairs import Pair
 from dpstats.solvers.rounding import least_tolerance
 
 Vector = NDArray[np.float64]
@@ -21,7 +22,14 @@ ROWS_AT_MOST = 1e7
 """The number of rows that a release is certified for unless another is stated."""
 
 GRADIENT_SHARE = 1e-9
-"""gamma as a share of the noise's root mean square: far below anything the noise leaves visible."""
+"""gamma is at most this share of the noise's root mean square,"""
+
+INVISIBLE = 0.05
+"""and so small that at the greatest number of rows the final noise has at most this share of the standard deviation
+that the objective's noise causes, as long as that does not ask for"""
+
+LEAST_SHARE = 2e-13
+"""less than this share of the root mean square: so well is the noise drawn (docs/proofs/release)."""
 
 LONGEST_DRAW = 1000.0
 """No draw of the noise is longer than this plus p, in root mean squares, by far: its uniforms have 104 bits."""
@@ -46,6 +54,7 @@ def gradient_tolerance(
     penalty: Penalty | None,
     linear: Vector | None = None,
     offset_bound: float = 0.0,
+    final_eps: float | None = None,
 ) -> float:
     """gamma: small beside the noise, and within reach of this machine's arithmetic on any rows (docs/proofs/release).
 
@@ -65,6 +74,8 @@ def gradient_tolerance(
         The public part of the objective's linear term.
     offset_bound : float
         Bound on the size of every row's offset.
+    final_eps : float, optional
+        What the final noise is charged, where the effect of the objective's noise falls with the number of rows.
 
     Raises
     ------
@@ -87,7 +98,22 @@ def gradient_tolerance(
     )
     # The noise is added to the public part in float64.
     added = 16 * float(np.finfo(np.float64).eps) * public
-    return max(GRADIENT_SHARE * rms, reachable, added)
+    share = GRADIENT_SHARE
+    if final_eps is not None:
+        wanted = INVISIBLE / final_noise_share(family, final_eps, rows=rows, row_length=row_length, curvature=curvature)
+        share = min(share, max(LEAST_SHARE, wanted))
+    return max(share * rms, reachable, added)
+
+
+def final_noise_share(family: Family, final_eps: float, *, rows: float, row_length: float, curvature: Vector) -> float:
+    """The final noise's standard deviation for each unit of gamma, over that of the objective's noise for its rms.
+
+    At so many rows with the sharpest loss, columns of equal size: the objective's noise moves a coefficient by
+    rms / sqrt(p) over N sup l'' X^2 / p + m, and the final noise has at most 6 sqrt(2 p) gamma / (m eps_e).
+    """
+    size, least = len(curvature), float(np.min(curvature))
+    bend = rows * family.curvature_bound * row_length**2
+    return 6 * math.sqrt(2) * (bend + size * least) / (least * final_eps)
 
 
 @dataclass(frozen=True)
@@ -123,14 +149,25 @@ class LatticeRelease:
         """The scale of the noise in model units."""
         return self.sensitivity / self.eps * self.step
 
-    def release(self, theta: NDArray[np.floating], random: RandomSource) -> Vector:
+    def release(self, theta: Pair, random: RandomSource) -> Vector:
         """Round theta to the lattice, add discrete Laplace noise, and return it as floats, shape (p,).
 
         OpenDP draws the noise, except from a seeded source, whose releases are never certified.
         """
-        lattice = np.rint(np.clip(theta / theta.dtype.type(self.step), -LATTICE_LIMIT, LATTICE_LIMIT)).astype(np.int64)
-        noisy = noisy_integers(lattice, self.sensitivity, self.eps, random)
+        noisy = noisy_integers(self.nearest(theta), self.sensitivity, self.eps, random)
         return noisy.astype(np.float64) * self.step
+
+    def nearest(self, theta: Pair) -> NDArray[np.int64]:
+        """The lattice point next to theta, clamped, in steps: shape (p,)."""
+        # The step is a power of two: division by it is exact, and so is what the whole steps leave. The sum is clamped,
+        # not its leading part, whose rest may be many steps.
+        unit, far = theta.high.dtype.type(self.step), 2 * LATTICE_LIMIT
+        with np.errstate(over="ignore", invalid="ignore"):
+            leading = np.clip(theta.high / unit, -far, far)
+            whole = np.rint(leading)
+            rest = np.where(np.abs(leading) < far, (leading - whole) + theta.low / unit, 0)
+        steps = whole.astype(np.int64) + np.rint(rest).astype(np.int64)
+        return np.clip(steps, -LATTICE_LIMIT, LATTICE_LIMIT)
 
     def sparse(self, released: Vector) -> Vector:
         """Set to zero what cannot be told from zero beside this step's own noise (post-processing)."""

@@ -27,14 +27,15 @@ class SystemRandom:
         return (words.astype(np.float64) + 0.5) * 2.0**-52
 
     def folded(self, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Independent uniforms as `folded` returns them, from 104 bits each: tails have no steps wider than a rounding.
+        """Independent uniforms as `folded` returns them, from 156 bits each: tails have no steps wider than a rounding.
 
         In a float64 near 1, or in 52 bits near 0, the tail of a distribution would be a few points far apart, which
         betray what they were added to.
         """
-        coarse, fine = np.frombuffer(os.urandom(16 * size), dtype=np.uint64).reshape(2, size)
-        steps = (coarse >> np.uint64(12)) + ((fine >> np.uint64(12)) + 0.5) * 2.0**-52
-        return steps * 2.0**-53, (coarse & np.uint64(1)).astype(np.bool_)
+        words = np.frombuffer(os.urandom(24 * size), dtype=np.uint64).reshape(3, size)
+        coarse, fine, finest = (words >> np.uint64(12)).astype(np.float64)
+        steps = coarse + (fine + (finest + 0.5) * 2.0**-52) * 2.0**-52
+        return steps * 2.0**-53, (words[0] & np.uint64(1)).astype(np.bool_)
 
 
 def folded(random: RandomSource, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dpstats.solvers import pairs, safeguard
 from dpstats.solvers.linear import solve_positive
 from dpstats.solvers.objective import CHUNK_ROWS, PerturbedObjective, Vector
-from dpstats.solvers.pairs import Array
+from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.secant import descend
 
 WARM_START_ROWS = 8 * CHUNK_ROWS
@@ -33,8 +33,13 @@ MAX_ITERATIONS = 500
 MAX_REFINEMENTS = 100
 
 
-@np.errstate(all="ignore")
 def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> Array:
+    """`optimum` as one float a coefficient, of the widest type, shape (p,)."""
+    return optimum(objective, tolerance, start).high
+
+
+@np.errstate(all="ignore")
+def optimum(objective: PerturbedObjective, tolerance: float, start: Vector | None = None) -> Pair:
     """Minimise J until the norm of its gradient is certified to be at most `tolerance`.
 
     Fast steps first; where they stall, `safeguard.minimize` goes on, which ends on any data: separable, collinear,
@@ -50,8 +55,8 @@ def minimize(objective: PerturbedObjective, tolerance: float, start: Vector | No
 
     Returns
     -------
-    ndarray, shape (p,)
-        A point at most tolerance / min(m) from the exact minimiser, in the widest type of float.
+    Pair, shape (p,)
+        A point at most tolerance / min(m) from the exact minimiser, of the widest type of float.
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
     theta, sampled = sample_optimum(objective, theta)
@@ -120,15 +125,15 @@ def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float
     return theta, current.hessian
 
 
-def _refine(objective: PerturbedObjective, theta: Vector, hessian: NDArray[np.float64], tolerance: float) -> Array:
+def _refine(objective: PerturbedObjective, theta: Vector, hessian: NDArray[np.float64], tolerance: float) -> Pair:
     """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
     point = pairs.single(theta, objective.widest)
     floor, ladder = float(np.min(objective.curvature)), objective.ladder
     rung = safeguard.first_rung(objective, point, tolerance)
     certified = objective.certified_gradient(point, ladder[rung])
     for _ in range(MAX_REFINEMENTS):
-        if certified.norm + safeguard.landing(objective, point) <= tolerance:
-            return point.high
+        if certified.norm <= tolerance:
+            return point
         if certified.error > tolerance / 2:
             if rung + 1 == len(ladder):
                 break

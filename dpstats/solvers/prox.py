@@ -11,7 +11,7 @@ from dpstats.solvers import pairs, safeguard
 from dpstats.solvers.linear import solve_positive
 from dpstats.solvers.newton import MAX_ITERATIONS, WARM_START_ROWS
 from dpstats.solvers.objective import PerturbedObjective, Vector
-from dpstats.solvers.pairs import Array
+from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.quadratic import minimize_quadratic
 
 Extended = Array
@@ -19,7 +19,6 @@ Extended = Array
 MAX_REFINEMENTS = 30
 
 
-@np.errstate(all="ignore")
 def minimize(
     objective: PerturbedObjective,
     penalty: Penalty,
@@ -28,6 +27,19 @@ def minimize(
     *,
     weights: Vector | None = None,
 ) -> Extended:
+    """`optimum` as one float a coefficient, of the widest type, shape (p,)."""
+    return optimum(objective, penalty, tolerance, start, weights=weights).high
+
+
+@np.errstate(all="ignore")
+def optimum(
+    objective: PerturbedObjective,
+    penalty: Penalty,
+    tolerance: float,
+    start: Vector | None = None,
+    *,
+    weights: Vector | None = None,
+) -> Pair:
     """Minimise J + P until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
 
     Fast steps first; where they stall, `safeguard.minimize` goes on, which ends on any data. Nothing about the path is
@@ -48,8 +60,8 @@ def minimize(
 
     Returns
     -------
-    ndarray, shape (p,)
-        A point at most tolerance / min(m) from the exact minimiser, in the widest type of float. Coefficients that P
+    Pair, shape (p,)
+        A point at most tolerance / min(m) from the exact minimiser, of the widest type of float. Coefficients that P
         sets to zero are 0.0.
 
     Raises
@@ -134,7 +146,7 @@ def _refine(
     theta: Vector,
     hessian: NDArray[np.float64],
     tolerance: float,
-) -> Extended:
+) -> Pair:
     """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
     point, ladder = theta.astype(objective.widest), objective.ladder
     rung = safeguard.first_rung(objective, pairs.single(point, objective.widest), tolerance)
@@ -146,7 +158,7 @@ def _refine(
         error = certified.error + 16 * float(np.finfo(objective.widest).eps) * pulls
         distance = penalty.distance(certified.gradient, point, weights) * (1 + 1e-12) + error
         if distance <= tolerance:
-            return point
+            return pairs.single(point, objective.widest)
         if certified.error > tolerance / 2 and rung + 1 < len(ladder):
             rung += 1
             continue

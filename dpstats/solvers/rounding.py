@@ -194,4 +194,4 @@ def least_tolerance(
     error = gradient_error(family, ladder(widest)[-1], widest, scale)
     error += 4 * wide**2 * (rows * family.curvature_bound * row_norm**2 + steepest) * point
     error += 32 * wide * pull if penalised else 0.0
-    return error / SAFE_SHARE + 2 * wide * pull
+    return error / SAFE_SHARE

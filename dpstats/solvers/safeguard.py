@@ -59,19 +59,13 @@ def first_rung(objective: PerturbedObjective, point: Pair, tolerance: float) -> 
     return rung
 
 
-def landing(objective: PerturbedObjective, point: Pair) -> float:
-    """What rounding a pair to the float that is returned may cost, in units of the gradient's norm."""
-    unit = float(np.finfo(objective.widest).eps)
-    return unit * float(np.min(objective.curvature)) * float(np.linalg.norm(point.high.astype(np.float64)))
-
-
 def minimize(
     objective: PerturbedObjective,
     tolerance: float,
     start: Pair,
     penalty: Penalty | None = None,
     weights: Vector | None = None,
-) -> Array:
+) -> Pair:
     """Minimise J + P until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
 
     Parameters
@@ -88,8 +82,8 @@ def minimize(
 
     Returns
     -------
-    ndarray, shape (p,)
-        In the widest type of float.
+    Pair, shape (p,)
+        Of the widest type of float: one float could not tell the optimum of many rows from its neighbours.
     """
     scale = np.ones(objective.size) if weights is None else weights
     search = _Search(objective, penalty, scale, tolerance)
@@ -103,7 +97,7 @@ def minimize(
             break
         place = moved
         best = place if place.distance < best.distance else best
-    return best.point.high
+    return best.point
 
 
 class _Search:
@@ -142,8 +136,8 @@ class _Search:
         return 16 * float(np.finfo(self.objective.widest).eps) * float(np.linalg.norm(slope))
 
     def done(self, place: Place) -> bool:
-        """Whether a place, rounded to what is returned, is certified."""
-        return place.distance + landing(self.objective, place.point) <= self.tolerance
+        """Whether a place is certified."""
+        return place.distance <= self.tolerance
 
     def advance(self, place: Place, best: float) -> Place | None:
         """The next place: half as far as the best in its certificate, or certainly lower. None if rounding forbids."""

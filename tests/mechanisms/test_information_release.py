@@ -38,6 +38,7 @@ from dpstats.privacy.information.joint_gaussian import joint_profile
 from dpstats.privacy.information.rows import PLACES, integer_rows
 from dpstats.privacy.randomness import random_source
 from dpstats.rows import Block, Rows, block_rows
+from dpstats.solvers import pairs
 
 FAMILIES: list[Family] = [
     Binomial(),
@@ -343,13 +344,13 @@ class TestOrder:
         from dpstats.mechanisms import objective
 
         points: list[np.ndarray] = []
-        honest = objective.newton.minimize
+        honest = objective.newton.optimum
 
         def spied(*arguments: Any) -> Any:
-            points.append(np.asarray(honest(*arguments), dtype=np.float64))
+            points.append(honest(*arguments).high.astype(np.float64))
             return honest(*arguments)
 
-        monkeypatch.setattr(objective.newton, "minimize", spied)
+        monkeypatch.setattr(objective.newton, "optimum", spied)
 
         def before(family: Family, params: np.ndarray, block: Block) -> Any:
             return block.exog, row_weights(family, block.exog @ points[-1], block.endog)
@@ -411,7 +412,7 @@ class TestEtaError:
         for size, eps in ((1, 0.001), (3, 0.01), (40, 1.0)):
             final = LatticeRelease(eps, 1e-6, size)
             start = np.full(size, 0.7)
-            moves = np.array([final.release(start, random) - start for _ in range(300)])
+            moves = np.array([final.release(pairs.single(start, np.float64), random) - start for _ in range(300)])
             longest = np.linalg.norm(moves, axis=1).max()
             assert longest <= eta_error(final, 1.0)
             assert eta_error(final, 2.0) >= 2 * (final.distance + longest)

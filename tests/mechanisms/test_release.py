@@ -11,6 +11,7 @@ from scipy import stats
 from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
 from dpstats.privacy.lattice import discrete_laplace
 from dpstats.privacy.randomness import SystemRandom, random_source
+from dpstats.solvers import pairs
 
 FALSE_ALARM = 1e-6
 """Each chi-square test below rejects a correct sampler with this probability, for a fresh seed."""
@@ -52,7 +53,7 @@ def test_noise_has_the_stated_law(random: object) -> None:
     final = LatticeRelease(0.5, 1.0, 4)
     scale = final.sensitivity / final.eps
     draws = np.concatenate(
-        [final.release(np.zeros(4, dtype=np.longdouble), random) / final.step for _ in range(5000)]  # type: ignore[arg-type]
+        [final.release(pairs.single(np.zeros(4), np.longdouble), random) / final.step for _ in range(5000)]  # type: ignore[arg-type]
     )
     assert np.all(draws == np.rint(draws))
     edges = np.arange(-60, 61, 5)
@@ -72,7 +73,7 @@ def test_a_scale_wrong_by_a_tenth_is_caught() -> None:
 
 def test_absurd_points_are_clamped_not_refused() -> None:
     final = LatticeRelease(1.0, 1e-9, 2)
-    released = final.release(np.array([1e300, -np.inf], dtype=np.longdouble), SystemRandom())
+    released = final.release(pairs.single([1e300, -np.inf], np.longdouble), SystemRandom())
     assert released == pytest.approx(np.array([1, -1]) * LATTICE_LIMIT * final.step)
 
 
@@ -80,3 +81,20 @@ def test_sparse_keeps_what_stands_out() -> None:
     final = LatticeRelease(1.0, 1e-9, 3)
     released = np.array([0.0, 30 * final.scale, -50 * final.scale])
     assert final.sparse(released).tolist() == [0.0, 0.0, -50 * final.scale]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.longdouble])
+def test_the_rest_of_a_pair_decides_its_lattice_point(dtype: type[np.floating]) -> None:
+    final = LatticeRelease(1.0, 2.0**-20, 1)
+    steps = 2.0**60 if dtype is np.longdouble else 2.0**54
+    for rest, moved in ((0.0, 0), (0.6, 1), (-0.6, -1), (2.4, 2), (-3.0, -3)):
+        point = pairs.Pair(np.array([steps * final.step], dtype), np.array([rest * final.step], dtype))
+        assert final.nearest(point)[0] - int(steps) == moved
+
+
+def test_a_pair_beyond_the_limit_is_clamped_as_a_whole() -> None:
+    final = LatticeRelease(1.0, 2.0**-20, 1)
+    high = np.array([(LATTICE_LIMIT + 2.0**9) * final.step])
+    inside = pairs.Pair(high, np.array([-(2.0**10) * final.step]))
+    assert final.nearest(inside)[0] == LATTICE_LIMIT - 2**9
+    assert final.nearest(pairs.single(high, np.float64))[0] == LATTICE_LIMIT

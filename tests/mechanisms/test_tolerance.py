@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp
+from scipy import special
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -47,7 +49,7 @@ class Watch:
         self.excess: list[float] = []
         self.row_norms: list[float] = []
         for solver in (mechanism.newton, mechanism.prox):
-            monkeypatch.setattr(solver, "minimize", self.watched(solver.minimize))
+            monkeypatch.setattr(solver, "optimum", self.watched(solver.optimum))
 
     def watched(self, minimize: Any) -> Any:
         def solve(objective: PerturbedObjective, *given: Any, **named: Any) -> Any:
@@ -55,7 +57,7 @@ class Watch:
             penalty, tolerance = (given[0], given[1]) if len(given) == 2 else (Lasso(0.0), given[0])
             for precision in objective.ladder:
                 certified = objective.certified_gradient(theta, precision)
-                nearest = penalty.distance(certified.gradient, theta, named.get("weights", 1.0))
+                nearest = penalty.distance(certified.gradient, theta.high, named.get("weights", 1.0))
                 excess = (nearest + certified.error) / tolerance
                 if excess <= 1:
                     break
@@ -116,9 +118,7 @@ def test_extreme_settings_are_certified(
     )
     exog, endog = binary_rows(2000, 4)
     mechanism.release_objective(plan, [(exog, endog)], random_source(2))
-    # What is returned is one float a coefficient, which the plan pays for and the gradient at it need not show.
-    landing = float(np.finfo(WIDEST).eps) * 2000 * family.curvature_bound / plan.tolerance
-    assert max(watch.excess) <= 1.001 + 1e4 * landing
+    assert max(watch.excess) <= 1.001
 
 
 @pytest.mark.parametrize("rows_at_most", [1, 1e4, 1e7, 1e10])
@@ -143,11 +143,34 @@ def test_no_rows_can_miss_the_planned_tolerance(rows_at_most: float) -> None:
             assert gradient_error(family, ladder(WIDEST)[-1], WIDEST, scale) <= SAFE_SHARE * plan.tolerance
 
 
-def test_the_ordinary_tolerance_is_a_share_of_the_noise() -> None:
-    """What 1e7 rows need of extended floats is nothing beside 1e-9 of the noise, up to eps = 1000."""
-    for eps in (0.1, 1.0, 1000.0):
-        plan = plan_objective(arrays(20), Binomial(), replace(PURCHASE, eps=eps))
-        assert plan.tolerance == pytest.approx(1e-9 * np.sqrt(plan.expected_square), rel=1e-9 if eps < 10 else 10)
+@pytest.mark.parametrize("rows", [1e3, 1e5, 1e7, 1e9])
+def test_the_final_noise_is_not_seen_at_the_declared_rows(rows: float) -> None:
+    """Its standard deviation beside that of the objective's noise, at so many rows of the sharpest loss."""
+    for eps, size in ((0.1, 5), (1.0, 20), (10.0, 150)):
+        purchase = replace(PURCHASE, eps=eps, final_eps=0.01 * eps, rows_at_most=rows)
+        plan = plan_objective(arrays(size), Binomial(), purchase)
+        moved = np.sqrt(plan.noise_variances) / (rows * 0.25 / size + plan.curvature)
+        share = np.sqrt(2) * plan.final.scale / moved.min()
+        # Beyond some 1e8 rows the accuracy of the draws of the noise decides.
+        assert share <= (0.051 if rows < 1e8 else 0.25)
+        assert plan.tolerance <= 1.001e-9 * np.sqrt(plan.expected_square)
+
+
+def test_draws_are_as_accurate_as_the_least_tolerance_asks() -> None:
+    """Quantiles against 40 digits: within 1e-14 of the root mean square, half of `LEAST_SHARE` being 1e-13."""
+    with mp.workdps(40):
+        for size in (1, 2, 21, 300):
+            rms = float(np.sqrt(size * (size + 1.0)))
+            for tail in (2.0**-75, 1e-9, 0.01, 0.4):
+                found = float(special.gammainccinv(size, tail))
+                exact = mp.mpf(found)
+                for _ in range(3):
+                    density = mp.exp(-exact + (size - 1) * mp.log(exact) - mp.loggamma(size))
+                    exact += (mp.gammainc(size, exact, regularized=True) - mp.mpf(tail)) / density
+                assert abs(float(exact - found)) <= 1e-14 * rms
+        for tail in (2.0**-75, 1e-9, 0.01, 0.4):
+            found = float(special.ndtri(tail))
+            assert abs(float(mp.erfc(-mp.mpf(found) / mp.sqrt(2)) / 2 / mp.mpf(tail) - 1)) <= 1e-14 * max(1.0, found**2)
 
 
 def test_a_public_linear_term_is_covered() -> None:
@@ -164,7 +187,7 @@ class Extreme(SystemRandom):
     """The most extreme uniforms that the system's source can give."""
 
     def folded(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(size, 2.0**-106), np.zeros(size, dtype=bool)
+        return np.full(size, 2.0**-158), np.zeros(size, dtype=bool)
 
 
 @pytest.mark.parametrize("size", [1, 2, 10, 1000])
