@@ -18,7 +18,7 @@ from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import InformationPlan, eta_error, follow
 from dpstats.mechanisms.metrics import Metric, Purchase, metrics
 from dpstats.mechanisms.pricing import PAID_ROOM, Price, price_fit, price_information, room, scales
-from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
+from dpstats.mechanisms.release import LatticeRelease, final_noise_share, gradient_tolerance
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.privacy.bodies import BodyNoise
@@ -149,6 +149,18 @@ class ObjectivePlan:
     def gradient_size(self) -> float:
         """The noise in the objective's gradient, root mean square: what the solver's tolerance must be small beside."""
         return float(np.sqrt(self.expected_square))
+
+    @property
+    def final_share(self) -> float:
+        """The final noise's standard deviation over that of the objective's noise, at `rows_at_most` rows or fewer."""
+        share = final_noise_share(
+            self.family,
+            self.final.eps,
+            rows=self.rows_at_most,
+            row_length=self.row_length,
+            curvature=self.curvature,
+        )
+        return share * self.tolerance / self.gradient_size
 
     @property
     def noise_averages_out(self) -> bool:

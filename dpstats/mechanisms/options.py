@@ -76,9 +76,9 @@ class Options:
         A public guess at the number of rows, for the default curvature of method="output", which goes by its cube root.
         No guarantee depends on it.
     rows_at_most : float
-        So many rows are certified, whatever they are, on this machine's arithmetic; from 1 to 1e10. It is public and
-        not a limit: more rows are fitted like any others, but the proof of the last rounding does not speak of them
-        (docs/proofs/release).
+        A public bound on the number of rows, from 1 to 1e10. The final discrete noise is made so small that it is not
+        seen beside the rest at so many rows. It is not a limit, and more rows keep the guarantee wherever this
+        machine's arithmetic allows, which is far beyond the default (docs/proofs/release).
     penalty_weights : dict, optional
         Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
     stages : {1, 2, "auto"}

@@ -19,7 +19,7 @@ from dpstats.solvers.rounding import least_tolerance
 Vector = NDArray[np.float64]
 
 ROWS_AT_MOST = 1e7
-"""The number of rows that a release is certified for unless another is stated."""
+"""The number of rows that a release is made for unless another is stated."""
 
 GRADIENT_SHARE = 1e-9
 """gamma is at most this share of the noise's root mean square,"""
@@ -32,7 +32,7 @@ LEAST_SHARE = 2e-13
 """less than this share of the root mean square: so well is the noise drawn (docs/proofs/release)."""
 
 LONGEST_DRAW = 1000.0
-"""No draw of the noise is longer than this plus p, in root mean squares, by far: its uniforms have 104 bits."""
+"""No draw of the noise is longer than this plus p, in root mean squares, by far: its uniforms have 156 bits."""
 
 LARGEST = 1e280
 """Linear predictors stay below this, so that nothing overflows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 
@@ -45,7 +47,8 @@ def summarize_plan(plan: Plan) -> Summary:
     """The summary of a dry run: what would be released, at what price, with what noise."""
     summary = Summary()
     summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
-    summary.add_extra_txt(wrap_notes(plan_notes(plan)))
+    rounding = [rounding_note(plan.objective)] if plan.objective.noise_averages_out else []
+    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding]))
     return summary
 
 
@@ -333,6 +336,15 @@ def _shares(plan: Plan) -> str:
     """How the rows of a person count."""
     record = plan.request.options.record
     return "equal shares" if record.shared else f"1, {record.rows} rows at most"
+
+
+def rounding_note(stage: ObjectivePlan) -> str:
+    """What hiding the rounding of floating point costs."""
+    added = 100 * (math.hypot(1.0, stage.final_share) - 1)
+    return (
+        f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
+        f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
+    )
 
 
 def screening_note(plan: Plan) -> str:

@@ -11,6 +11,7 @@ import pytest
 from mpmath import mp
 from scipy import special
 
+import dpstats as dp
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson, SmoothSVM
@@ -25,7 +26,7 @@ from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import SystemRandom, random_source
 from dpstats.solvers.objective import PerturbedObjective
-from dpstats.solvers.rounding import SAFE_SHARE, WIDEST, Scale, gradient_error, ladder
+from dpstats.solvers.rounding import SAFE_SHARE, WIDEST, Scale, gradient_error, ladder, least_tolerance
 
 PURCHASE = Purchase(eps=1.0, delta=0.0, final_eps=0.01, adjacency="add_remove")
 
@@ -154,6 +155,30 @@ def test_the_final_noise_is_not_seen_at_the_declared_rows(rows: float) -> None:
         # Beyond some 1e8 rows the accuracy of the draws of the noise decides.
         assert share <= (0.051 if rows < 1e8 else 0.25)
         assert plan.tolerance <= 1.001e-9 * np.sqrt(plan.expected_square)
+
+
+def test_undeclared_rows_keep_the_whole_guarantee() -> None:
+    """gamma is that of 1e7 rows; what 1e10 rows need of extended floats is less."""
+    for size, row_norm in ((1, 1.0), (20, 1.0), (150, 7.0)):
+        plan = plan_objective(arrays(size, row_norm), Binomial(), PURCHASE)
+        assert plan.rows_at_most == 1e7
+        needed = least_tolerance(
+            plan.family,
+            rows=1e10,
+            row_norm=plan.row_length,
+            curvature=plan.curvature,
+            linear=(LONGEST_DRAW + size) * np.sqrt(plan.expected_square),
+        )
+        assert needed <= plan.tolerance
+
+
+def test_the_plan_prints_what_the_final_noise_costs() -> None:
+    # At 1e10 rows the accuracy of the draws of the noise decides, and the price is plain.
+    for rows, least, most in ((1e7, 0.12, 0.13), (1e10, 10.0, 200.0)):
+        plan = dp.plan("y ~ x", {"y": [0, 1], "x": (0, 1)}, 1.0, family="binomial", rows_at_most=rows)
+        added = 100 * (np.hypot(1.0, plan.objective.final_share) - 1)
+        assert least <= added <= most
+        assert f"adds less than {added:.2g} %" in " ".join(plan.summary().as_text().split())
 
 
 def test_draws_are_as_accurate_as_the_least_tolerance_asks() -> None:

@@ -163,7 +163,7 @@ def test_tails_have_no_steps(noise: Noise, side: int, monkeypatch: pytest.Monkey
     for exponent in (52, 40, 20, 0):
 
         def outermost(count: int, fine: int = (2**exponent - 1) << 12) -> bytes:
-            return np.repeat(np.array([side, fine], np.uint64), count // 16).tobytes()
+            return np.repeat(np.array([side, fine, 0], np.uint64), count // 24).tobytes()
 
         monkeypatch.setattr("dpstats.privacy.randomness.os.urandom", outermost)
         drawn.append(float(noise.sample(1, SystemRandom())[0]))

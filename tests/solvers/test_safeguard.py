@@ -135,6 +135,26 @@ def test_a_tolerance_out_of_reach_is_no_error() -> None:
         assert float(np.linalg.norm((newton.minimize(objective, 1e-60) - exact).astype(float))) < 1e-10
 
 
+@pytest.mark.parametrize("penalty", PENALTIES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_a_tolerance_out_of_reach_is_missed_by_no_more_than_proved(family: Family, penalty: Penalty | None) -> None:
+    """The corollary: the point released is within twice what any data of so many rows can be certified to."""
+    objective = problem(family, 200, 4, 0.1, widest=np.float64)
+    linear = float(np.linalg.norm(objective.noise))
+    reachable = least_tolerance(
+        family,
+        rows=200,
+        row_norm=1.0,
+        curvature=objective.curvature,
+        linear=linear,
+        penalised=isinstance(penalty, Bridge),
+        widest=np.float64,
+    )
+    unreachable = 1e-40
+    theta = newton.optimum(objective, unreachable) if penalty is None else prox.optimum(objective, penalty, unreachable)
+    assert unreachable < distance(objective, theta, penalty) <= 2 * reachable
+
+
 @pytest.mark.parametrize("family", [Gaussian(0.5), HuberSVM(0.25), Poisson(1.0, 1.0)], ids=str)
 @pytest.mark.parametrize("widest", [np.float64, WIDEST])
 @pytest.mark.parametrize("side", [-1.0, 1.0])

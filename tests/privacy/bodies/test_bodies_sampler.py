@@ -188,7 +188,7 @@ def test_exponentials_are_fine_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> 
         for exponent in (52, 40, 20, 0):
 
             def outermost(count: int, fine: int = (2**exponent - 1) << 12, side: int = side) -> bytes:
-                return np.repeat(np.array([side, fine], np.uint64), count // 16).tobytes()
+                return np.repeat(np.array([side, fine, 0], np.uint64), count // 24).tobytes()
 
             monkeypatch.setattr("dpstats.privacy.randomness.os.urandom", outermost)
             found.append(float(sampling.exponentials(1, SystemRandom())[0]))
