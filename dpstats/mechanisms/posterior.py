@@ -37,7 +37,7 @@ from dpstats.privacy.output import ROUNDED
 from dpstats.privacy.posterior import exponential_index, gaussian_temperature
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
-from dpstats.solvers import newton, prox
+from dpstats.solvers import newton, pairs, prox
 from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
@@ -374,7 +374,7 @@ def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSour
     if plan.semi_axes is None:
         optimum = _optimum(plan, rows).astype(np.float64)
         draw = _rejected(plan, rows, optimum, random) if plan.exact else _walked(plan, rows, optimum, random)
-        return plan.final.release(draw, random)
+        return plan.final.release(pairs.single(draw, np.float64), random)
     if not plan.exact:
         return _walked(plan, rows, np.zeros(plan.size), random)
     points = lattice_points(plan.semi_axes, ACROSS[plan.size])
