@@ -122,8 +122,8 @@ class BinomialCounts(Binomial):
             check_cap("trials", self.trials)
 
     def resolve(self, response_range: tuple[float, float] | None) -> BinomialCounts:
-        """Set `trials` from (0, the greatest number of trials)."""
-        if self.trials is not None:
+        """Set `trials` from (0, the greatest number of trials); plain arrays have it as the bound of their weights."""
+        if self.trials is not None or response_range is None:
             return self
         return replace(self, trials=declared_range(response_range, "trials")[1])
 

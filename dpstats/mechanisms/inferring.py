@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family
+from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.metrics import Purchase
@@ -56,7 +56,7 @@ def with_inference(
     # Nothing is free for persons, whose scores' spread must be bought.
     if wanted is None or (wanted == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return purchase
-    if wanted == "model" and design.score_ratio is None:
+    if wanted == "model" and _variance_is_open(family, design):
         raise ArgumentError(
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
             "take 'robust'"
@@ -124,11 +124,19 @@ def _biased(penalty: Penalty) -> bool:
     return not penalty.convex or split_curvature(penalty)[1] is not None
 
 
+def _variance_is_open(family: Family, design: Bounds) -> bool:
+    """Whether the model does not say how a row's score varies: under weights, and for shares of nobody knows how many.
+
+    Shares of successes in plain arrays are of an unknown number of trials.
+    """
+    return design.score_ratio is None or (isinstance(family, BinomialCounts) and design.score_ratio == 1)
+
+
 def _spread(family: Family, design: Bounds, options: Options) -> SpreadKind:
     """How the score's covariance is known: weights and persons leave it open, and then it is bought."""
     if options.unit is not None:
         return "clustered"
-    if design.score_ratio is None:
+    if _variance_is_open(family, design):
         return "robust"
     if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
         return "robust"

@@ -209,7 +209,9 @@ class Plan:
     @property
     def title(self) -> str:
         """A line that names the release, for the ledger."""
-        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns"
+        beside = ", weighted" if self.design.score_ratio is None else ""
+        beside += ", with an offset" if self.design.offset_bound else ""
+        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{beside}"
 
     def digest(self) -> str:
         """A hash of the public facts, as the ledger records it."""

@@ -134,6 +134,17 @@ class TestStatsmodels:
         with pytest.raises(ArgumentError, match="offset=0"):
             released.predict(exog)
 
+    def test_arrays_of_shares(self, data: pd.DataFrame) -> None:
+        """Trials as weights; without them nothing says of how many trials a share is, so that errors are robust ones."""
+        exog, trials = np.column_stack([np.ones(N), data["x"]]) / np.sqrt(2), data["s"] + data["f"]
+        share, family = (data["s"] / trials).to_numpy(), dp.families.BinomialCounts()
+        model = sm.GLM(data[["s", "f"]], exog, family=sm.families.Binomial())
+        released = dp.GLM(share, exog, family, weights=trials, weight_bound=11).fit(HUGE, seed=1, curvature=1e-4)
+        same(released, model.fit(), model.fit(cov_type="HC0"))
+        alone = dp.GLM(share, exog, family).fit(HUGE, seed=1, curvature=1e-4)
+        plain = sm.GLM(share, exog, family=sm.families.Binomial())
+        same(alone, plain.fit(), plain.fit(cov_type="HC0"))
+
 
 class TestNeutral:
     """Weights 1 and offset 0 change no digit of a seeded release."""
