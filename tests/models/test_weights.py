@@ -135,7 +135,7 @@ class TestStatsmodels:
             released.predict(exog)
 
     def test_arrays_of_shares(self, data: pd.DataFrame) -> None:
-        """Trials as weights; without them nothing says of how many trials a share is, so that errors are robust ones."""
+        """Trials as weights; without them nothing says of how many trials a share is: errors are robust then too."""
         exog, trials = np.column_stack([np.ones(N), data["x"]]) / np.sqrt(2), data["s"] + data["f"]
         share, family = (data["s"] / trials).to_numpy(), dp.families.BinomialCounts()
         model = sm.GLM(data[["s", "f"]], exog, family=sm.families.Binomial())
