@@ -117,8 +117,8 @@ class Options:
         the largest count, whose dispersion then takes `spread_share`. Its price is a curvature up to twice as large
         (docs/defaults); where eps is too small for that, coefficients are released alone. True, or a kind, pays for
         the matrix, whatever the family. "model" trusts the family for the variance of the response, up to a dispersion
-        (Gaussian and Poisson); "robust" does not, and is what True means for a support vector machine. None releases
-        coefficients alone.
+        (Gaussian and Poisson); "robust" does not, and is what True means for a support vector machine, and "auto" too
+        with weights. None releases coefficients alone.
     information_share : float, optional
         What the information matrix would cost by itself, as a share of eps, where it is paid for (`inference=True` or
         a kind); beside the coefficients it costs less. Normal noise of the coefficients is 1 / (1 - share) times what
