@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families.base import Derivatives, Family
-from dpstats.rows import Block, Rows, block_rows, row_count, thinned
+from dpstats.rows import Block, Floats, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.rounding import CERTIFIED_ROWS, SPLIT_BITS, WIDEST, Precision, Scale, split
@@ -131,6 +131,11 @@ class PerturbedObjective:
         own = self.rows.total(partial(_value_gradient, self.family, theta), _plus)
         return value + own[0], gradient + own[1]
 
+    def gradient(self, theta: Vector) -> Vector:
+        """The gradient of J at theta alone, in the cheapest pass over the rows that there is."""
+        own = self.rows.total(partial(_gradient, self.family, theta), operator.add)
+        return np.asarray(self._smooth(theta)[1] + own, dtype=np.float64)
+
     def thinned(self, every: int) -> PerturbedObjective:
         """Every `every`-th few rows, with the public terms shrunk alike: a cheap place to start from."""
         return self.altered(thinned(self.rows, every, SAMPLE_CHUNK), self.curvature / every, self.noise / every)
@@ -194,12 +199,15 @@ def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
             yield block.part(slice(start, start + most))
 
 
+def _predictors(theta: Vector, block: Block) -> Floats:
+    """eta of each row, shape (rows,)."""
+    eta = block.exog @ theta
+    return eta if block.offset is None else eta + block.offset
+
+
 def _derivatives(family: Family, theta: Vector, block: Block) -> Derivatives:
     """The loss of some rows and its derivatives, by row, times the rows' weights."""
-    eta = block.exog @ theta
-    if block.offset is not None:
-        eta = eta + block.offset
-    found = family.derivatives(eta, block.endog)
+    found = family.derivatives(_predictors(theta, block), block.endog)
     if block.weights is None:
         return found
     return Derivatives(*(block.weights * part for part in found))
@@ -225,6 +233,15 @@ def _value_gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> t
         value += float(np.sum(derivatives.value))
         gradient += derivatives.gradient @ block.exog
     return value, gradient
+
+
+def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
+    """What some rows add to the gradient."""
+    gradient = np.zeros(len(theta))
+    for block in chunks(blocks, CHUNK_ROWS):
+        slope = family.slope(_predictors(theta, block), block.endog)
+        gradient += (slope if block.weights is None else block.weights * slope) @ block.exog
+    return gradient
 
 
 def _plus(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float, Vector]:

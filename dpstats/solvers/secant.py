@@ -48,14 +48,14 @@ def descend(objective: PerturbedObjective, theta: Vector, hessian: Matrix, toler
         The norm of the gradient to be reached; the caller certifies.
     """
     floor = float(np.min(objective.curvature))
-    gradient = objective.value_gradient(theta)[1]
+    gradient = objective.gradient(theta)
     step = -solve_positive(hessian, gradient, floor)
     decrement = -float(gradient @ step)
     for _ in range(MAX_STEPS):
         if float(np.linalg.norm(gradient)) <= tolerance:
             return Descent(theta, hessian, True)
         target = theta + step
-        moved = objective.value_gradient(target)[1]
+        moved = objective.gradient(target)
         hessian = updated(hessian, step, moved - gradient)
         following = -solve_positive(hessian, moved, floor)
         left = -float(moved @ following)

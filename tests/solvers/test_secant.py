@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpstats.families import Binomial, HuberSVM, Poisson
+from dpstats.rows import Block
 from dpstats.solvers import newton, secant
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -73,6 +74,18 @@ def test_samples_lead_to_the_certified_optimum(family, ordered, monkeypatch):
     assert np.linalg.norm(hessian - whole) < 0.5 * np.linalg.norm(whole)
     found = newton.minimize(objective, 1e-9)
     assert np.linalg.norm(objective.value_gradient(found.astype(float))[1]) < 1e-8
+
+
+@pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 3.0), HuberSVM(0.1)], ids=lambda family: family.name)
+def test_the_gradient_alone_is_that_beside_the_value(family):
+    random = np.random.default_rng(5)
+    plain = problem(family)
+    exog, endog = plain.rows.collected()[0][:2]
+    block = Block(exog, endog, random.random(ROWS), random.normal(size=ROWS))
+    for rows in ([(exog, endog)], [tuple(block)]):
+        objective = PerturbedObjective(family, rows, plain.curvature, plain.noise, offset_bound=10.0)
+        theta = random.normal(size=SIZE)
+        np.testing.assert_allclose(objective.gradient(theta), objective.value_gradient(theta)[1], rtol=1e-11, atol=1e-9)
 
 
 def test_few_rows_have_no_sample():
