@@ -388,7 +388,7 @@ def _public(plan: PosteriorPlan, points: Matrix) -> Vector:
     """The part of the objective without data at each point, shape (points,)."""
     value = np.sum(points * (0.5 * plan.curvature * points + plan.linear), axis=1)
     if plan.penalty is not None:
-        value = value + np.sum(plan.penalty_weights * plan.penalty.value(points), axis=1)
+        value = value + np.array([plan.penalty.value(point, plan.penalty_weights) for point in points])
     return np.asarray(value, dtype=np.float64)
 
 

@@ -184,7 +184,8 @@ class Density:
         )
         potential = losses + 0.5 * plan.curvature[0] * grid**2
         if plan.penalty is not None:
-            potential = potential + plan.penalty.value(grid) * plan.penalty_weights[0]
+            assert isinstance(plan.penalty, Lasso)
+            potential = potential + plan.penalty.alpha * np.abs(grid) * plan.penalty_weights[0]
         logs = -plan.temperature * (potential - np.min(potential))
         self.values = np.exp(logs) / np.trapezoid(np.exp(logs), grid)
 
@@ -228,13 +229,13 @@ def test_its_bound_is_tight_and_a_colder_one_is_caught(adjacency):
     assert stick(replace(plan, temperature=4 * plan.temperature), plan.eps) > 10 * delta
 
 
-@pytest.mark.parametrize("rows", [3, 300])
-def test_draws_have_the_posterior_law(rows):
+@pytest.mark.parametrize(("rows", "penalty"), [(3, None), (300, None), (20, Lasso(8.0))])
+def test_draws_have_the_posterior_law(rows, penalty):
     """A Kolmogorov-Smirnov test of 400 seeded draws of one column against the integrated density."""
     random = np.random.default_rng(5)
     family = Binomial()
     exog, endog = rows_of(family, rows, 1, random)
-    plan = planned(family, delta=1e-3, curvature=3.0, rows_at_most=1e5)
+    plan = planned(family, delta=1e-3, curvature=3.0, rows_at_most=1e5, penalty=penalty)
     grid = np.linspace(-15, 15, 60_001)
     density = Density(plan, exog, endog, grid)
     cdf = np.concatenate([[0], np.cumsum((density.values[1:] + density.values[:-1]) / 2 * np.diff(grid))])
@@ -244,6 +245,23 @@ def test_draws_have_the_posterior_law(rows):
     if rows == 300:
         proposals = np.asarray(plan.law.sample(400, np.random.default_rng(1))) / plan.noise_shape[0]
         assert stats.kstest(proposals + np.mean(draws), lambda at: np.interp(at, grid, cdf)).pvalue < 1e-3
+
+
+def test_a_penalty_is_part_of_the_public_score():
+    """On two columns without rows: the mode of a lasso's lattice posterior is zero, its law the exponential one."""
+    plan = planned(Binomial(), size=2, penalty=Lasso(30.0), radius=2.0)
+    draws = np.array(
+        [
+            release_posterior(plan, block_rows([(np.empty((0, 2)), np.empty(0))]), np.random.default_rng(seed))
+            for seed in range(300)
+        ]
+    )
+    points = lattice_points(plan.semi_axes, 71)
+    logs = -plan.temperature * (30.0 * np.sum(np.abs(points), axis=1) + 0.5 * points**2 @ plan.curvature)
+    weights = np.exp(logs - special.logsumexp(logs))
+    expected = float(weights @ np.sum(np.abs(points), axis=1))
+    # A mean of 300 sizes, whose standard deviation is about their mean: seven standard errors.
+    assert np.mean(np.sum(np.abs(draws), axis=1)) == pytest.approx(expected, rel=7 / math.sqrt(300))
 
 
 def test_rejection_accepts_in_proportion():

@@ -70,6 +70,21 @@ def test_theorems_3_and_4_hold_for_every_draw(family: Family, penalty: Penalty |
             assert whole <= cross + rise + 1e-8
 
 
+@pytest.mark.parametrize("penalty", PENALTIES[1:], ids=str)
+def test_the_rise_of_a_penalty_is_bounded_and_nearly_attained(penalty: Penalty) -> None:
+    """P(t + e) - P(t) - P'(t) e over a grid: for the lasso a step across zero rises by twice its length."""
+    facts = OutputFacts(Binomial(), LAWS[0], np.ones(1), 1.0, penalty, np.ones(1))
+    starts = np.concatenate([[1e-9], np.linspace(0.01, 3, 300)])
+    worst = 0.0
+    for step in (-2.0, -0.7, 0.7, 2.0):
+        ends = [[penalty.value(at) for at in points] for points in (starts + step, starts)]
+        rises = np.array(ends[0]) - np.array(ends[1]) - penalty.slope(starts) * step
+        bound = facts.rise(step**2, 0.0)
+        assert rises.max() <= bound * (1 + 1e-9)
+        worst = max(worst, float(rises.max()) / bound)
+    assert worst > (0.99 if isinstance(penalty, Lasso) else 0.6)
+
+
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
 @pytest.mark.parametrize("size", [1, 4, 30])
 @pytest.mark.parametrize("pi", [0.3, 0.05, 0.002])
