@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpstats.rows import Block, MemoryRows
+from dpstats.rows import Block, MemoryRows, divided
 from dpstats.rows.persons import (
     LAST,
     NOBODY,
@@ -181,3 +181,25 @@ def test_what_is_handed_over_can_be_sent() -> None:
     again = pickle.loads(pickle.dumps(partial(drawn_block)))
     assert again.func is drawn_block
     assert all(np.array_equal(one, other) for one, other in zip(pickle.loads(pickle.dumps(found)), found, strict=True))
+
+
+@pytest.mark.parametrize("cuts", CUTS, ids=str)
+def test_a_division_keeps_persons_whole(cuts: list[int]) -> None:
+    rng = np.random.default_rng(3)
+    people = rng.integers(0, 50, 400)
+    for rows in (sharing(owned(people, cuts)), drawing(owned(people, cuts), 3, KEY, drawn_block)):
+        one, other = divided(rows, KEY)
+        sides = [np.concatenate([block.endog for block in side.collected()]).astype(int) for side in (one, other)]
+        assert not set(people[sides[0]]) & set(people[sides[1]])
+        whole = np.concatenate([block.endog for block in rows.collected()]).astype(int)
+        assert sorted(np.concatenate(sides)) == sorted(whole)
+        assert min(len(set(people[side])) for side in sides) > 10
+
+
+def test_rows_divided_by_themselves_are_caught() -> None:
+    """Planted: blocks that have forgotten their persons."""
+    people = np.random.default_rng(3).integers(0, 50, 400)
+    forgotten = MemoryRows([block._replace(person=None) for block in sharing(owned(people, [7])).collected()])
+    one, other = divided(forgotten, KEY)
+    sides = [np.concatenate([block.endog for block in side.collected()]).astype(int) for side in (one, other)]
+    assert set(people[sides[0]]) & set(people[sides[1]])

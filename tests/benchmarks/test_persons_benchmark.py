@@ -1,0 +1,22 @@
+"""The benchmark of persons at a small size: its columns, and that intervals by rows are the shortest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import persons
+
+
+def test_a_small_cell() -> None:
+    target = pd.Series([0.2, 0.7, -0.5], index=["Intercept", "own", "now"])
+    table = persons.cell(400, 8.0, 2, {True: target, False: target}).set_index("rows count")
+    assert table.index.tolist() == list(persons.CASES)
+    assert table["covered"].between(0, 1).all()
+    assert np.isfinite(table.loc[table["bounded"] == 1, "width"]).all()
+    assert table.loc["by rows, for rows", "width"] < table.loc["equal shares", "width"]
+
+
+def test_persons_have_one_to_ten_rows() -> None:
+    sizes = persons.population(500, 1).groupby("person").size()
+    assert (sizes.min(), sizes.max(), len(sizes)) == (1, 10, 500)
