@@ -43,6 +43,7 @@ def glm(
     weights: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    engine: str | None = None,
     **options: Any,
 ) -> GLMResults:
     """Fit a generalised linear model with differential privacy.
@@ -54,8 +55,9 @@ def glm(
         family, ``"successes + failures ~ x"``.
     data : DataFrame or another table, or path
         The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; what is read in batches, a
-        polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation; or the path or pattern of Parquet or CSV
-        files (docs/guide/files). Column names and types are taken to be public, cells and the number of rows are not.
+        polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation; a Dask DataFrame, on its cluster
+        (docs/guide/clusters); or the path or pattern of Parquet or CSV files (docs/guide/files). Column names and types
+        are taken to be public, cells and the number of rows are not.
     eps, delta : float
         The budget of this call.
     family : str or Family
@@ -84,6 +86,9 @@ def glm(
         A column, or an expression of columns, that is added to the linear predictor. It costs no privacy.
     exposure : str, optional
         A positive column or expression whose logarithm is added, for Poisson models.
+    engine : {"dask"}, optional
+        Read files on the workers of the cluster that this process is a client of (docs/guide/clusters). A Dask frame is
+        worked out there anyway.
     **options
         ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
         from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
@@ -105,7 +110,8 @@ def glm(
     -----
     The guarantee is proved in docs/proofs/objective; it covers everything that leaves this call.
     """
-    model = GLM.from_formula(formula, data, family, domain, weights=weights, offset=offset, exposure=exposure)
+    beside = {"weights": weights, "offset": offset, "exposure": exposure}
+    model = GLM.from_formula(formula, data, family, domain, **beside, engine=engine)
     return model.fit(
         eps,
         delta=delta,

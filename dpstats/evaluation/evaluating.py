@@ -66,6 +66,7 @@ def evaluate(
     weights: Any = None,
     offset: Any = None,
     unit: str | None = None,
+    engine: str | None = None,
 ) -> Evaluation:
     """How good a released model is: accuracy, calibration, ROC curve, R2, residuals; in one release, with errors.
 
@@ -95,6 +96,8 @@ def evaluate(
     unit : str, optional
         The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
         draw among the complete ones, so that errors of sampling are right.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
     Returns
     -------
@@ -119,7 +122,7 @@ def evaluate(
         raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
     model = plan_evaluation(fit, metrics, bins)
     record = make_unit(unit, max_rows=None if unit is None else 1)
-    source, beside = _source(fit.plan, data, weights, offset, record)
+    source, beside = _source(fit.plan, data, weights, offset, record, engine)
     blocks = _weighted(model.blocks(), fit.plan, beside)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, eps, delta, notion)
@@ -263,13 +266,15 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
     return chosen
 
 
-def _source(plan: Plan, data: Any, weights: Any, offset: Any, record: Unit) -> tuple[Table | None, ArrayBeside]:
+def _source(
+    plan: Plan, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None
+) -> tuple[Table | None, ArrayBeside]:
     """The rows of a model by formula, whose schema suits it; of arrays, which are checked too, what is beside them."""
     design = plan.design
     if isinstance(design, DesignSpec):
         if weights is not None or offset is not None:
             raise ArgumentError("weights and offset are those of the formula; leave them out")
-        table = as_table(data)
+        table = as_table(data, engine)
         design.check_schema(table)
         check_unit(table, record)
         return table, ArrayBeside()

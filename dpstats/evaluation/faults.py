@@ -52,6 +52,7 @@ def check(
     offset: str | None = None,
     exposure: str | None = None,
     unit: str | None = None,
+    engine: str | None = None,
 ) -> Check:
     """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
 
@@ -80,6 +81,8 @@ def check(
     unit : str, optional
         The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
         draw.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def check(
     random = random_source(seed)
     kind = get_family(family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
-    table = as_table(data)
+    table = as_table(data, engine)
     facts, design = _public(formula, Domain.coerce(domain), table, kind)
     faults = _faults(parse(formula).columns, facts, design)
     noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)

@@ -58,6 +58,7 @@ def holdout(
     by: str | Sequence[str] | None = None,
     seed: int | None = None,
     ledger: Ledger | Part | None = None,
+    engine: str | None = None,
 ) -> Holdout:
     """Set rows aside for testing: each with the same chance, by a draw of its own.
 
@@ -75,6 +76,8 @@ def holdout(
     ledger : Ledger or Part, optional
         Remembers the split, and knows it as a partition: what is charged to the two sides composes in parallel. Nothing
         is charged here.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def holdout(
     random_source(seed)  # refuses what is no seed
     if ledger is not None and not isinstance(ledger, (Ledger, Part)):
         raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
-    table = as_table(data)
+    table = as_table(data, engine)
     columns = usable_columns(table)
     names = None if by is None else _check_by(by, table)
     if names is None and not columns:

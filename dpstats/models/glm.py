@@ -24,6 +24,7 @@ from dpstats.quiet import sealed
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
 from dpstats.rows import Block, Memory, Rows
+from dpstats.tables import as_table
 
 
 class GLM:
@@ -87,6 +88,7 @@ class GLM:
         weights: str | None = None,
         offset: str | None = None,
         exposure: str | None = None,
+        engine: str | None = None,
     ) -> GLM:
         """A model of a frame's columns.
 
@@ -100,10 +102,14 @@ class GLM:
             Public ranges and levels of the columns. Numeric columns left out have their range bought privately.
         weights, offset, exposure : str, optional
             Columns, or expressions of columns; see `dpstats.glm`.
+        engine : {"dask"}, optional
+            Read files on the cluster that this process is a client of; see `dpstats.glm`.
         """
         model = cls.__new__(cls)
         model._source = FormulaSource(
-            model_formula(formula, family, weights=weights, offset=offset, exposure=exposure), data, domain
+            model_formula(formula, family, weights=weights, offset=offset, exposure=exposure),
+            as_table(data, engine),
+            domain,
         )
         model.family = family
         return model

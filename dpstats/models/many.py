@@ -71,6 +71,7 @@ class ManyPlans:
         ledger: Ledger | Part | None = None,
         seed: int | None = None,
         memory: float | None = None,
+        engine: str | None = None,
     ) -> dict[str, GLMResults]:
         """Charge the whole budget once, buy the shared ranges, and release every model.
 
@@ -83,6 +84,8 @@ class ManyPlans:
             For tests only; nothing is certified then.
         memory : float, optional
             As for `dpstats.glm`.
+        engine : {"dask"}, optional
+            Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
         Returns
         -------
@@ -95,7 +98,7 @@ class ManyPlans:
             Before anything is spent, if the frame does not suit a model.
         """
         limit = None if memory is None else Memory(memory)
-        table = as_table(data)
+        table = as_table(data, engine)
         check_numeric(table, self.bought)
         check_unit(table, self.record)
         stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))

@@ -61,6 +61,7 @@ def buy_ranges(
     seed: int | None = None,
     unit: str | None = None,
     max_rows: int | None = None,
+    engine: str | None = None,
 ) -> BoughtRanges:
     """Buy the ranges of numeric columns once, to be used by several models.
 
@@ -85,6 +86,8 @@ def buy_ranges(
         among those whose cell is finite.
     max_rows : int, optional
         So many rows of a person are counted instead, with as many times the noise.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def buy_ranges(
         raise ArgumentError("columns must name different columns that the domain does not declare yet, at least one")
     record = make_unit(unit, max_rows=max_rows)
     check_range_eps(record.each(eps) / len(names), names, notion, rows_at_least)
-    table = as_table(data)
+    table = as_table(data, engine)
     check_numeric(table, names)
     check_unit(table, record)
     guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)

@@ -35,6 +35,7 @@ def release_statistics(
     adjacency: str = "add_remove",
     ledger: Ledger | Part | None = None,
     seed: int | None = None,
+    engine: str | None = None,
 ) -> ReleasedStatistics:
     """Buy X'X, X'y and y'y of some columns once: any number of linear models of them then costs nothing more.
 
@@ -59,6 +60,8 @@ def release_statistics(
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def release_statistics(
         raise ArgumentError("columns must be columns of the sums: weights and offsets are not offered here, use dp.glm")
     if not design.has_intercept:
         raise ArgumentError("columns must leave the intercept in: a model without one follows from the same statistics")
-    table = as_table(data)
+    table = as_table(data, engine)
     design.check_schema(table)
     plan = plan_statistics(design, eps=eps, delta=delta, adjacency=notion, radius=radius)
     if seed is not None:

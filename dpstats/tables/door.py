@@ -16,7 +16,7 @@ ACCEPTED = (
 )
 
 
-def as_table(data: object) -> Table:
+def as_table(data: object, engine: str | None = None) -> Table:
     """`data` as a table, judged by its type, its names and its declared types and lengths alone.
 
     Parameters
@@ -26,6 +26,8 @@ def as_table(data: object) -> Table:
         lists or tuples (columns of objects), Arrow arrays, pandas extension arrays or polars Series. Read in batches:
         polars LazyFrames, Arrow RecordBatchReaders and Datasets, DuckDB relations, and files: a path or a pattern such
         as ``"folder/*.parquet"``. On a cluster, if there is a client: Dask DataFrames.
+    engine : {"dask"}, optional
+        Read files on the workers of the cluster that this process is a client of.
 
     Raises
     ------
@@ -33,8 +35,10 @@ def as_table(data: object) -> Table:
         If it is of another type, is a mapping whose columns differ in length, or is files that are not there, or whose
         columns differ.
     ArgumentError
-        If it is a path and pyarrow is not installed.
+        If it is a path and pyarrow is not installed, or `engine` is unknown, has no cluster or no files to read.
     """
+    if engine is not None:
+        return _by_engine(data, engine)
     if isinstance(data, Table):
         return data
     table = in_memory(data)
@@ -43,6 +47,22 @@ def as_table(data: object) -> Table:
     if table is None:
         raise DataError(f"data must be {ACCEPTED}, got {type(data).__name__}")
     return table
+
+
+def _by_engine(data: object, engine: str) -> Table:
+    if engine != "dask":
+        raise ArgumentError(f"engine must be 'dask' or left out, got {engine!r}")
+    if is_of("dask.dataframe", ("DataFrame",), data):
+        return as_table(data)
+    if not isinstance(data, (str, os.PathLike)):
+        raise ArgumentError("engine='dask' reads files: data must be the path of Parquet or CSV files, or a Dask frame")
+    try:
+        from dpstats.tables.partitions import files_on_cluster
+    except ImportError:
+        pass
+    else:
+        return files_on_cluster(data)
+    raise ArgumentError("engine='dask' needs Dask: pip install dpstats[dask]")
 
 
 def _streamed(data: object) -> Table | None:

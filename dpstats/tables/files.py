@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,14 @@ def from_files(path: str | os.PathLike[str]) -> Stream:
     DataError
         If there is no such file, names end otherwise, or the files do not agree in their columns or types.
     """
-    found = _matching(os.fspath(path))
-    endings = {_ending(name) for name in found}
+    found = matching(os.fspath(path))
+    endings = {ending(name) for name in found}
     if len(endings) > 1 or not endings <= {*PARQUET, *DELIMITERS}:
         raise DataError(f"data: {os.fspath(path)!r} must name files that end alike, in .parquet, .pq, .csv or .tsv")
     return _parquet(found) if endings <= set(PARQUET) else _lines(found, DELIMITERS[endings.pop()])
 
 
-def _matching(pattern: str) -> list[str]:
+def matching(pattern: str) -> list[str]:
     """Files by name, or those that match a pattern."""
     found = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
     if not found:
@@ -57,7 +57,7 @@ def _matching(pattern: str) -> list[str]:
     return found
 
 
-def _ending(name: str) -> str:
+def ending(name: str) -> str:
     path = Path(name.lower())
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
@@ -74,21 +74,20 @@ def _parquet(found: Sequence[str]) -> Stream:
         if schema.names != dataset.schema.names:
             raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
     check_fragments(dataset)
-    types = dict(zip(dataset.schema.names, dataset.schema.types, strict=True))
-
-    def read(names: Sequence[str]) -> Iterator[Table]:
-        coded = any(pa.types.is_dictionary(types[name]) for name in names)
-        return batches_of(_scanned(found, names, _without_arrow if coded else pq.read_metadata))
-
-    return Stream(dataset.schema.names, declared(dataset.schema), read)
+    return Stream(dataset.schema.names, declared(dataset.schema), lambda names: batches_of(scanned(found, names)))
 
 
-def _scanned(found: Sequence[str], names: Sequence[str], metadata: Callable[[str], Any]) -> Iterator[pa.RecordBatch]:
-    """Record batches of some columns of Parquet files."""
+def scanned(
+    found: Sequence[str], names: Sequence[str], row_groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of some columns of Parquet files, of some row groups of each or all."""
     for name in found:
+        types = pq.read_schema(name)
+        coded = any(pa.types.is_dictionary(types.field(column).type) for column in names)
+        metadata = _without_arrow(name) if coded else pq.read_metadata(name)
         # Not by the dataset: it reads ahead of whoever works on the batches, in the end the whole file into memory.
-        with pq.ParquetFile(name, metadata=metadata(name), pre_buffer=False, buffer_size=BUFFER) as file:
-            yield from file.iter_batches(BATCH_ROWS, columns=list(names))
+        with pq.ParquetFile(name, metadata=metadata, pre_buffer=False, buffer_size=BUFFER) as file:
+            yield from file.iter_batches(BATCH_ROWS, columns=list(names), row_groups=row_groups)
 
 
 def _without_arrow(name: str) -> Any:

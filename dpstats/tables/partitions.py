@@ -6,22 +6,29 @@ tasks would bear hashes of the data as names, and write cells to the workers' lo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow.parquet as pq
 
-from dpstats.errors import DataError
+from dpstats.errors import ArgumentError, DataError
 from dpstats.rows.distributed import DaskRows, Shard, Tasks
+from dpstats.tables.batches import batches_of
 from dpstats.tables.columns import Column
 from dpstats.tables.containers import from_pandas
+from dpstats.tables.files import PARQUET, ending, from_files, matching, scanned
 from dpstats.tables.streams import DeclaredColumn, Stream
 from dpstats.tables.table import Holds, Table, in_memory
 
 KEEPS_ROWS = ("FromGraph", "Concat", "Partitions", "DelayedsExpr")
 """Dask's operations, besides those that it calls blockwise, that work out every partition by itself."""
+
+SHARD_ROWS = 2**19
+"""Rows of a file that one task reads, at least, if there are more."""
 
 READS_LINES = "dask.dataframe.io.csv"
 
@@ -144,6 +151,60 @@ def from_dask(frame: Any) -> Table:
     if client is None:
         return Stream(labels, declared, partial(_read_here, frame))
     return ClusterTable(labels, declared, partial(_shards, frame), client)
+
+
+def files_on_cluster(path: str | os.PathLike[str]) -> ClusterTable:
+    """The rows of Parquet or CSV files, read by the workers, which must see them under the same names.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no running client.
+    DataError
+        As `dpstats.tables.files.from_files`.
+    """
+    client = running_client()
+    if client is None:
+        raise ArgumentError(
+            "engine='dask' needs a cluster: from distributed import Client; client = Client(), or its address"
+        )
+    here = from_files(path)
+    found = [os.path.abspath(name) for name in matching(os.fspath(path))]
+    return ClusterTable(here.labels, [here.at(at) for at in range(len(here.labels))], partial(_pieces, found), client)
+
+
+def _pieces(found: Sequence[str], names: Sequence[str]) -> list[Shard]:
+    """Shards of about `SHARD_ROWS` rows: row groups of Parquet files, whole files of lines."""
+    shards = []
+    for name in found:
+        if ending(name) not in PARQUET:
+            shards.append(Shard(partial(_lines_of, name, list(names))))
+            continue
+        with pq.ParquetFile(name) as file:
+            sizes = [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
+        for groups in grouped(sizes, SHARD_ROWS):
+            shards.append(Shard(partial(_groups_of, name, groups, list(names))))
+    return shards
+
+
+def grouped(sizes: Sequence[int], least: int) -> list[list[int]]:
+    """Places that follow each other, in groups whose sizes add up to `least` or more, but for the last."""
+    groups, total = list[list[int]](), least
+    for place, size in enumerate(sizes):
+        if total >= least:
+            groups.append([])
+            total = 0
+        groups[-1].append(place)
+        total += size
+    return groups
+
+
+def _lines_of(name: str, names: Sequence[str]) -> Iterator[Table]:
+    return from_files(name).read(names)
+
+
+def _groups_of(name: str, groups: Sequence[int], names: Sequence[str]) -> Iterator[Table]:
+    return batches_of(scanned([name], names, groups))
 
 
 def _check_operations(frame: Any) -> None:

@@ -79,6 +79,10 @@ class Stream(Table):
         """The number of rows, in a pass over them. Private unless the adjacency makes it public: charge first."""
         return sum(batch.rows for batch in self._read([]))
 
+    def read(self, names: Iterable[str]) -> Iterator[Table]:
+        """One pass over the rows, with the columns called `names`. Charge first."""
+        return self._read(list(dict.fromkeys(names)))
+
     def batches(self, names: Iterable[str]) -> Rows[Table]:
         """The rows, a batch at a time, with the columns called `names`. Charge first."""
         return ReadRows(partial(self._read, list(dict.fromkeys(names))), self.memory or Memory())

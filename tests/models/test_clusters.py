@@ -31,6 +31,7 @@ def frame(rows: int = 6000) -> pd.DataFrame:
     data["y"] = data.a - data.b + rng.normal(size=rows)
     data["c"] = (data.y > 0).astype(float)
     data["n"] = rng.poisson(2, rows)
+    data["person"] = rng.integers(0, rows // 2, rows)
     return data
 
 
@@ -99,6 +100,7 @@ RELEASES: dict[str, Callable[[Any], Any]] = {
     "statistics": statistics,
     "holdout": held_out,
     "ranges": ranged,
+    "persons": seeded("y ~ a", unit="person"),
 }
 
 

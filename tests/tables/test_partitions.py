@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats.errors import DataError
-from dpstats.tables import Table, as_table
+import dpstats as dp
+from dpstats.errors import ArgumentError, DataError, DPStatsError
+from dpstats.tables import Table, as_table, partitions
 from dpstats.tables.partitions import ClusterTable
 from dpstats.tables.streams import Stream
 
@@ -69,8 +71,6 @@ def test_without_a_client_partitions_are_worked_out_here() -> None:
 
 
 def _without_client(data: Any) -> Table:
-    from dpstats.tables import partitions
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partitions, "running_client", lambda: None)
         return as_table(data)
@@ -120,6 +120,55 @@ def test_parquet_reads_the_columns_that_are_asked_for(client: Any, tmp_path: Pat
     table = as_table(dd.read_parquet(str(tmp_path / "*.parquet")))
     assert read(table, "x") == [*range(10), *range(10)]
     assert table.rows == 20
+
+
+def files(folder: Path, kind: str) -> Path:
+    for part in range(2):
+        data = frame(20)
+        if kind == "parquet":
+            data.to_parquet(folder / f"{part}.parquet", index=False, row_group_size=6)
+        else:
+            data.to_csv(folder / f"{part}.csv", index=False)
+    return folder / f"*.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_files_are_read_by_the_workers(client: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "SHARD_ROWS", 10)
+    path = files(tmp_path, kind)
+    table, here = as_table(path, "dask"), as_table(path)
+    assert isinstance(table, ClusterTable)
+    assert table.labels == here.labels
+    assert table.column("g").kind == here.column("g").kind
+    assert read(table, "x") == read(here, "x")
+    assert table.rows == 40
+    found = dp.ols("x ~ k", path, 1.0, domain={"x": (0, 20), "k": (0, 20)}, seed=1, engine="dask").params
+    np.testing.assert_allclose(found, dp.ols("x ~ k", path, 1.0, domain={"x": (0, 20), "k": (0, 20)}, seed=1).params)
+
+
+def test_row_groups_make_shards() -> None:
+    assert partitions.grouped([6, 6, 6, 2], 10) == [[0, 1], [2, 3]]
+    assert partitions.grouped([20, 1, 20], 10) == [[0], [1, 2]]
+    assert partitions.grouped([], 10) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "engine", "told"),
+    [
+        ({"x": [1.0]}, "dask", "data must be the path"),
+        ("nowhere/*.parquet", "dask", "nowhere"),
+        ("nowhere/*.parquet", "spark", "engine must be 'dask'"),
+    ],
+)
+def test_engines_that_cannot_serve(client: Any, data: Any, engine: str, told: str) -> None:
+    with pytest.raises(DPStatsError, match=re.escape(told)):
+        as_table(data, engine)
+
+
+def test_an_engine_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "running_client", lambda: None)
+    with pytest.raises(ArgumentError, match="needs a cluster"):
+        as_table(files(tmp_path, "csv"), "dask")
 
 
 def test_repr_says_nothing_of_rows(client: Any) -> None:
