@@ -75,7 +75,9 @@ def workers_of(client: Client) -> list[int]:
 
 
 def _process(dask_worker: Any) -> int | None:
-    return dask_worker.pid
+    # A nanny whose worker dies while it starts gives up, and this cluster has nobody to replace it.
+    ready = dask_worker.process is not None and dask_worker.process.status.name == "running"
+    return dask_worker.pid if ready else None
 
 
 def one_fit(client: Client, fit: Callable[[], Any], rng: random.Random) -> tuple[Any, int]:
