@@ -8,6 +8,6 @@ from pathlib import Path
 from distributed import LocalCluster
 
 if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
         Path(sys.argv[1]).write_text(cluster.scheduler_address)
         sys.stdin.read()
