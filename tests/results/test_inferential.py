@@ -20,8 +20,9 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, NotReleasedError
 from dpstats.families import Gaussian, Poisson
-from dpstats.inference import known
+from dpstats.inference import along_way, known
 from dpstats.inference.spread import sampling_variances
+from dpstats.results import inferring
 
 DOMAIN: dict[str, Any] = {
     "x": (-1, 1), "z": (0, 10), "g": ["a", "b", "c"], "y": [0, 1], "t": (-4, 4), "k": (0, 10),
@@ -426,6 +427,32 @@ class TestBasis:
         assert not np.allclose(np.eye(5), known.rebased(np.eye(5), ()) - 1)
         for one, other in zip(*tables, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("family", "right", "used"),
+    [
+        ("binomial", "x + g", True),
+        ("poisson", "x + g", True),
+        ("poisson", "x + g + offset(z)", True),
+        ("binomial", "x + g + offset(z)", False),
+        ("gaussian", "x + g", False),
+        ("smooth_svm", "x + g", False),
+    ],
+)
+def test_made_up_rows_serve_where_they_say_enough(
+    family: str, right: str, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for straight curves, weights that go with the response, or a logistic model whose offset they lack."""
+    seen: list[bool] = []
+
+    def spied(found: Any, *rest: Any) -> Any:
+        seen.append(True)
+        return along_way(found, *rest)
+
+    monkeypatch.setattr(inferring, "along_way", spied)
+    assert np.isfinite(fit(family, right, 100.0).bse).any()
+    assert bool(seen) is used
 
 
 @pytest.mark.parametrize("family", ["gaussian", "binomial"])
