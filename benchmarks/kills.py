@@ -28,12 +28,15 @@ from distributed import Client
 
 import dpstats as dp
 from benchmarks.local_cluster import local_cluster
+from dpstats.rows.distributed import DaskRows
 
 ROWS = 120_000
 TEXT, NUMBER = "canary-cell", 7316549.0
 CANARY = re.compile(rf"{NUMBER:.0f}|7\.316549|{TEXT}".encode())
 DOMAIN = {"y": (0, 1), "a": (-4, 4), "b": (-4, 4), "c": (-4, 4), "g": ["u", "v", "w"]}
 EPS = 0.5
+PAUSE = 4.0
+"""Mean seconds between two kills. A worker takes seconds to start, and nearer kills hit the same tasks again."""
 
 
 def frame() -> pd.DataFrame:
@@ -56,7 +59,7 @@ class Killer(threading.Thread):
 
     def run(self) -> None:
         """Kill until the fit is over."""
-        while self.kills < self.most and not self.over.wait(self.rng.expovariate(1 / 1.5)):
+        while self.kills < self.most and not self.over.wait(self.rng.expovariate(1 / PAUSE)):
             # The processes' own: asking the workers for them would wait for those that are dead.
             found = workers_of(self.client)
             for pid in found if self.rng.random() < 0.2 else found[:1]:
@@ -66,6 +69,21 @@ class Killer(threading.Thread):
                     continue
                 self.kills += 1
             self.rng.shuffle(found)
+
+
+def reasons() -> Counter[str]:
+    """Counts, from now on, what ended passes: types of errors, and our own constant texts."""
+    found, total = Counter[str](), DaskRows.total
+
+    def watched(rows: DaskRows[Any], *arguments: Any) -> Any:
+        try:
+            return total(rows, *arguments)
+        except Exception as error:
+            found[f"{type(error).__name__} {error if type(error) is RuntimeError else ''}".strip()] += 1
+            raise
+
+    DaskRows.total = watched  # type: ignore[method-assign]
+    return found
 
 
 def workers_of(client: Client) -> list[int]:
@@ -99,6 +117,7 @@ def run(wanted: int) -> None:
     """Kill so many workers, and print what came of it."""
     rng, data, outcomes, kills, spent = random.Random(0), frame(), Counter[str](), 0, 0
     expected = dp.logit("y ~ a + b + c + g", data, EPS, domain=DOMAIN, seed=1).params
+    why = reasons()
     with local_cluster() as (address, said), Client(address) as client, tempfile.TemporaryDirectory() as folder:
         parts = dd.from_pandas(data, npartitions=8)
         started = time.perf_counter()
@@ -118,10 +137,13 @@ def run(wanted: int) -> None:
                 outcomes["charges exact" if exact else "CHARGES WRONG"] += not seeded
                 kills += more
         logs = (str(client.get_worker_logs()) + str(client.get_scheduler_logs())).encode() + said.read_bytes()
+        time.sleep(5)
         names = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
     print(f"{kills} kills in {turn} fits of {ROWS:,} rows, {time.perf_counter() - started:.0f} s")
     for outcome, count in sorted(outcomes.items()):
         print(f"{count:5d}  {outcome}")
+    for reason, count in sorted(why.items()):
+        print(f"{count:5d}  passes ended by {reason}")
     print(f"{len(CANARY.findall(logs)):5d}  canaries in {len(logs):,} bytes of logs")
     print(f"{names:5d}  tasks left on the scheduler")
 

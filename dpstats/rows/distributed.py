@@ -83,24 +83,34 @@ class DaskRows(Rows[Element]):
         """`part` of every shard, combined on the workers in an order that is fixed."""
         if not self._shards:
             return part(())
-        names = _names("sum")
-        packed = [Sealed((work, part)) for work in self._works()]
-        futures = [
-            self._client.submit(summed, work, shard.inputs, key=next(names), pure=False)
-            for work, shard in zip(packed, self._shards, strict=True)
-        ]
-        joining = Sealed(add)
-        while len(futures) > 1:
-            futures = [
-                self._client.submit(added, joining, futures[at : at + FAN_IN], key=next(names), pure=False)
-                for at in range(0, len(futures), FAN_IN)
-            ]
-        found = _result(self._client, futures[0])
+        sums = self._sums(part, add)
+        try:
+            found = _result(self._client, sums[-1])
+        finally:
+            # An error that Dask raises holds its own frames, and with them these.
+            for future in sums:
+                future.release()
         if isinstance(found, Lost):
             raise RuntimeError("a worker could not work out its shard")
         total, marks = found.opened()
         self._check(marks)
         return total
+
+    def _sums(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> list[Any]:
+        """Tasks that sum over each shard and then add up what these found, the last one all of it."""
+        names = _names("sum")
+        level = [
+            self._client.submit(summed, Sealed((work, part)), shard.inputs, key=next(names), pure=False)
+            for work, shard in zip(self._works(), self._shards, strict=True)
+        ]
+        every, joining = list(level), Sealed(add)
+        while len(level) > 1:
+            level = [
+                self._client.submit(added, joining, level[at : at + FAN_IN], key=next(names), pure=False)
+                for at in range(0, len(level), FAN_IN)
+            ]
+            every += level
+        return every
 
     def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
         """What `change` makes of the elements, in every pass."""
