@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpstats.domain import as_number, canonical
@@ -27,6 +28,9 @@ from dpstats.tables.columns import (
     numeric_tokens,
     token_of,
 )
+
+PLAIN = r"^-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,2})?$"
+"""Texts that Arrow and Python read alike."""
 
 
 def column_from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
@@ -108,7 +112,7 @@ def _numbers(cells: pa.Array) -> Array:
     if pa.types.is_dictionary(cells.type):
         return look_up(_numbers(cells.dictionary), _positions(cells.indices), np.nan)
     if _is_text(cells.type):
-        return _by_text(cells, as_number, np.float64, np.nan)
+        return _text_numbers(cells)
     if pa.types.is_null(cells.type):
         return np.full(len(cells), np.nan)
     if pa.types.is_boolean(cells.type):
@@ -153,6 +157,22 @@ def _identities(cells: pa.Array) -> identities.Identities:
     known = np.asarray(cells.is_valid().to_numpy(zero_copy_only=False))
     values = cells.cast(whole).fill_null(0).to_numpy(zero_copy_only=False)
     return identities.of_integers(values, known)
+
+
+def _text_numbers(cells: pa.Array) -> Array:
+    """Text as numbers: what `as_number` says of every distinct text, shape (rows,)."""
+    encoded = cells.cast(pa.large_binary()).dictionary_encode()
+    return look_up(_read_numbers(encoded.dictionary), _positions(encoded.indices), np.nan)
+
+
+def _read_numbers(texts: pa.Array) -> Array:
+    """`as_number` of some texts; Arrow reads the plain decimal numbers among them, rounded as Python does."""
+    plain = np.asarray(pc.match_substring_regex(texts, PLAIN).fill_null(False).to_numpy(zero_copy_only=False))
+    numbers = np.empty(len(texts))
+    numbers[plain] = texts.filter(pa.array(plain)).view(pa.large_string()).cast(pa.float64()).to_numpy()
+    others = texts.filter(pa.array(~plain)).to_pylist()
+    numbers[~plain] = [as_number(_decoded(text)) for text in others]
+    return numbers
 
 
 def _by_text(cells: pa.Array, read: Callable[[str | None], Any], dtype: type[Any], missing: float) -> NDArray[Any]:

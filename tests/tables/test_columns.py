@@ -175,6 +175,42 @@ def test_categories_are_data() -> None:
         assert np.isnan(column.numbers()).all()
 
 
+def odd_numbers() -> list[bytes | None]:
+    """Texts that spell numbers, nearly spell them, or do not."""
+    random = np.random.default_rng(5)
+    bits = random.integers(0, 2**63, 3000).view(np.float64)
+    texts = [repr(float(value)) for value in [*bits, *random.normal(size=3000), *random.integers(0, 10**9, 1000)]]
+    letters = "0123456789.-+eE_ "
+    texts += ["".join(random.choice(list(letters), random.integers(0, 9))) for _ in range(3000)]
+    texts += [f"{random.integers(10**18)}{random.integers(10**18)}.{random.integers(10**18)}" for _ in range(300)]
+    texts += [
+        f"0.{random.integers(10**18):018}",
+        "1.",
+        ".5",
+        "-.5",
+        "1e400",
+        "-0",
+        "0x1",
+        "1_0",
+        "nan",
+        "inf",
+        "٣",
+        "1\n",
+    ]
+    return [None, b"\xff", b"1\xff", b"1\x00", *(text.encode() for text in texts)]
+
+
+def test_text_is_read_as_python_reads_it() -> None:
+    """To the last bit: which cells stand beside a text must not decide how it is rounded."""
+    texts = odd_numbers()
+    read = [np.nan if text is None or b"\xff" in text else as_number(text.decode()) for text in texts]
+    column = column_of(pa.array(texts, pa.binary()).view(pa.string()))
+    assert column is not None
+    np.testing.assert_array_equal(column.numbers().view(np.int64), np.array(read).view(np.int64))
+    for place in range(0, len(texts), 50):
+        np.testing.assert_array_equal(column.select(slice(place, place + 1)).numbers(), read[place : place + 1])
+
+
 TEXTS = [getattr(pa, name)() for name in ("string", "string_view", "large_string") if hasattr(pa, name)]
 
 
