@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-COLUMNS = 20
+COLUMNS = {"arrays": 20, "wide": 150}
 ROWS = (10_000, 100_000, 1_000_000)
-ROW_NORM = 7.5
-"""Twenty-six rows of twenty standard normal cells in a million are longer."""
+WIDE_ROWS = 300_000
+ROW_NORMS = {20: 7.5, 150: 16.0}
+"""Twenty-six rows of twenty standard normal cells in a million are longer, and hardly any of 150."""
 EPS = 1.0
 SEED = 2026
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"), "1")
@@ -34,19 +35,20 @@ ROOT = Path(__file__).resolve().parents[1]
 Task = Callable[[], Any]
 
 
-def arrays(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def arrays(rows: int, columns: int = 20) -> tuple[np.ndarray, np.ndarray]:
     """0/1 responses and standard normal columns; the linear predictor has standard deviation 1.5."""
     random = np.random.default_rng(SEED)
-    params = random.normal(size=COLUMNS)
+    params = random.normal(size=columns)
     params *= 1.5 / np.linalg.norm(params)
-    exog = random.standard_normal((rows, COLUMNS))
+    exog = random.standard_normal((rows, columns))
     return (random.random(rows) < 1 / (1 + np.exp(-(exog @ params)))).astype(float), exog
 
 
-def _dpstats(endog: np.ndarray, exog: np.ndarray) -> Task:
+def _dpstats(endog: np.ndarray, exog: np.ndarray, **options: None) -> Task:
     import dpstats as dp
 
-    return lambda: dp.GLM(endog, exog, family="binomial", row_norm=ROW_NORM).fit(EPS)
+    row_norm = ROW_NORMS[exog.shape[1]]
+    return lambda: dp.GLM(endog, exog, family="binomial", row_norm=row_norm).fit(EPS, **options)
 
 
 def _scikit_learn(endog: np.ndarray, exog: np.ndarray, **options: float) -> Task:
@@ -65,7 +67,9 @@ def _glum(endog: np.ndarray, exog: np.ndarray) -> Task:
 def _diffprivlib(endog: np.ndarray, exog: np.ndarray) -> Task:
     from diffprivlib.models import LogisticRegression
 
-    return lambda: LogisticRegression(epsilon=EPS, data_norm=ROW_NORM, fit_intercept=False).fit(exog, endog)
+    return lambda: LogisticRegression(epsilon=EPS, data_norm=ROW_NORMS[exog.shape[1]], fit_intercept=False).fit(
+        exog, endog
+    )
 
 
 def _statsmodels(endog: np.ndarray, exog: np.ndarray) -> Task:
@@ -76,6 +80,7 @@ def _statsmodels(endog: np.ndarray, exog: np.ndarray) -> Task:
 
 LIBRARIES: dict[str, Callable[[np.ndarray, np.ndarray], Task]] = {
     "dpstats": _dpstats,
+    "dpstats, coefficients alone": partial(_dpstats, inference=None),
     "scikit-learn lbfgs": _scikit_learn,
     "scikit-learn lbfgs, tol=1e-10": partial(_scikit_learn, tol=1e-10),
     "glum ridge": _glum,
@@ -115,10 +120,10 @@ def formula_tasks(data: pd.DataFrame) -> dict[str, Task]:
 
 
 def tasks(kind: str, rows: int, names: Sequence[str] = ()) -> dict[str, Task]:
-    """Tasks of one kind, "arrays" or "formula", on data of `rows` rows: those named, or all."""
+    """Tasks of one kind, "arrays", "wide" or "formula", on data of `rows` rows: those named, or all."""
     if kind == "formula":
         return formula_tasks(frame(rows))
-    data = arrays(rows)
+    data = arrays(rows, COLUMNS[kind])
     return {name: LIBRARIES[name](*data) for name in names or LIBRARIES}
 
 
@@ -145,7 +150,7 @@ def peak_memory(kind: str, rows: int, name: str) -> dict[str, int]:
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
     before = _status("VmRSS")
     task()
-    data = frame(rows).memory_usage(deep=True).sum() if kind == "formula" else 8 * rows * (COLUMNS + 1)
+    data = frame(rows).memory_usage(deep=True).sum() if kind == "formula" else 8 * rows * (COLUMNS[kind] + 1)
     return {"extra": _status("VmHWM") - before, "data": int(data)}
 
 
@@ -186,9 +191,10 @@ def main() -> None:
             case ["memory", kind, rows, name]:
                 print(json.dumps(peak_memory(kind, int(rows), name)))
                 return
-    print(f"\n## Logistic regression on arrays, {COLUMNS} columns\n", flush=True)
-    for rows in ROWS:
-        print(table("arrays", rows).to_string(index=False), flush=True)
+    for kind, sizes in (("arrays", ROWS), ("wide", (WIDE_ROWS,))):
+        print(f"\n## Logistic regression on arrays, {COLUMNS[kind]} columns\n", flush=True)
+        for rows in sizes:
+            print(table(kind, rows).to_string(index=False), flush=True)
     print(f"\n## Formula to summary\n\n{FORMULA}\n\n{table('formula', ROWS[-1]).to_string(index=False)}", flush=True)
 
 
