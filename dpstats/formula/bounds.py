@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.formula.features import Norms
 
 Array = NDArray[np.float64]
 
@@ -97,6 +98,13 @@ def measure(values: Array, *, grid: bool, codes: tuple[Array, ...] | None = None
         vanishes=bool(sums.min() == 0),
         codes=None if grid else codes,
     )
+
+
+def proved(norms: Norms, size: int) -> FactorBounds:
+    """Bounds of a factor of `size` columns whose norms are proved, whatever the row."""
+    ends = np.full(size, norms.largest)
+    l2, l1 = norms.l2 / norms.largest, norms.l1 / norms.largest
+    return FactorBounds(-ends, ends, l2, l1, total=norms.l1, positive=False, vanishes=False)
 
 
 def interact(factors: list[FactorBounds]) -> FactorBounds:

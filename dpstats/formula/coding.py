@@ -16,9 +16,9 @@ from patsy.missing import NAAction
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.bounds import FactorBounds, interact, measure
+from dpstats.formula.bounds import FactorBounds, interact, measure, proved
 from dpstats.formula.codes import Encoded
-from dpstats.formula.expression import Column, as_codes, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.expression import Apply, Column, as_codes, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import end_rows, public_frame
 
@@ -170,6 +170,8 @@ def _public_columns(factor: PublicFactor, domain: Domain) -> Array:
 
 
 def _numeric_bounds(factor: PublicFactor, columns: Array) -> FactorBounds:
+    if isinstance(factor.node, Apply) and factor.node.norms is not None:
+        return proved(factor.node.norms, columns.shape[1])
     try:
         return measure(columns, grid=not isinstance(factor.node, Column))
     except ValueError as error:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain, canonical
 from dpstats.errors import FormulaError
 from dpstats.formula.codes import Codes, Encoded
+from dpstats.formula.features import Features, Norms
 from dpstats.formula.public_frame import public_frame
 from dpstats.formula.transforms import RowWise
 
@@ -40,11 +41,12 @@ class Literal:
 
 @dataclass(frozen=True)
 class Apply:
-    """A row-wise function of other nodes; `text` is how the formula writes it."""
+    """A row-wise function of other nodes; `text` as the formula writes it, `norms` what is proved of its columns."""
 
     text: str
     function: Callable[..., Value]
     arguments: tuple[Node, ...]
+    norms: Norms | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def bind(node: Node, domain: Domain) -> Node:
             except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
                 raise FormulaError(f"{node.text}: {error}") from error
             text = node.text
-            return Apply(text, lambda *rows: learned(*(_transformable(text, row) for row in rows)), arguments)
+            norms = learned.norms if isinstance(learned, Features) else None
+            return Apply(text, lambda *rows: learned(*(_transformable(text, row) for row in rows)), arguments, norms)
     return node
 
 

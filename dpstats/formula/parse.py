@@ -323,7 +323,7 @@ class _Translator:
 
     def _transform(self, tree: ast.Call, name: str) -> Transform:
         text = self._text(tree)
-        data_count = len(tree.args) if name == "te" else min(1, len(tree.args))
+        data_count = len(tree.args) if name in ("te", "rff") else min(1, len(tree.args))
         arguments = tuple(self.node(argument) for argument in tree.args[:data_count])
         options = [self._literal(argument) for argument in tree.args[data_count:]]
         named = self._keywords(tree)

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from scipy.interpolate import BSpline, CubicSpline
 
+from dpstats.formula.features import rff
+
 Array = NDArray[np.float64]
 RowWise = Callable[..., Array]
 
@@ -123,6 +125,7 @@ TRANSFORMS: dict[str, Callable[..., RowWise]] = {
     "cr": cr,
     "cc": cc,
     "te": te,
+    "rff": rff,
 }
 
 
