@@ -130,13 +130,13 @@ class TestPlanted:
 
     def test_the_error_of_the_last_step_is_not_charged(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A last step so coarse that linear predictors differ by .05, and a plan that takes them to be equal."""
-        stage = stage_of(SmoothSVM(0.2), "add_remove", inference=True, release_share=4e-6, information_share=0.8)
+        stage = stage_of(SmoothSVM(0.2), "add_remove", inference=True, release_share=1.5e-9, information_share=0.8)
         assert stage.information is not None
         error = eta_error(stage.final, stage.row_length)
         assert worst(stage, moved=(-error, error)) <= (stage.eps + stage.information.eps) * (1 + 1e-6)
         assert 0.01 < error < 0.2
-        monkeypatch.setattr(objective, "eta_error", lambda final, row_length: 0.0)
-        wrong = stage_of(SmoothSVM(0.2), "add_remove", inference=True, release_share=4e-6, information_share=0.8)
+        monkeypatch.setattr(objective, "eta_error", lambda final, row_length, offset_bound=0.0: 0.0)
+        wrong = stage_of(SmoothSVM(0.2), "add_remove", inference=True, release_share=1.5e-9, information_share=0.8)
         assert wrong.information is not None
         assert worst(wrong, moved=(-error, error)) > (wrong.eps + wrong.information.eps) * (1 + 1e-4)
 
