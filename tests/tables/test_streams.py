@@ -174,13 +174,13 @@ def test_evaluation_prediction_and_parts_of_a_ledger(tmp_path: Path) -> None:
 def test_only_the_columns_of_the_formula_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
-    scanned = files._scanned
+    scanned = files.scanned
 
-    def watched(found: list[str], names: list[str], metadata: Any) -> Any:
+    def watched(found: list[str], names: list[str], *rest: Any) -> Any:
         asked.append(list(names))
-        return scanned(found, names, metadata)
+        return scanned(found, names, *rest)
 
-    monkeypatch.setattr(files, "_scanned", watched)
+    monkeypatch.setattr(files, "scanned", watched)
     dp.ols("y ~ x", parquet(tmp_path, frame()), 1.0, domain={"y": (0, 7), "x": (0, 10)})
     assert asked
     assert {name for names in asked for name in names} == {"x", "y"}
