@@ -82,7 +82,7 @@ def make_unit(unit: str | None, unit_weight: str | None = None, max_rows: int | 
             raise ArgumentError("unit_weight and max_rows need unit, the name of the column that tells persons apart")
         return ROW
     if not isinstance(unit, str) or not unit:
-        raise ArgumentError(f"unit must be the name of the column that tells persons apart, got {unit!r}")
+        raise ArgumentError(f"unit must be the name of the column that tells persons apart, got {type(unit).__name__}")
     if max_rows is None:
         if unit_weight == "one":
             raise ArgumentError("unit_weight='one' needs max_rows, the most rows that a person may have")
