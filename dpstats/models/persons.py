@@ -37,7 +37,7 @@ def check_unit(table: Table, record: Unit) -> None:
     if record.column is None:
         return
     usable_kind(record.column, table.column(record.column))
-    if table.elsewhere:
+    if table.elsewhere or table.reworked:
         raise ArgumentError(
             "unit is not offered for a Dask frame, where the rows of a person may lie on several workers; "
             "write it to Parquet and pass the path"

@@ -151,6 +151,8 @@ def _identities(cells: pa.Array) -> identities.Identities:
             np.fromiter(map(_decoded, encoded.dictionary.to_pylist()), object, len(encoded.dictionary))
         )
         return identities.looked_up(table, _positions(encoded.indices))
+    if pa.types.is_decimal(cells.type):
+        return identities.of_objects(np.array([*cells.to_pylist(), None], dtype=object)[:-1])
     if not pa.types.is_integer(cells.type):
         return identities.of_numbers(_numbers(cells))
     whole = pa.uint64() if pa.types.is_unsigned_integer(cells.type) else pa.int64()

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dpstats.quiet import unheard
 from dpstats.tables.arrow import ArrowColumn, kind_of
+from dpstats.tables.columns import Column
 from dpstats.tables.containers import from_arrow
 from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
-from dpstats.tables.table import Table
+from dpstats.tables.table import Holds, Table
 
 Produce = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 """From names of columns to their record batches."""
@@ -69,18 +70,38 @@ class Query(Stream):
     columns : sequence of DeclaredColumn
     produce : callable
         Carries the query out for some of the columns.
+    conditions : sequence of (holds, names)
+        Only rows for which all hold are meant; see `where`.
     """
 
-    def __init__(self, labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce) -> None:
-        super().__init__(labels, columns, lambda names: Kept(names or labels[:1], produce).read(names))
-        self._produce = produce
+    def __init__(
+        self,
+        labels: Sequence[str],
+        columns: Sequence[Column],
+        produce: Produce,
+        conditions: Sequence[tuple[Holds, Sequence[str]]] = (),
+    ) -> None:
+        super().__init__(labels, columns, self._once, divided=bool(conditions))
+        self._produce, self._conditions = produce, tuple(conditions)
+
+    def _once(self, names: Sequence[str]) -> Iterator[Table]:
+        return self.only(names or self.labels[:1])._read(names)
 
     def only(self, names: Iterable[str]) -> Stream:
         """The rows for one release, with the columns `names`, kept from their first reading to its end."""
-        wanted = set(names)
+        asked = list(names)
+        wanted = {*asked, *(name for _, deciding in self._conditions for name in deciding)}
         kept = [at for at, label in enumerate(self.labels) if label in wanted]
         labels = [self.labels[at] for at in kept]
-        return self._like(Stream(labels, [self._declared[at] for at in kept], Kept(labels, self._produce).read))
+        found = Stream(labels, [self._declared[at] for at in kept], Kept(labels, self._produce).read)
+        for holds, deciding in self._conditions:
+            found = found.where(holds, deciding)
+        return self._like(found.only(asked))
+
+    def where(self, holds: Holds, names: Iterable[str]) -> Stream:
+        """The rows where `holds` says so: a query still, which is carried out once for a release."""
+        conditions = (*self._conditions, (holds, list(names)))
+        return self._like(Query(self.labels, self._declared, self._produce, conditions))
 
 
 class Kept:
@@ -93,16 +114,20 @@ class Kept:
     names : sequence of str
         The columns to keep.
     produce : callable
-        Called once.
+        Called once; where it fails or is interrupted there are no rows from then on, rather than some of them.
     """
 
     def __init__(self, names: Sequence[str], produce: Produce) -> None:
         self._names, self._produce = list(names), produce
+        self._started = False
         self._file: IO[bytes] | None = None
 
     def read(self, names: Sequence[str]) -> Iterator[Table]:
         """Batches of rows with at least the columns `names`."""
         if self._file is None:
+            if self._started:
+                raise AssertionError("the first reading of these rows failed")
+            self._started = True
             self._file = self._filled()
         return batches_of(self._batches(names))
 

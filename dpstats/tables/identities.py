@@ -7,6 +7,7 @@ Empty text is missing.
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 import uuid
 from typing import Any
@@ -27,6 +28,9 @@ NUMBER, INTEGER = np.uint64(0), np.uint64(1)
 
 EXACT = 2**53
 """Whole numbers below it are doubles."""
+
+LONGEST_DECIMAL = 1e40
+"""Decimals from here on are told apart by their letters."""
 
 
 def missing(rows: int) -> Identities:
@@ -86,10 +90,20 @@ def of_cell(cell: object) -> tuple[int, int]:
         return _integer(int.__int__(cell))  # type: ignore[arg-type]
     if issubclass(kind, np.integer):
         return _integer(int(cell))  # type: ignore[call-overload]
+    if kind is decimal.Decimal and number == number:
+        return _decimal(cell)  # type: ignore[arg-type]
     if issubclass(kind, str):
         return _text(str.strip(cell))  # type: ignore[arg-type]
     # A double, or what counts as one, beyond all whole numbers that differ from their neighbours by one.
     return (int(NUMBER), _bits(number)) if number == number else (int(MISSING), int(MISSING))
+
+
+def _decimal(value: decimal.Decimal) -> tuple[int, int]:
+    """A decimal from 2**53 on: exact, as the whole number that it is or by its ratio of whole numbers."""
+    if not abs(as_number(value)) < LONGEST_DECIMAL:
+        return _hashed(b"d" + str(value).encode())
+    over, under = value.as_integer_ratio()
+    return _integer(over) if under == 1 else _hashed(f"d{over}/{under}".encode())
 
 
 def _text(text: str) -> tuple[int, int]:

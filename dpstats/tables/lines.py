@@ -8,6 +8,7 @@ out before it sees them, each by its own bytes alone; they are rows of which eve
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -101,7 +102,8 @@ def parsed(lines: bytes, dropped: int, dialect: Dialect, wanted: Sequence[str]) 
 def sound_lines(lines: bytes, dialect: Dialect) -> tuple[bytes, int]:
     """The lines that are rows of CSV by themselves, and how many lines there were in all.
 
-    A line stays if it is neither empty nor longer than `LONGEST`, has a carriage return at its end only, as many cells
+    A line stays if it is neither empty nor longer than `LONGEST`, does not begin with a byte order mark, which a parser
+    takes off the first line that it is given and off no other, has a carriage return at its end only, as many cells
     as the header, and quotation marks that alternate between those that open a cell (after a delimiter, at the start of
     the line, or right after one that closes) and those that close it (before a delimiter, at the end of the line, or
     right before one that opens: a doubled mark within a cell), the last of them closing. So each line is judged by its
@@ -112,6 +114,7 @@ def sound_lines(lines: bytes, dialect: Dialect) -> tuple[bytes, int]:
     starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
     delimiter, marks = ord(dialect.delimiter), np.flatnonzero(letters == QUOTE)
     unsound = (ends + 1 - starts > LONGEST) | (letters[starts] == NEWLINE) | (letters[starts] == RETURN)
+    unsound |= _marked(letters, starts)
     returns = np.flatnonzero(letters == RETURN)
     unsound[_lines_at(ends, returns[letters[returns + 1] != NEWLINE])] = True
     unsound[_misplaced(letters, ends, starts, marks, delimiter)] = True
@@ -121,6 +124,13 @@ def sound_lines(lines: bytes, dialect: Dialect) -> tuple[bytes, int]:
         return lines, len(ends)
     kept = np.repeat(~unsound, ends + 1 - starts)
     return letters[kept].tobytes(), len(ends)
+
+
+def _marked(letters: NDArray[np.uint8], starts: Places) -> NDArray[np.bool_]:
+    """Which lines begin with the byte order mark of UTF-8."""
+    last = len(letters) - 1
+    letters_at = [letters[np.minimum(starts + place, last)] == byte for place, byte in enumerate(codecs.BOM_UTF8)]
+    return np.logical_and.reduce(letters_at)
 
 
 def _misplaced(letters: NDArray[np.uint8], ends: Places, starts: Places, marks: Places, delimiter: int) -> Places:

@@ -149,7 +149,9 @@ def from_dask(frame: Any) -> Table:
     declared = [DeclaredColumn(column.type_name, column.kind, integral=column.integral) for column in columns]
     client = running_client()
     if client is None:
-        return Stream(labels, declared, partial(_read_here, frame))
+        here = Stream(labels, declared, partial(_read_here, frame))
+        here.reworked = True
+        return here
     return ClusterTable(labels, declared, partial(_shards, frame), client)
 
 

@@ -105,7 +105,7 @@ class Stream(Table):
         return self._like(Stream(self.labels, self._declared, read, divided=True))
 
     def _like(self, other: Stream) -> Stream:
-        other.memory = self.memory
+        other.memory, other.reworked = self.memory, self.reworked
         return other
 
     def __repr__(self) -> str:

@@ -44,6 +44,9 @@ class Table:
     elsewhere = False
     """Whether the rows are on other machines and stay there."""
 
+    reworked = False
+    """Whether every pass works the rows out again, which may come out in another way."""
+
     def __init__(
         self,
         labels: Sequence[Any],

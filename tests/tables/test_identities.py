@@ -114,3 +114,14 @@ def test_chosen_rows_keep_their_identities() -> None:
     table = as_table(pa.table({"id": ["a", "b", None, "a"]}))
     chosen = table.select(np.array([True, False, True, True]), 3).column("id").identities()
     assert [tuple(map(int, row)) for row in chosen] == [of_cell("a"), NOBODY, of_cell("a")]
+
+
+def test_decimals_are_told_apart() -> None:
+    """Keys of databases: two of them in one double are two persons."""
+    whole = [14 * 10**17 + 1, 14 * 10**17 + 2, 5]
+    cells = [Decimal(value) for value in whole]
+    for column in (np.array(cells, dtype=object), pa.array(cells, pa.decimal128(20, 0))):
+        assert identities(column) == [of_cell(value) for value in whole]
+    parts = [Decimal("14000000000000000.25"), Decimal("14000000000000000.250")]
+    assert of_cell(parts[0]) == of_cell(parts[1]) != of_cell(Decimal("14000000000000000.5"))
+    assert of_cell(Decimal("NaN")) == NOBODY

@@ -60,6 +60,8 @@ def rows(text: bytes, read: Read = read_lines) -> Rows:
         (b'"a"b,2', None),
         (b'1, "2"', None),
         (b"1\r2,3", None),
+        (b"\xef\xbb\xbf1,2", None),
+        (b"\xef\xbb,2", (b"\xef\xbb", b"2")),
         (b"1,2\r\r", None),
         (b'"1\r",3', None),
         (b"x" * 2**18 + b",1", None),

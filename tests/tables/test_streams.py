@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -392,3 +392,49 @@ def test_tables_in_memory_are_one_batch() -> None:
     assert isinstance(table, Table)
     assert table.batches(["x"]).collected() == [table]
     assert table.only(["x"]) is table
+
+
+def counted(runs: list[int]) -> pl.LazyFrame:
+    """A query that notes when it is carried out."""
+
+    def noted(part: pl.DataFrame) -> pl.DataFrame:
+        runs.append(len(part))
+        return part
+
+    cells = {"x": np.arange(300) % 7 / 7.0, "y": np.arange(300) % 2, "p": np.arange(300) // 3}
+    return pl.LazyFrame(cells).map_batches(noted, streamable=False)
+
+
+@pytest.mark.parametrize("side", ["train", "test"])
+def test_a_side_of_a_divided_query_is_one_set_of_rows(side: str) -> None:
+    """Carried out anew in every pass, a query without order could give a person one weight and then another."""
+    runs: list[int] = []
+    rows = getattr(dp.holdout(counted(runs), 0.4, by=["p"], seed=1), side)
+    assert rows.divided
+    before = len(runs)
+    dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1]}, unit="p", seed=1)
+    assert len(runs) == before + 1
+    part = rows.only(["p"])
+    persons = [part.batches(["p"]).each(_numbers).collected() for _ in range(2)]
+    assert [batch.tolist() for batch in persons[0]] == [batch.tolist() for batch in persons[1]]
+
+
+def _numbers(batch: Table) -> np.ndarray:
+    return batch.column("p").numbers()
+
+
+def test_a_reader_that_failed_has_no_rows_left() -> None:
+    """Half of the rows, which a failing batch chose, must not be fitted in silence by a second try."""
+
+    def batches() -> Iterator[Any]:
+        yield pa.record_batch({"x": [0.5] * 10, "y": [0.1] * 10})
+        raise ValueError(CANARY)
+
+    schema = pa.schema([("x", pa.float64()), ("y", pa.float64())])
+    model = dp.GLM.from_formula(
+        "y ~ x", pa.RecordBatchReader.from_batches(schema, batches()), domain={"x": (0, 1), "y": (0, 1)}
+    )
+    for _ in range(2):
+        with pytest.raises(ReleaseError) as failure:
+            model.fit(1.0)
+        assert CANARY not in str(failure.value)
