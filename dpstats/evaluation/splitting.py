@@ -12,7 +12,7 @@ import numpy as np
 
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.ledger import Ledger, Part
-from dpstats.privacy.ledger.holdout import HoldoutRule, open_holdout
+from dpstats.privacy.ledger.holdout import HoldoutRule, Side, open_holdout
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import guarded, sealed
 from dpstats.tables import Table, as_table
@@ -112,12 +112,21 @@ def holdout(
     fresh = secrets.token_hex(16)
     if ledger is None:
         rule = HoldoutRule(chance, tuple(names or columns), key or fresh)
-        sides = guarded(lambda: (table.where(rule.trains, rule.by), table.where(rule.tests, rule.by)))
-        return Holdout(*sides, None, None, chance, rule.by)
-    train, test = open_holdout(ledger, chance, names, columns, key, fresh)
-    _check_by(test.rule.by, table)
-    sides = guarded(lambda: (train.rows_of(table), test.rows_of(table)))
-    return Holdout(*sides, train, test, chance, test.rule.by)
+        train, test = guarded(lambda: (_side(table, rule, "train"), _side(table, rule, "test")))
+        return Holdout(train, test, None, None, chance, rule.by)
+    if isinstance(ledger, Part):
+        ledger.check_rows(table)
+    parts = open_holdout(ledger, chance, names, columns, key, fresh)
+    by = parts[1].rule.by
+    _check_by(by, table)
+    train, test = guarded(lambda: (parts[0].rows_of(table), parts[1].rows_of(table)))
+    return Holdout(train, test, *parts, chance, by)
+
+
+def _side(table: Table, rule: HoldoutRule, side: Side) -> Table:
+    """The rows of one side, which know that they are."""
+    kept = (*table.memberships, rule.membership(side))
+    return table.where(rule.tests if side == "test" else rule.trains, rule.by).within_parts(kept)
 
 
 def seeded_key(seed: int, share: float) -> str:

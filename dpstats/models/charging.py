@@ -50,8 +50,8 @@ def charged(
     Raises
     ------
     ArgumentError, DataError, DomainError
-        If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart. If one side
-        of a holdout is to have a guarantee for replaced rows.
+        If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart. If `data`
+        is known to be rows of another part, or one side of a holdout is to have a guarantee for replaced rows.
     BudgetExceeded, UncertifiedError, LedgerError
         If the ledger does not take the charge; `release` is not called then.
     ReleaseError
@@ -105,6 +105,7 @@ def _check_part(part: Part, data: Table | None) -> None:
     """Raise unless the schema lets the part's rows be found."""
     if data is None:
         raise ArgumentError("ledger: a part of a partition pays for rows of a data frame; arrays cannot be divided")
+    part.check_rows(data)
     for by in part.columns:
         if data.count(by) != 1:
             raise DataError(f"data must have exactly one column {by!r}, which the partition of the ledger goes by")

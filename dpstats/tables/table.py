@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,29 @@ Holds = Callable[["Table"], NDArray[np.bool_]]
 """Which rows of a table are meant, shape (rows,): a function of each row alone."""
 
 
+class Membership(NamedTuple):
+    """One of the disjoint parts into which a public rule divides all rows.
+
+    Attributes
+    ----------
+    rule : str
+        The rule, the same text for all of its parts.
+    part : str or float
+        Which part.
+    name : str
+        The part in words, for messages.
+    """
+
+    rule: str
+    part: str | float
+    name: str
+
+
 EXPANSION = 4
 """Columns of numbers that one of a table may become in a model, before its rows are kept with a look at memory."""
+
+
+AnyTable = TypeVar("AnyTable", bound="Table")
 
 
 class Table:
@@ -61,6 +82,7 @@ class Table:
         self.index = index
         self.divided = divided
         self.memory: Memory | None = None
+        self.memberships: tuple[Membership, ...] = ()
         self._fetch = fetch
 
     @property
@@ -107,6 +129,12 @@ class Table:
         """The same table, of whose rows only so much is kept in memory in model units."""
         found = copy.copy(self)
         found.memory = memory
+        return found
+
+    def within_parts(self: AnyTable, memberships: Iterable[Membership]) -> AnyTable:
+        """The same table, known to hold rows of these parts only: a public fact about how its rows were chosen."""
+        found = copy.copy(self)
+        found.memberships = tuple(dict.fromkeys((*self.memberships, *memberships)))
         return found
 
     def only(self, names: Iterable[str]) -> Table:

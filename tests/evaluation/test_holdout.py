@@ -276,3 +276,51 @@ def test_a_side_for_replaced_rows_is_refused_before_the_charge(ledger: dp.Ledger
     with pytest.raises(ArgumentError, match="add_remove"):
         dp.ols("y ~ x", split.train, 1.0, domain=DOMAIN, adjacency="replace_one", ledger=split.train_ledger)
     assert ledger.remaining == before
+
+
+def test_the_part_of_the_other_side_is_refused_before_the_charge(ledger: dp.Ledger) -> None:
+    """Side and part are public, and no row would be left: the charge would buy noise."""
+    split = dp.holdout(frame(), 0.3, ledger=ledger)
+    fit = dp.ols("y ~ x", split.train, 0.5, domain=DOMAIN, ledger=split.train_ledger)
+    before = ledger.remaining
+    calls: list[Callable[[], object]] = [
+        lambda: dp.ols("y ~ x", split.train, 0.5, domain=DOMAIN, ledger=split.test_ledger),
+        lambda: dp.evaluate(fit, split.test, 0.5, ledger=split.train_ledger),
+        lambda: dp.check("y ~ x", split.test, DOMAIN, 0.5, ledger=split.train_ledger),
+        lambda: dp.holdout(split.train, 0.5, ledger=split.test_ledger),
+    ]
+    for call in calls:
+        with pytest.raises(ArgumentError, match=r"ledger pays for the (test|training) rows of a holdout"):
+            call()
+    assert ledger.remaining == before
+    assert len(ledger.entries()) == 1
+    dp.evaluate(fit, split.test, 0.5, ledger=split.test_ledger)
+    assert ledger.remaining == before
+
+
+def test_sides_within_sides_are_told_apart(ledger: dp.Ledger) -> None:
+    """A holdout of a part: rows of one region fit the other side of another rule, never another region."""
+    regions = ledger.partition("g", ["a", "b"])
+    data = frame()
+    north = dp.holdout(data, 0.5, ledger=regions["a"])
+    with pytest.raises(ArgumentError, match="g='b', and data are the rows with g='a'"):
+        dp.ols("y ~ x", north.train, 0.5, domain=DOMAIN, ledger=regions["b"])
+    inner = dp.holdout(north.train, 0.5, ledger=north.train_ledger)
+    with pytest.raises(ArgumentError, match="no row would be left"):
+        dp.ols("y ~ x", inner.test, 0.5, domain=DOMAIN, ledger=north.test_ledger)
+    dp.ols("y ~ x", inner.test, 0.5, domain=DOMAIN, ledger=north.train_ledger)
+    dp.ols("y ~ x", inner.test, 0.5, domain=DOMAIN, ledger=regions["a"])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_sides_without_a_ledger_know_what_they_are(ledger: dp.Ledger, lazy: bool) -> None:
+    """A seed gives the same rule with and without a ledger, in memory and read in batches."""
+    data: Any = pl.from_pandas(frame()).lazy() if lazy else frame()
+    alone = dp.holdout(data, 0.3, seed=4)
+    paid = dp.holdout(frame(), 0.3, seed=4, ledger=ledger)
+    with pytest.raises(ArgumentError, match="no row would be left"):
+        dp.ols("y ~ x", alone.train, 0.5, domain=DOMAIN, ledger=paid.test_ledger)
+    again = dp.holdout(alone.train, 0.5, seed=5)
+    with pytest.raises(ArgumentError, match="no row would be left"):
+        dp.ols("y ~ x", again.test, 0.5, domain=DOMAIN, ledger=paid.test_ledger)
+    dp.ols("y ~ x", again.test, 0.5, domain=DOMAIN, ledger=paid.train_ledger)

@@ -20,10 +20,11 @@ from dpstats.errors import DataError, LedgerError
 from dpstats.privacy.ledger.filters import HOLDOUT
 from dpstats.privacy.ledger.spender import Part, Spender, read_books
 from dpstats.tables import Table
-from dpstats.tables.table import Holds
+from dpstats.tables.table import Holds, Membership
 
 Side = Literal["train", "test"]
 SIDES: tuple[Side, Side] = ("train", "test")
+NAMES: dict[Side, str] = {"train": "training", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ class HoldoutRule:
         limit = int(Fraction(self.share) * 2**64)
         return np.frombuffer(digests, dtype="<u8") < np.uint64(limit)
 
+    def membership(self, side: Side) -> Membership:
+        """One side, as tables remember it."""
+        return Membership(self.text(), side, f"the {NAMES[side]} rows of a holdout")
+
     def trains(self, table: Table) -> NDArray[np.bool_]:
         """Whether each row is for training, shape (rows,)."""
         return ~self.tests(table)
@@ -87,6 +92,9 @@ class HoldoutPart(Part):
         """The columns that decide which rows belong to this part."""
         above = self._parent.columns if isinstance(self._parent, Part) else ()
         return tuple(dict.fromkeys((*above, *self.rule.by)))
+
+    def _own_membership(self) -> Membership:
+        return self.rule.membership("test" if self.value == "test" else "train")
 
     def _own_rule(self) -> Holds:
         return self.rule.tests if self.value == "test" else self.rule.trains

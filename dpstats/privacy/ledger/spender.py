@@ -27,7 +27,7 @@ from dpstats.privacy.ledger.store import Store, insert
 from dpstats.quiet import quiet
 from dpstats.tables import Table, as_table
 from dpstats.tables.containers import rows_can_be_taken
-from dpstats.tables.table import Holds
+from dpstats.tables.table import Holds, Membership
 
 Level = str | int | bool
 
@@ -302,7 +302,28 @@ class Part(Spender):
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
-        return table.where(self._rule, self.columns)
+        kept = (*table.memberships, *self.memberships)
+        return table.where(self._rule, self.columns).within_parts(kept)
+
+    @property
+    def memberships(self) -> tuple[Membership, ...]:
+        """The parts, this one and those around it, to which its rows belong."""
+        around = self._parent.memberships if isinstance(self._parent, Part) else ()
+        return (*around, self._own_membership())
+
+    def check_rows(self, table: Table) -> None:
+        """Raise ArgumentError if `table` is known to hold rows of another part alone, from public facts.
+
+        No row would be left: the charge would buy noise.
+        """
+        own = {membership.rule: membership for membership in self.memberships}
+        for held in table.memberships:
+            paid = own.get(held.rule)
+            if paid is not None and paid.part != held.part:
+                raise ArgumentError(
+                    f"ledger pays for {paid.name}, and data are {held.name}: no row would be left (nothing was "
+                    "charged); pass the part of the ledger that belongs to these rows, or all of the data"
+                )
 
     @property
     def _rule(self) -> Holds:
@@ -312,6 +333,11 @@ class Part(Spender):
     def _own_rules(self) -> tuple[Holds, ...]:
         around = self._parent._own_rules() if isinstance(self._parent, Part) else ()
         return (*around, self._own_rule())
+
+    def _own_membership(self) -> Membership:
+        part = canonical(self.value)
+        assert part is not None, "partition() has checked the values"
+        return Membership(f"column {self.by}", part, f"the rows with {self.by}={self.value!r}")
 
     def _own_rule(self) -> Holds:
         code_of: dict[float | str, int] = {}
