@@ -1,5 +1,5 @@
 """Statistics of streams, released again at every tick under one charge."""
 
-from dpstats.streaming import sums
+from dpstats.streaming import constraints, sums
 
-__all__ = ["sums"]
+__all__ = ["constraints", "sums"]

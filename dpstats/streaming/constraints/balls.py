@@ -1,0 +1,262 @@
+"""Balls about the origin: Euclidean, L1, groups, Lp, and the simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import optimize
+
+from dpstats.errors import ArgumentError
+from dpstats.penalties.base import number
+from dpstats.streaming.constraints.base import Constraint, Vector
+from dpstats.streaming.constraints.simplices import nearest_on_simplex, shrink_to_sum
+from dpstats.streaming.constraints.widths import greatest_length, greatest_normal, normal_length, normal_norm
+
+LARGEST_RADIUS = 1e50
+
+
+@dataclass(frozen=True)
+class Ball(Constraint):
+    """A set that scales with its `radius`, the greatest Euclidean norm of its points.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` is not a positive number up to 1e50.
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        radius = number("radius", self.radius, 0.0, LARGEST_RADIUS, open_low=True)
+        object.__setattr__(self, "radius", radius)
+
+    @property
+    def reach(self) -> float:
+        """`radius`."""
+        return self.radius
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "radius": self.radius}
+
+
+@dataclass(frozen=True)
+class L2Ball(Ball):
+    """Vectors of Euclidean norm at most `radius`."""
+
+    name: ClassVar[str] = "l2"
+
+    def _project(self, point: Vector) -> Vector:
+        return point / max(1.0, self._gauge(point))
+
+    def _gauge(self, point: Vector) -> float:
+        return float(np.linalg.norm(point)) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        length = float(np.linalg.norm(direction))
+        return direction * (self.radius / length) if length > 0 else direction
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * normal_length(size)
+
+
+@dataclass(frozen=True)
+class L1Ball(Ball):
+    """Vectors whose absolute values add up to at most `radius`."""
+
+    name: ClassVar[str] = "l1"
+
+    def _project(self, point: Vector) -> Vector:
+        return np.sign(point) * shrink_to_sum(np.abs(point), self.radius)
+
+    def _gauge(self, point: Vector) -> float:
+        return float(np.abs(point).sum()) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        found = np.zeros_like(direction)
+        place = int(np.argmax(np.abs(direction)))
+        found[place] = self.radius * np.sign(direction[place])
+        return found
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * greatest_length([1] * size)
+
+
+@dataclass(frozen=True)
+class Simplex(Ball):
+    """Vectors of non-negative numbers that add up to `radius`."""
+
+    name: ClassVar[str] = "simplex"
+    symmetric: ClassVar[bool] = False
+
+    def _project(self, point: Vector) -> Vector:
+        return nearest_on_simplex(point, self.radius)
+
+    def _gauge(self, point: Vector) -> float:
+        return float(point.sum()) / self.radius if point.min() >= 0 else np.inf
+
+    def _farthest(self, direction: Vector) -> Vector:
+        found = np.zeros_like(direction)
+        found[int(np.argmax(direction))] = self.radius
+        return found
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * greatest_normal(size)
+
+
+@dataclass(frozen=True)
+class GroupL1(Ball):
+    """Vectors whose groups have Euclidean norms that add up to at most `radius`.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    groups : int or tuple of int
+        The size of every group of adjacent coefficients (the last may be smaller), or the sizes one by one.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` or a size is not positive.
+    """
+
+    groups: int | tuple[int, ...] = 1
+
+    name: ClassVar[str] = "group_l1"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        many = isinstance(self.groups, (list, tuple))
+        sizes = self.groups if isinstance(self.groups, (list, tuple)) else [self.groups]
+        if not sizes or not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+            raise ArgumentError("groups must be a positive integer, or positive integers: the sizes of the groups")
+        whole = tuple(int(size) for size in sizes)
+        object.__setattr__(self, "groups", whole if many else whole[0])
+
+    def check_size(self, size: int) -> None:
+        if isinstance(self.groups, tuple) and sum(self.groups) != size:
+            raise ArgumentError(f"groups must add up to the number of coefficients, {size}, not {sum(self.groups)}")
+
+    def sizes(self, size: int) -> list[int]:
+        """The sizes of the groups of `size` coefficients."""
+        if isinstance(self.groups, tuple):
+            return list(self.groups)
+        whole, left = divmod(size, self.groups)
+        return [self.groups] * whole + [left] * (left > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        groups = list(self.groups) if isinstance(self.groups, tuple) else self.groups
+        return {**super().to_dict(), "groups": groups}
+
+    def _lengths(self, point: Vector) -> tuple[Vector, Vector]:
+        """The norm of each group, shape (g,), and of each coefficient's group, shape (d,)."""
+        sizes = self.sizes(len(point))
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        largest = max(float(np.abs(point).max()), 1e-300)
+        lengths = largest * np.sqrt(np.add.reduceat((point / largest) ** 2, starts))
+        return lengths, np.repeat(lengths, sizes)
+
+    def _project(self, point: Vector) -> Vector:
+        lengths, own = self._lengths(point)
+        kept = np.repeat(shrink_to_sum(lengths, self.radius), self.sizes(len(point)))
+        return point * np.divide(kept, own, out=np.zeros_like(own), where=own > 0)
+
+    def _gauge(self, point: Vector) -> float:
+        return float(self._lengths(point)[0].sum()) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        lengths, own = self._lengths(direction)
+        best = np.repeat(np.arange(len(lengths)) == np.argmax(lengths), self.sizes(len(direction)))
+        return np.divide(self.radius * direction, own, out=np.zeros_like(own), where=best & (own > 0))
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * greatest_length(self.sizes(size))
+
+
+@dataclass(frozen=True)
+class LpBall(Ball):
+    """Vectors with sum |v|^p at most radius^p, 1 < p < 2.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    p : float
+        Between 1.01 and 2, where `L2Ball` begins; for 1 take `L1Ball`.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` or `p` is outside its range.
+    """
+
+    p: float = 1.5
+
+    name: ClassVar[str] = "lp"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "p", number("p", self.p, 1.01, 1.99))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "p": self.p}
+
+    def _project(self, point: Vector) -> Vector:
+        sizes, gauge = np.abs(point) / self.radius, self._gauge(point)
+        if gauge <= 1 + 1e-12:  # so near, the way to the ball is the way to the origin
+            return point / max(1.0, gauge)
+        dual = self.p / (self.p - 1)
+        largest = sizes.max()
+        # At this slope no coordinate is more than (size / slope)^(dual - 1), and those lie in the ball.
+        high = float(largest * np.sum((sizes / largest) ** dual) ** (1 / dual))
+        low = high / 2
+        while self._shrunk(sizes, low).max() ** self.p < 1 and np.sum(self._shrunk(sizes, low) ** self.p) < 1:
+            low /= 2
+        slope = optimize.brentq(
+            lambda at: np.sum(self._shrunk(sizes, at) ** self.p) - 1, low, high, xtol=1e-300, rtol=1e-14
+        )
+        kept = self._shrunk(sizes, slope)
+        inside = self.radius * kept / max(1.0, float(np.sum(kept**self.p)) ** (1 / self.p))
+        return np.sign(point) * inside
+
+    def _shrunk(self, sizes: Vector, slope: float) -> Vector:
+        """v >= 0 with v + slope v^(p - 1) = size, shape (d,).
+
+        In u = v^(p - 1) the left side is convex and increasing: Newton's steps from above come down to the root.
+        """
+        power = 1 / (self.p - 1)
+        found = np.minimum(sizes ** (self.p - 1), sizes / slope)
+        for _ in range(200):
+            value = found**power
+            steps = (value + slope * found - sizes) / (
+                power * np.divide(value, found, out=np.zeros_like(found), where=found > 0) + slope
+            )
+            found = np.maximum(found - steps, 0.0)
+            if np.all(np.abs(steps) <= 1e-15 * found):
+                break
+        return np.asarray(found**power)
+
+    def _gauge(self, point: Vector) -> float:
+        largest = float(np.abs(point).max())
+        if largest == 0:
+            return 0.0
+        return largest * float(np.sum((np.abs(point) / largest) ** self.p)) ** (1 / self.p) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        largest = float(np.abs(direction).max())
+        if largest == 0:
+            return direction
+        dual = self.p / (self.p - 1)
+        shape = (np.abs(direction) / largest) ** (dual - 1)
+        return np.sign(direction) * shape * (self.radius / float(np.sum(shape**self.p)) ** (1 / self.p))
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * normal_norm(size, self.p / (self.p - 1))

@@ -1,0 +1,131 @@
+"""What a constraint set is to a solver: nearest points, farthest points, how large it is and how wide.
+
+Source 001 (Kasiviswanathan, Nissim and Jin 2017), sections 2 and 5: a closed convex set of coefficients, its
+projection, its Minkowski functional and its Gaussian width. All of it is public.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstats.errors import ArgumentError
+
+Vector = NDArray[np.float64]
+
+
+class Constraint(ABC):
+    """A closed convex set of vectors of coefficients, on the scaled columns.
+
+    Attributes
+    ----------
+    name : str
+        As `to_dict` stores it.
+    symmetric : bool
+        Whether -v is in the set for every v that is: its gauge is then a norm.
+    """
+
+    name: ClassVar[str]
+    symmetric: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """The greatest Euclidean norm of a point of the set."""
+
+    def project(self, point: ArrayLike) -> Vector:
+        """The nearest point of the set in the Euclidean norm, shape (d,).
+
+        Parameters
+        ----------
+        point : array_like, shape (d,)
+            Finite numbers.
+
+        Raises
+        ------
+        ArgumentError
+            If `point` is no vector of finite numbers, or of a length that the set does not have.
+        """
+        return self._project(self._checked(point))
+
+    def gauge(self, point: ArrayLike) -> float:
+        """Minkowski's functional: the least rho >= 0 with `point` in rho times the set; inf if there is none.
+
+        Parameters
+        ----------
+        point : array_like, shape (d,)
+
+        Raises
+        ------
+        ArgumentError
+            As for `project`.
+        """
+        return self._gauge(self._checked(point))
+
+    def farthest(self, direction: ArrayLike) -> Vector:
+        """A point v of the set with the greatest <v, direction>, shape (d,).
+
+        Parameters
+        ----------
+        direction : array_like, shape (d,)
+
+        Raises
+        ------
+        ArgumentError
+            As for `project`.
+        """
+        return self._farthest(self._checked(direction))
+
+    def support(self, direction: ArrayLike) -> float:
+        """The greatest <v, direction> of a point v of the set."""
+        return float(self.farthest(direction) @ np.asarray(direction, dtype=np.float64))
+
+    def gaussian_width(self, d: int) -> float:
+        """E sup <v, g> over points v of the set, g standard normal in d dimensions (source 001, definition 3).
+
+        Parameters
+        ----------
+        d : int
+            Number of coefficients.
+
+        Raises
+        ------
+        ArgumentError
+            If the set has no vectors of that length.
+        """
+        if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
+            raise ArgumentError("d must be a positive integer: the number of coefficients")
+        self.check_size(int(d))
+        return self._gaussian_width(int(d))
+
+    def check_size(self, size: int) -> None:  # noqa: B027 - most sets exist in every dimension
+        """ArgumentError if the set has no vectors of length `size`."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+
+    @abstractmethod
+    def _project(self, point: Vector) -> Vector: ...
+
+    @abstractmethod
+    def _gauge(self, point: Vector) -> float: ...
+
+    @abstractmethod
+    def _farthest(self, direction: Vector) -> Vector: ...
+
+    @abstractmethod
+    def _gaussian_width(self, size: int) -> float: ...
+
+    def _checked(self, point: ArrayLike) -> Vector:
+        try:
+            vector = np.asarray(point, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ArgumentError("a point must be a vector of numbers") from None
+        if vector.ndim != 1 or vector.size == 0 or not np.isfinite(vector).all():
+            raise ArgumentError("a point must be a vector of finite numbers, one for each coefficient")
+        self.check_size(vector.size)
+        return vector
