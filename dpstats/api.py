@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource, model_formula
@@ -191,7 +191,7 @@ def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float
         If `loss` is unknown, and as for `glm`.
     """
     if not isinstance(loss, str) or loss not in SVM_LOSSES:
-        raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {loss!r}")
+        raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {shown(loss)}")
     return glm(formula, data, eps, family=SVM_LOSSES[loss](h), **_without_family(arguments))
 
 

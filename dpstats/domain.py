@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.errors import DomainError
+from dpstats.errors import DomainError, shown
 
 Scalar = str | int | float | bool
 
@@ -191,7 +191,7 @@ def _plain(column: Range | Levels) -> Any:
 
 def _check_name(name: object) -> str:
     if not isinstance(name, str):
-        raise DomainError(f"column names must be strings, got {name!r}; rename the column")
+        raise DomainError(f"column names must be strings, got {shown(name)}; rename the column")
     return name
 
 
@@ -221,9 +221,9 @@ def _range(name: object, pair: tuple[object, ...]) -> Range:
     low, high = ends
     # The width must be a finite double too, so that no later arithmetic on the range can overflow.
     if not math.isfinite(as_number(low)) or not math.isfinite(as_number(high)) or float(high) - float(low) == math.inf:
-        raise DomainError(f"the range of {name!r} must be finite, got ({low!r}, {high!r})")
+        raise DomainError(f"the range of {name!r} must be finite, got ({shown(low)}, {shown(high)})")
     if not float(low) < float(high):
-        raise DomainError(f"the range of {name!r} must have low < high, got ({low!r}, {high!r})")
+        raise DomainError(f"the range of {name!r} must have low < high, got ({shown(low)}, {shown(high)})")
     # Beyond 2**53 an integer is not a double; below, it reads better as the user wrote it.
     return Range(*(end if abs(end) <= 2**53 else float(end) for end in (low, high)))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpstats.errors import ArgumentError, UncertifiedError
+from dpstats.errors import ArgumentError, UncertifiedError, check_choice, check_flag, shown
 from dpstats.families import Family, get_family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.options import Options
@@ -106,8 +106,7 @@ def make_request(
     """
     eps, delta = check_budget(eps, delta)
     check_delta(delta, DELTA_LEAST)
-    if method not in METHODS:
-        raise ArgumentError(f"method must be one of {list(METHODS)}, got {method!r}")
+    check_choice("method", method, METHODS)
     random_source(seed)
     request = Request(
         eps=eps,
@@ -116,7 +115,7 @@ def make_request(
         method=method,
         penalty=get_penalty(penalty, alpha),
         adjacency=check_adjacency(adjacency),
-        allow_uncertified=bool(allow_uncertified),
+        allow_uncertified=check_flag("allow_uncertified", allow_uncertified),
         seed=seed,
         options=Options.from_mapping(options),
     )
@@ -125,7 +124,7 @@ def make_request(
     if request.options.unit is not None and method == "posterior":
         raise ArgumentError("unit does not go with method='posterior', which is proved for rows; take method='napp'")
     if request.options.noise == "gaussian" and delta == 0:
-        raise ArgumentError(f"delta must be positive for Gaussian noise, got {delta!r}")
+        raise ArgumentError(f"delta must be positive for Gaussian noise, got {shown(delta)}")
     asked = [reason for reason in request.uncertified_reasons if reason != SEEDED]
     if asked and not request.allow_uncertified:
         raise UncertifiedError(f"not certified: {'; '.join(asked)}. Pass allow_uncertified=True to replicate it")

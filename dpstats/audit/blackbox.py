@@ -12,7 +12,7 @@ from dpstats.audit.progress import Progress
 from dpstats.audit.result import AuditResult, Finding, HockeyStick, picture_of
 from dpstats.audit.scores import Score, learn_scores
 from dpstats.audit.search import Choice, choose_events
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.guarantee import check_budget
 
 # Two aims (eps, divergence) in two directions, each event with a bound above and a bound below.
@@ -100,11 +100,11 @@ def audit(
 
 def _check(runs: int, confidence: float, n_jobs: int) -> None:
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 100:
-        raise ArgumentError(f"runs must be an integer of at least 100, got {runs!r}")
+        raise ArgumentError(f"runs must be an integer of at least 100, got {shown(runs)}")
     if not 0.5 <= confidence < 1:
-        raise ArgumentError(f"confidence must lie in [0.5, 1), got {confidence!r}")
+        raise ArgumentError(f"confidence must lie in [0.5, 1), got {shown(confidence)}")
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs < 1:
-        raise ArgumentError(f"n_jobs must be a positive integer, got {n_jobs!r}")
+        raise ArgumentError(f"n_jobs must be a positive integer, got {shown(n_jobs)}")
 
 
 def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confidence: float) -> AuditResult:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpstats.datasets.base import Dataset
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 Split = Literal["train", "test", "all"]
 
@@ -43,7 +43,7 @@ def load_adult(split: Split = "train") -> Dataset:
     (16281, 15)
     """
     if split not in get_args(Split):
-        raise ArgumentError(f"split must be one of {list(get_args(Split))}, got {split!r}")
+        raise ArgumentError(f"split must be one of {list(get_args(Split))}, got {shown(split)}")
     parts = ["train", "test"] if split == "all" else [split]
     return Dataset(
         name=f"Adult ({split})",

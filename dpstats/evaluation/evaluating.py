@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, shown
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.blocks import STEPS, WEIGHTED_STEPS, Block, Measured
 from dpstats.evaluation.grids import Array, Indices, linear_range
@@ -161,7 +161,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
     chosen = _check_metrics(metrics, known.get(family.name, DECISION_METRICS), family.name)
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
-        raise ArgumentError(f"bins must be a whole number from 1 to 100, got {bins!r}")
+        raise ArgumentError(f"bins must be a whole number from 1 to 100, got {shown(bins)}")
     ends = linear_range(plan.design, fit.scaled_params)
     if family.response == "binary":
         return BinaryModel(family, *ends, chosen, int(bins))
@@ -262,7 +262,7 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
         raise ArgumentError(f"metrics must be a list of names: metrics=[{metrics!r}]")
     chosen = tuple(metrics)
     if not chosen or any(name not in known for name in chosen):
-        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {list(chosen)}")
+        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {shown(list(chosen))}")
     return chosen
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, shown
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.ledger.holdout import HoldoutRule, Side, open_holdout
 from dpstats.privacy.randomness import random_source
@@ -102,7 +102,9 @@ def holdout(
     chance = _check_share(share)
     random_source(seed)  # refuses what is no seed
     if ledger is not None and not isinstance(ledger, (Ledger, Part)):
-        raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
+        raise ArgumentError(
+            f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {shown(ledger)}"
+        )
     table = as_table(data, engine)
     columns = usable_columns(table)
     names = None if by is None else _check_by(by, table)
@@ -151,7 +153,7 @@ def _kind_of(table: Table, name: str) -> str | None:
 def _check_share(share: object) -> float:
     number = isinstance(share, (int, float, np.integer, np.floating)) and not isinstance(share, bool)
     if not number or not 0 < share < 1:  # type: ignore[operator]
-        raise ArgumentError(f"share must lie strictly between 0 and 1, got {share!r}")
+        raise ArgumentError(f"share must lie strictly between 0 and 1, got {shown(share)}")
     return float(share)  # type: ignore[arg-type]
 
 
@@ -159,7 +161,7 @@ def _check_by(by: str | Sequence[str], table: Table) -> list[str]:
     """The columns to go by, each of them one column of numbers or text."""
     names = [by] if isinstance(by, str) else list(by)
     if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise ArgumentError(f"by must name different columns, at least one; got {by!r}")
+        raise ArgumentError(f"by must name different columns, at least one; got {shown(by)}")
     for name in names:
         usable_kind(name, table.column(name))
     return names

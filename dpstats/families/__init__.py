@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
@@ -48,7 +48,7 @@ def get_family(family: str | Family) -> Family:
         return family
     if not isinstance(family, str) or family not in _BY_NAME:
         names = f"one of {sorted(_BY_NAME)}, or an object such as dp.families.Poisson(y_max=20)"
-        raise ArgumentError(f"family must be {names}; got {family!r}")
+        raise ArgumentError(f"family must be {names}; got {shown(family)}")
     return _BY_NAME[family]()
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 Array = NDArray[np.floating]
 
@@ -144,7 +144,7 @@ def padded(values: NDArray[Any]) -> NDArray[Any]:
 def check_cap(name: str, value: object) -> None:
     """Raise ArgumentError unless `value` is a finite positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        raise ArgumentError(f"{name} must be a finite positive number, got {value!r}")
+        raise ArgumentError(f"{name} must be a finite positive number, got {shown(value)}")
 
 
 def closed_cap(name: str, value: float | None) -> float:
@@ -160,5 +160,5 @@ def declared_range(response_range: tuple[float, float] | None, name: str) -> tup
         raise ArgumentError(f"{name} is not set: give it a value, or declare the range of the response in the domain")
     low, high = response_range
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ArgumentError(f"response_range must be finite with low < high, got {response_range!r}")
+        raise ArgumentError(f"response_range must be finite with low < high, got {shown(response_range)}")
     return float(low), float(high)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
 
 CAP_SHARE = 0.5
@@ -133,7 +133,7 @@ class Poisson(Family):
         if y_max is None:
             y_max = declared_range(response_range, "y_max")[1]
             if y_max <= 0:
-                raise ArgumentError(f"response_range must reach above 0 for a count, got {response_range!r}")
+                raise ArgumentError(f"response_range must reach above 0 for a count, got {shown(response_range)}")
         return replace(self, y_max=y_max, mean_cap=CAP_SHARE * y_max if self.mean_cap is None else self.mean_cap)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.formula.features import Norms
 
 Array = NDArray[np.float64]
@@ -156,7 +156,7 @@ def term_norm(term: Term, which: str, weights: Array) -> float:
     if which == "l1":
         by_l2 = term.l2 * float(np.linalg.norm(weights[term.maxima > 0]))
         return min(largest_sum(weights, term.maxima, term.l1), by_l2)
-    raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {which!r}")
+    raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {shown(which)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ class TermNorms:
     def norms(self, which: str, weights: Array) -> Array:
         """`term_norm` of each term, shape (terms,), for weights of all columns, shape (p,)."""
         if which not in ("l1", "l2", "linf"):
-            raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {which!r}")
+            raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {shown(which)}")
         where, columns, bounds = self._single
         result = np.empty(len(self.terms))
         for index in np.setdiff1d(np.arange(len(self.terms)), where):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.inference.inverse import check_symmetric
 
 Float = NDArray[np.float64]
@@ -39,7 +39,7 @@ def noise_at_most(
     ndarray, shape (k,)
     """
     if reading not in get_args(Reading):
-        raise ArgumentError(f"reading must be one of {list(get_args(Reading))}, got {reading!r}")
+        raise ArgumentError(f"reading must be one of {list(get_args(Reading))}, got {shown(reading)}")
     curvature = check_symmetric("curvature", curvature, len(curvature))
     covariance = check_symmetric("covariance", covariance, len(curvature))
     if np.linalg.eigvalsh(curvature)[0] <= 0:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.inference.laws import StandardLaws
 
 Float = NDArray[np.float64]
@@ -111,5 +111,5 @@ class Contrasts:
 def check_level(alpha: float) -> float:
     """Return `alpha` if it is strictly between 0 and 1, else raise ArgumentError."""
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float, np.floating)) or not 0 < alpha < 1:
-        raise ArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
+        raise ArgumentError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     return float(alpha)

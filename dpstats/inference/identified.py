@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.inference.inverse import check_symmetric, solve
 from dpstats.inference.matrix import MatrixLaw
 
@@ -59,7 +59,7 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
         Positive.
     """
     if not (np.isfinite(least) and least > 0):
-        raise ArgumentError(f"least must be finite and positive, got {least!r}")
+        raise ArgumentError(f"least must be finite and positive, got {shown(least)}")
     information = check_symmetric("information", information, law.size)
     kept, ratios, start = np.arange(law.size), np.zeros(law.size), None
     inverse = np.zeros((0, 0))

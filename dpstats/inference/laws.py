@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.inference.linear import LinearLaw
 
 Float = NDArray[np.float64]
@@ -87,7 +87,7 @@ class StandardLaws:
     def quantile(self, alpha: float) -> Float:
         """The bounds that |Z_i| exceeds with probability `alpha`, shape (k,)."""
         if not 0 < alpha < 1:
-            raise ArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
+            raise ArgumentError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
         if alpha not in self._known:
             self._known[alpha] = self._solve(np.log(alpha))
         return self._known[alpha]

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -193,5 +193,5 @@ def _scaled(variance: float, shape: Float) -> EntryNoise:
 
 def _positive(name: str, value: float) -> float:
     if not (np.isfinite(value) and value > 0):
-        raise ArgumentError(f"{name} must be finite and positive, got {value!r}")
+        raise ArgumentError(f"{name} must be finite and positive, got {shown(value)}")
     return float(value)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.inference.inverse import check_symmetric
 
 Float = NDArray[np.float64]
@@ -43,7 +43,7 @@ class SpanNoise:
         size = len(self.metric)
         check_symmetric("metric", self.metric, size)
         if not (np.isfinite(self.variance) and self.variance > 0):
-            raise ArgumentError(f"variance must be finite and positive, got {self.variance!r}")
+            raise ArgumentError(f"variance must be finite and positive, got {shown(self.variance)}")
         if self.removed is not None and self.removed.shape != (size,) * 4:
             raise ArgumentError("removed must have four axes as long as the metric")
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, UncertifiedError
+from dpstats.errors import ArgumentError, UncertifiedError, shown
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise, project_forms
 from dpstats.local.compiling import local_design
@@ -201,7 +201,7 @@ def _checked_penalty(penalty: Penalty | None, curvature: float | None, features:
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex, got {penalty}")
     if curvature is not None and not (math.isfinite(curvature) and curvature > 0):
-        raise ArgumentError(f"curvature must be None or a positive number, got {curvature!r}")
+        raise ArgumentError(f"curvature must be None or a positive number, got {shown(curvature)}")
     if features not in get_args(Features):
-        raise ArgumentError(f"features must be one of {list(get_args(Features))}, got {features!r}")
+        raise ArgumentError(f"features must be one of {list(get_args(Features))}, got {shown(features)}")
     return penalty

@@ -14,7 +14,7 @@ from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
-from dpstats.errors import ArgumentError
+from dpstats.errors import check_choice
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.local.compiling import local_design
@@ -107,8 +107,7 @@ class LocalResults:
         DataError
             If `newdata` lacks a column the formula needs.
         """
-        if which not in ("mean", "linear"):
-            raise ArgumentError(f"which must be 'mean' or 'linear', got {which!r}")
+        check_choice("which", which, ("mean", "linear"))
         table = as_table(newdata)
         exog, complete = self.design.exog(table)
         predicted = np.full(len(exog), np.nan)

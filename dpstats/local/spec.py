@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DomainError
+from dpstats.errors import ArgumentError, DomainError, shown
 from dpstats.local.encoding import Program
 from dpstats.local.lattice import Lattice, lattice_for
 from dpstats.local.sensitivity import (
@@ -304,7 +304,7 @@ class Spec:
             If `colluders` is not an integer from 0 to n - 1.
         """
         if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
-            raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {colluders!r}")
+            raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {shown(colluders)}")
         if self.scheme == "features" and (colluders or self._facts["eps"] is None):
             return self.local_guarantee  # which holds for all that follows from reports, whoever colludes
         if self.scheme == "features":
@@ -337,12 +337,12 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         raise ArgumentError("give either eps (central) or local_eps, and the other follows")
     check_budget(local_eps if eps is None else eps, delta)
     if not delta >= LEAST_DELTA:
-        raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {delta!r}")
+        raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {shown(delta)}")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {n!r}")
+        raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {shown(n)}")
     usable = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(radius, bool)
     if radius is not None and not (usable and math.isfinite(radius) and radius > 0):
-        raise ArgumentError(f"radius must be None or a positive number, got {radius!r}")
+        raise ArgumentError(f"radius must be None or a positive number, got {shown(radius)}")
     floats = {"eps": eps, "local_eps": local_eps, "delta": delta, "radius": radius}
     return {**{name: None if value is None else float(value) for name, value in floats.items()}, "n": int(n)}
 
@@ -350,4 +350,4 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
 def _check_names(family: object, scheme: object) -> None:
     for name, value, known in (("family", family, get_args(Family)), ("scheme", scheme, get_args(Scheme))):
         if value not in known:
-            raise ArgumentError(f"{name} must be one of {list(known)}, got {value!r}")
+            raise ArgumentError(f"{name} must be one of {list(known)}, got {shown(value)}")

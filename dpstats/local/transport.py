@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, shown
 from dpstats.local.contributor import Report
 from dpstats.local.spec import Spec
 
@@ -68,7 +68,7 @@ class Total:
         """
         if modulus <= 2 * count * _most(spec):
             bits = math.ceil(math.log2(2 * count * _most(spec) + 1))
-            raise ArgumentError(f"modulus must be at least 2**{bits} for sums of {count} reports, got {modulus!r}")
+            raise ArgumentError(f"modulus must be at least 2**{bits} for sums of {count} reports, got {shown(modulus)}")
         remainders = np.asarray(values, dtype=object) % modulus
         lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders).astype(np.int64)
         return cls(spec.hash, _checked_shape(lifted[None], spec)[0], count)
@@ -247,7 +247,7 @@ def _most(spec: Spec) -> int:
 
 def _suffix(path: Path) -> str:
     if path.suffix not in (".jsonl", ".parquet"):
-        raise ArgumentError(f"path must end in .jsonl or .parquet, got {str(path)!r}")
+        raise ArgumentError(f"path must end in .jsonl or .parquet, got {shown(str(path))}")
     return path.suffix
 
 

@@ -17,7 +17,7 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.penalties import Penalty
 from dpstats.privacy.randomness import RandomSource
@@ -40,7 +40,7 @@ def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDAr
         If `noise_rows` is not a positive even number.
     """
     if isinstance(noise_rows, bool) or not isinstance(noise_rows, int) or noise_rows <= 0 or noise_rows % 2:
-        raise ArgumentError(f"noise_rows must be a positive even number, got {noise_rows!r}")
+        raise ArgumentError(f"noise_rows must be a positive even number, got {shown(noise_rows)}")
     half = ndtri(random.random(noise_rows // 2 * columns)).reshape(-1, columns)
     return np.concatenate([half, -half])
 
@@ -146,7 +146,8 @@ def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, star
 def _response(family: Family) -> float:
     if not isinstance(family, (Gaussian, Binomial, Poisson)):
         raise ArgumentError(
-            f"realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson; got {family!r}"
+            "realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
+            f" got {shown(family)}"
         )
     return RESPONSES[family.name]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.formula.bodies import restricted
 from dpstats.formula.bounds import Term, term_norm
 from dpstats.formula.dummies import restricted_dummies
@@ -284,12 +284,14 @@ def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormNa
     given = dict(row_norm) if isinstance(row_norm, Mapping) else {"l2": row_norm}
     unknown = set(given) - set(NORM_NAMES)
     if unknown or not given:
-        raise ArgumentError(f"row_norm must be a number or a dict with keys among {list(NORM_NAMES)}, got {row_norm!r}")
+        raise ArgumentError(
+            f"row_norm must be a number or a dict with keys among {list(NORM_NAMES)}, got {shown(row_norm)}"
+        )
     for key, value in given.items():
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         # The fourth power of a row's norm times that of a count must be a normal float: curvature squares it once more.
         if not number or not 1e-50 <= value <= 1e50:
-            raise ArgumentError(f"row_norm must be a number from 1e-50 to 1e50, got {value!r} for {key}")
+            raise ArgumentError(f"row_norm must be a number from 1e-50 to 1e50, got {shown(value)} for {key}")
     norms: dict[NormName, float] = {name: float(given[name]) for name in NORM_NAMES if name in given}
     implied = min(norms.get("l1", np.inf), norms.get("linf", np.inf) * np.sqrt(size))
     norms["l2"] = min(norms.get("l2", np.inf), float(implied))

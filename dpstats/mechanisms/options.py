@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 from dpstats.mechanisms.release import ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
 from dpstats.privacy.unit import Unit, make_unit
@@ -174,31 +174,28 @@ class Options:
         for name in ("curvature", "radius"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
-                raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
+                raise ArgumentError(f"{name} must be a positive finite number, got {shown(value)}")
         shares = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share")
         for name in (*shares, "selection_level"):
             value = getattr(self, name)
             if not (_is_number(value) and 0 < value < 1):
-                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
         if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= 1e10):
-            raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {self.rows_at_most!r}")
+            raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {shown(self.rows_at_most)}")
         for name in ("rows_at_least", "rows_guess"):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0):
-                raise ArgumentError(f"{name} must be a positive finite number, got {value!r}")
+                raise ArgumentError(f"{name} must be a positive finite number, got {shown(value)}")
         if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
-            raise ArgumentError(f"refit_share must lie in [0, 1), got {self.refit_share!r}")
+            raise ArgumentError(f"refit_share must lie in [0, 1), got {shown(self.refit_share)}")
         if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):
-            raise ArgumentError(f"screen must be a positive whole number of terms to keep, got {self.screen!r}")
+            raise ArgumentError(f"screen must be a positive whole number of terms to keep, got {shown(self.screen)}")
         for name, allowed in CHOICES.items():
-            value = getattr(self, name)
-            # True equals 1, and is not one of the stages.
-            if not any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in allowed):
-                raise ArgumentError(f"{name} must be one of {list(allowed)}, got {value!r}")
+            check_choice(name, getattr(self, name), allowed)
         for name in ("information_share", "spread_share"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value < 1):
-                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
         self._check_penalty_weights()
         if self.record.column is not None and (self.replicates or self.realization == "augmented"):
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -209,7 +206,7 @@ class Options:
             raise ArgumentError("penalty_weights must be a dict from terms or columns to weights")
         for key, weight in (given or {}).items():
             if not (_is_number(weight) and weight >= 0):
-                raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {weight!r}")
+                raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {shown(weight)}")
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families.base import Family
 from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget
@@ -64,7 +64,7 @@ class PaperConstants:
     def __post_init__(self) -> None:
         check_budget(self.eps, self.delta)
         if not 0 < self.share < 1:
-            raise ArgumentError(f"share must lie in (0, 1), got {self.share!r}")
+            raise ArgumentError(f"share must lie in (0, 1), got {shown(self.share)}")
 
     @property
     def lambda0(self) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Penalty, Ridge
 from dpstats.privacy.noise import Noise
 
@@ -58,10 +58,10 @@ def noise_threshold(noise: Noise, size: int, level: float, columns: int | None =
         If `level` or a dimension is out of range.
     """
     if not (isinstance(level, (int, float)) and 0 < level < 1):
-        raise ArgumentError(f"level must lie in (0, 1), got {level!r}")
+        raise ArgumentError(f"level must lie in (0, 1), got {shown(level)}")
     count = size if columns is None else columns
     if not 1 <= count <= size:
-        raise ArgumentError(f"columns must lie between 1 and size = {size}, got {columns!r}")
+        raise ArgumentError(f"columns must lie between 1 and size = {size}, got {shown(columns)}")
     if noise.kind == "gaussian":
         unit = -float(special.ndtri(_one_of(level, count) / 2))
     elif noise.norm == "l1":
@@ -101,7 +101,7 @@ def _lasso_and_ridge(penalty: Penalty | None) -> tuple[float, float]:
     if isinstance(penalty, (Ridge, Lasso, ElasticNet)) or (isinstance(penalty, Bridge) and penalty.q in (1, 2)):
         # P' at 0 is the lasso's part and the modulus the ridge's.
         return float(penalty.slope(1.0)) - penalty.modulus, penalty.modulus
-    raise ArgumentError(f"selection='noise_aware' needs a lasso, elastic net or ridge penalty, got {penalty!r}")
+    raise ArgumentError(f"selection='noise_aware' needs a lasso, elastic net or ridge penalty, got {shown(penalty)}")
 
 
 def _one_of(level: float, count: int) -> float:

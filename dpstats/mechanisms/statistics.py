@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise
 from dpstats.inference.known import self_adjoint
@@ -171,6 +171,6 @@ def check_size(name: str, value: float) -> float:
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not LEAST <= value <= MOST:
         raise ArgumentError(
-            f"{name} must be a number from {LEAST:g} to {MOST:g} for released statistics, got {value!r}"
+            f"{name} must be a number from {LEAST:g} to {MOST:g} for released statistics, got {shown(value)}"
         )
     return float(value)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 Vector = NDArray[np.float64]
 
@@ -67,9 +67,9 @@ def allocate(
         If `kappa` is not positive or `spread` is below 1.
     """
     if not (math.isfinite(kappa) and kappa > 0):
-        raise ArgumentError(f"kappa must be positive and finite, got {kappa!r}")
+        raise ArgumentError(f"kappa must be positive and finite, got {shown(kappa)}")
     if not (math.isfinite(spread) and spread >= 1):
-        raise ArgumentError(f"spread must be at least 1, got {spread!r}")
+        raise ArgumentError(f"spread must be at least 1, got {shown(spread)}")
     wanted = np.empty(len(stage1))
     for term in terms:
         wanted[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, shown
 from dpstats.families import Family
 from dpstats.mechanisms.design import NormName
 from dpstats.privacy.calibration import check_positive
@@ -72,7 +72,7 @@ def array_beside(weights: Any, offset: Any, weight_bound: float, offset_bound: f
     """
     for name, bound in (("weight_bound", weight_bound), ("offset_bound", offset_bound)):
         if not 1e-50 <= check_positive(name, bound) <= 1e50:
-            raise ArgumentError(f"{name} must be a number from 1e-50 to 1e50, got {bound!r}")
+            raise ArgumentError(f"{name} must be a number from 1e-50 to 1e50, got {shown(bound)}")
     columns = (_beside_column("weights", weights, rows), _beside_column("offset", offset, rows))
     return ArrayBeside(*columns, float(weight_bound), float(offset_bound))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar, cast
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, shown
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.quiet import guarded
@@ -66,7 +66,9 @@ def charged(
     if ledger is None:
         return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
     if not isinstance(ledger, (Ledger, Part)):
-        raise ArgumentError(f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {ledger!r}")
+        raise ArgumentError(
+            f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {shown(ledger)}"
+        )
     if isinstance(ledger, Part):
         _check_part(ledger, data)
         columns = (*columns, *ledger.columns)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, UncertifiedError
+from dpstats.errors import ArgumentError, UncertifiedError, shown
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import made_up_exog
@@ -167,7 +167,7 @@ def compare(
 def _checked_rows(n: Any) -> int:
     """`n` as an int; ArgumentError unless it is a positive whole number."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**12:
-        raise ArgumentError(f"n must be a positive whole number, a guess at the number of rows, got {n!r}")
+        raise ArgumentError(f"n must be a positive whole number, a guess at the number of rows, got {shown(n)}")
     return int(n)
 
 
@@ -178,9 +178,9 @@ def _checked_methods(methods: Sequence[str] | None) -> tuple[str, ...]:
     known = tuple(dict.fromkeys((*METHODS, *COMPARED)))
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
         raise ArgumentError(f"methods must be a list of names among {list(known)}")
-    for method in methods:
-        if method not in known:
-            raise ArgumentError(f"methods must be among {list(known)}, got {method!r}")
+    unknown = [method for method in methods if not isinstance(method, str) or method not in known]
+    if unknown:
+        raise ArgumentError(f"methods must be among {list(known)}, got {shown(unknown)}")
     return tuple(dict.fromkeys(methods))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
 from dpstats.models.charging import charged
@@ -221,7 +221,7 @@ def plan_many(
     if weights is not None and len(weights) != len(models):
         raise ArgumentError(f"weights must hold {len(models)} numbers, one a model, got {len(weights)}")
     if not 0 < range_share < 1:
-        raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {range_share!r}")
+        raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {shown(range_share)}")
     arguments = {name: {**_with_formula(name, model), **whose} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
@@ -257,6 +257,8 @@ def plan_many(
 
 def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments, which must hold a formula and must not choose the budget again."""
+    if not isinstance(model, (str, Mapping)):
+        raise ArgumentError(f"models must hold formulas or dicts of arguments, got {shown(model)} for {shown(name)}")
     arguments = {"formula": model} if isinstance(model, str) else dict(model)
     fixed = sorted(set(arguments) & _FIXED)
     if not isinstance(arguments.get("formula"), str) or fixed:

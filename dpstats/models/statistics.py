@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.statistics import RADIUS, plan_statistics
@@ -122,7 +122,7 @@ def statistics_formula(columns: Sequence[str], response: str | None) -> str:
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not all(isinstance(c, str) for c in columns):
         raise ArgumentError("columns must be a list of names or terms: columns=['y', 'x1', 'x2']")
     if response is not None and not isinstance(response, str):
-        raise ArgumentError(f"response must be the name of a column, got {response!r}")
+        raise ArgumentError(f"response must be the name of a column, got {shown(response)}")
     terms = [column.strip() for column in columns]
     if any("~" in term or not term for term in [*terms, response or "y"]):
         raise ArgumentError("columns must be names or terms, without '~'; name the response with response=")

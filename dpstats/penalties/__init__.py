@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.penalties.base import NEGLIGIBLE, Penalty
 from dpstats.penalties.bridge import Bridge
 from dpstats.penalties.concave import L0, SCAD
@@ -50,7 +50,7 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
             raise ArgumentError(f"alpha must not be given beside penalty={which!r}: name the penalty, as in 'lasso'")
         return which
     if not isinstance(which, str) or which not in _KINDS:
-        raise ArgumentError(f"penalty must be one of {list(_KINDS)}, a penalty object or None, got {which!r}")
+        raise ArgumentError(f"penalty must be one of {list(_KINDS)}, a penalty object or None, got {shown(which)}")
     if alpha is None:
         raise ArgumentError(f"alpha must be given with penalty={which!r}: its strength on the sum of the losses")
     kind = _KINDS[which]

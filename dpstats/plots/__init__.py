@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.comparisons import Compared, methods
 from dpstats.plots.effects import effect
@@ -44,5 +44,5 @@ def draw_comparison(comparison: Compared, **arguments: Any) -> Axes:
 
 def _chosen(pictures: dict[str, Callable[..., Axes]], kind: str) -> Callable[..., Axes]:
     if kind not in pictures:
-        raise ArgumentError(f"kind must be one of {list(pictures)}, got {kind!r}")
+        raise ArgumentError(f"kind must be one of {list(pictures)}, got {shown(kind)}")
     return pictures[kind]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import check_choice
 from dpstats.plots import style
 
 if TYPE_CHECKING:
@@ -63,11 +63,10 @@ def methods(
     ArgumentError
         If matplotlib is not installed or an argument is outside its allowed values.
     """
-    if what not in MEASURES:
-        raise ArgumentError(f"what must be one of {list(MEASURES)}, got {what!r}")
+    check_choice("what", what, MEASURES)
     ax = style.new_axes(ax)
-    shown = comparison.curves.dropna(subset=[what])
-    for number, (method, curve) in enumerate(shown.groupby("method", sort=False)):
+    drawn = comparison.curves.dropna(subset=[what])
+    for number, (method, curve) in enumerate(drawn.groupby("method", sort=False)):
         color, marker = style.SERIES[number % len(style.SERIES)], style.MARKERS[number % len(style.MARKERS)]
         ax.plot(curve["n"], curve[what], color=color, marker=marker, markersize=4, linewidth=1.6, label=str(method))
     ax.axvline(comparison.n, linestyle=":", color=style.INK, linewidth=1.0, label=f"n = {comparison.n:,}")

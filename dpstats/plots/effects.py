@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.domain import Levels, Range, canonical
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.plots import style
@@ -68,10 +68,10 @@ def effect(
     design = _design(result)
     read = parse(design.formula).predicting_columns
     if column not in read:
-        raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {column!r}")
+        raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {shown(column)}")
     others = [name for name in read if name != column]
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:
-        raise ArgumentError(f"points must be an integer of at least 2, got {points!r}")
+        raise ArgumentError(f"points must be an integer of at least 2, got {shown(points)}")
     held, several = _held(design, others, at or {})
     ax = style.new_axes(ax)
     declared = design.domain[column]
@@ -135,9 +135,11 @@ def _check(name: str, value: Any, declared: Range | Levels) -> None:
     found = canonical(value)
     if isinstance(declared, Levels):
         if found not in declared.code_of():
-            raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {value!r}")
+            raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {shown(value)}")
     elif not isinstance(found, float) or not declared.low <= found <= declared.high:
-        raise ArgumentError(f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {value!r}")
+        raise ArgumentError(
+            f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {shown(value)}"
+        )
 
 
 def _predicted(result: Fitted, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 from dpstats.plan import Plan, replanned
 from dpstats.plots import style
 
@@ -59,8 +59,7 @@ def budget(
         If matplotlib is not installed, an argument is outside its range, a budget asked for cannot be planned, or
         the risk is asked for of a plan without a proof of it.
     """
-    if what not in ("risk", "noise"):
-        raise ArgumentError(f"what must be 'risk' or 'noise', got {what!r}")
+    check_choice("what", what, ("risk", "noise"))
     options = plan.request.options
     if what == "risk" and (options.replicates or options.realization != "analytic"):
         raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
@@ -95,7 +94,7 @@ def _rows(n: int | Sequence[int] | None) -> list[int | None]:
         raise ArgumentError(f"n must hold 1 to {len(style.SERIES)} numbers of rows, got {len(counts)}")
     for count in counts:
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ArgumentError(f"n must be a positive integer or several, got {count!r}")
+            raise ArgumentError(f"n must be a positive integer or several, got {shown(count)}")
     return [int(count) for count in counts]
 
 
@@ -103,7 +102,7 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
     """Plans at the budgets asked for, or at those around the plan's own that can be planned."""
     if eps is not None:
         if isinstance(eps, (str, int, float)) or len(eps) < 2:
-            raise ArgumentError(f"eps must hold at least two budgets, got {eps!r}")
+            raise ArgumentError(f"eps must hold at least two budgets, got {shown(eps)}")
         return [replanned(plan, value) for value in sorted(eps)]
     found = []
     for factor in FACTORS:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from scipy.optimize import minimize_scalar
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice
 from dpstats.privacy.exact import exact, float_down, float_up
 from dpstats.privacy.guarantee import Guarantee, check_budget
 
@@ -143,8 +143,7 @@ def compose(
         or dp-accounting is needed and not installed.
     """
     parts = _one_adjacency(guarantees)
-    if accountant not in get_args(Accountant):
-        raise ArgumentError(f"accountant must be one of {list(get_args(Accountant))}, got {accountant!r}")
+    check_choice("accountant", accountant, get_args(Accountant))
     if accountant == "basic" and delta is not None:
         raise ArgumentError('delta applies to accountant="zcdp" or "pld" only; leave it out')
     if len(parts) == 1 and delta is None:

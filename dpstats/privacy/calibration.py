@@ -14,7 +14,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Family, get_family
 from dpstats.privacy.bodies import ROUNDED, BodyNoise, Image, body_noise
 from dpstats.privacy.calibration_gaussian import check_delta, gaussian_eps, gaussian_mu
@@ -127,7 +127,7 @@ def joint_loss(
     check_delta(delta)
     check_pure(delta, shared=shared)
     if kind not in ("laplace", "gaussian") or (kind == "gaussian") != (delta > 0):
-        raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {kind!r}")
+        raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {shown(kind)}")
     adjacency = check_adjacency(adjacency)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     reach = norm * family.lipschitz / check_positive("scale", scale)
@@ -152,7 +152,7 @@ def check_pure(delta: float, *, shared: bool) -> None:
     """Raise ArgumentError for rows that share a weight and a positive delta, for which nothing is proved."""
     if shared and delta > 0:
         raise ArgumentError(
-            f"delta must be 0 for persons with several rows, got {delta!r}: normal noise is proved for one row a "
+            f"delta must be 0 for persons with several rows, got {shown(delta)}: normal noise is proved for one row a "
             "record only"
         )
 
@@ -325,7 +325,7 @@ def check_positive(name: str, value: Any) -> float:
     """The value as a float if it is a finite positive number, else ArgumentError naming it."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value <= 0:
-        raise ArgumentError(f"{name} must be a finite positive number, got {value!r}")
+        raise ArgumentError(f"{name} must be a finite positive number, got {shown(value)}")
     return float(value)
 
 
@@ -343,7 +343,7 @@ def _check_size(size: int | None, diagonal: NDArray[np.float64]) -> int | None:
     if size is None:
         return len(diagonal) if len(diagonal) > 1 else None
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise ArgumentError(f"size must be a positive integer, got {size!r}")
+        raise ArgumentError(f"size must be a positive integer, got {shown(size)}")
     if len(diagonal) not in (1, size):
         raise ArgumentError(f"curvature must have one entry or one per column: {size}, got {len(diagonal)}")
     return int(size)
@@ -354,7 +354,7 @@ def _check_norms(row_norm: float | Mapping[str, float]) -> dict[Norm, float]:
         return {"l2": check_positive("row_norm", row_norm)}
     unknown = [key for key in row_norm if key not in _WIDE_ORDER]
     if unknown or not row_norm:
-        raise ArgumentError(f"row_norm must have keys among {list(_WIDE_ORDER)}, got {list(row_norm)!r}")
+        raise ArgumentError(f"row_norm must have keys among {list(_WIDE_ORDER)}, got {shown(list(row_norm))}")
     return {norm: check_positive(f"row_norm[{norm!r}]", row_norm[norm]) for norm in _WIDE_ORDER if norm in row_norm}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families.base import LossCurve
 from dpstats.privacy.guarantee import Adjacency
 
@@ -65,7 +65,7 @@ class NormalGrid:
 def check_delta(delta: float, least: float = DELTA_MIN) -> None:
     """Raise ArgumentError if `delta` is positive and below `least`, where no bound can be computed."""
     if 0 < delta < least:
-        raise ArgumentError(f"delta must be 0, or at least {least:g} for Gaussian noise, got {delta!r}")
+        raise ArgumentError(f"delta must be 0, or at least {least:g} for Gaussian noise, got {shown(delta)}")
 
 
 def normal_grid(delta: float) -> NormalGrid:

@@ -12,7 +12,7 @@ import opendp.prelude as opendp
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
@@ -107,7 +107,7 @@ class Choice:
             If `beta` is not strictly between 0 and 1.
         """
         if not 0 < beta < 1:
-            raise ArgumentError(f"beta must lie strictly between 0 and 1, got {beta!r}")
+            raise ArgumentError(f"beta must lie strictly between 0 and 1, got {shown(beta)}")
         if self.failure(0.0) <= beta:
             return 0.0
         most = self.scale * math.log((self.candidates - 1) / (2 * beta)) if 2 * beta < self.candidates - 1 else 0.0

@@ -8,15 +8,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 
 Adjacency = Literal["add_remove", "replace_one"]
 
 
 def check_adjacency(adjacency: str) -> Adjacency:
     """Return `adjacency` unchanged if it is a known notion of neighbouring data, else raise ArgumentError."""
-    if adjacency not in get_args(Adjacency):
-        raise ArgumentError(f"adjacency must be one of {list(get_args(Adjacency))}, got {adjacency!r}")
+    check_choice("adjacency", adjacency, get_args(Adjacency))
     return adjacency  # type: ignore[return-value]
 
 
@@ -25,11 +24,11 @@ def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
     for name, value in (("eps", eps), ("delta", delta)):
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         if not number or not math.isfinite(value):
-            raise ArgumentError(f"{name} must be a finite number, got {value!r}")
+            raise ArgumentError(f"{name} must be a finite number, got {shown(value)}")
     if eps <= 0:
-        raise ArgumentError(f"eps must be positive, got {eps!r}")
+        raise ArgumentError(f"eps must be positive, got {shown(eps)}")
     if not 0 <= delta < 1:
-        raise ArgumentError(f"delta must lie in [0, 1), got {delta!r}")
+        raise ArgumentError(f"delta must lie in [0, 1), got {shown(delta)}")
     return float(eps), float(delta)
 
 
@@ -77,9 +76,9 @@ class Guarantee:
             raise ArgumentError("reason must be given exactly when certified is False")
         for name, value in (("rho", self.rho), ("mu", self.mu)):
             if value is not None and not 0 < value < math.inf:
-                raise ArgumentError(f"{name} must be None or a positive number, got {value!r}")
+                raise ArgumentError(f"{name} must be None or a positive number, got {shown(value)}")
         if self.unit is not None and not (isinstance(self.unit, str) and self.unit):
-            raise ArgumentError(f"unit must be None or the name of a column, got {self.unit!r}")
+            raise ArgumentError(f"unit must be None or the name of a column, got {shown(self.unit)}")
 
     def __str__(self) -> str:
         spent = f"eps={self.eps:.4g}" + (f", delta={self.delta:.4g}" if self.delta else "")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.randomness import RandomSource, folded
 
 Kind = Literal["laplace", "gaussian"]
@@ -49,11 +49,11 @@ class Noise:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {self.kind!r}")
+            raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {shown(self.kind)}")
         if self.norm not in get_args(Norm) or (self.kind == "gaussian" and self.norm != "l2"):
             raise ArgumentError(f"norm must be one of {list(get_args(Norm))}, and 'l2' for Gaussian noise")
         if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
+            raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
 
     def scaled(self, scale: float) -> Noise:
         """The same law at another scale."""
@@ -100,7 +100,7 @@ class Noise:
         """
         size = _check_size(size)
         if not 0 < probability < 1:
-            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {shown(probability)}")
         if self.kind == "gaussian":
             unit = math.sqrt(2 * float(special.gammaincinv(size / 2, probability)))
         elif self.norm == "l2":
@@ -128,7 +128,7 @@ class Noise:
 
 def _check_size(size: int) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise ArgumentError(f"size must be a positive integer, got {size!r}")
+        raise ArgumentError(f"size must be a positive integer, got {shown(size)}")
     return int(size)
 
 

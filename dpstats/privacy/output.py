@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Family
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
@@ -78,5 +78,5 @@ def output_noise(
     if (kind or ("gaussian" if delta > 0 else "laplace")) == "laplace":
         return Noise("laplace", "l2", sensitivity / eps * ROUNDED)
     if delta == 0:
-        raise ArgumentError(f"delta must be positive for Gaussian noise, got {delta!r}")
+        raise ArgumentError(f"delta must be positive for Gaussian noise, got {shown(delta)}")
     return Noise("gaussian", "l2", sensitivity / analytic_mu(eps, delta) * ROUNDED)

@@ -6,7 +6,7 @@ import numpy as np
 import opendp.prelude as opendp
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Family
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
@@ -37,7 +37,7 @@ def gaussian_temperature(
     """
     eps, delta = check_budget(eps, delta)
     if delta == 0:
-        raise ArgumentError(f"delta must be positive for a posterior without bounds on its region, got {delta!r}")
+        raise ArgumentError(f"delta must be positive for a posterior without bounds on its region, got {shown(delta)}")
     sensitivity = output_sensitivity(family, curvature_ratio=curvature_ratio, adjacency=adjacency)
     return (analytic_mu(eps, delta) / sensitivity) ** 2 / ROUNDED
 

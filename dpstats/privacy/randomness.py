@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 
 class RandomSource(Protocol):
@@ -63,5 +63,5 @@ def random_source(seed: int | None) -> RandomSource:
     if seed is None:
         return SystemRandom()
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ArgumentError(f"seed must be None or a non-negative integer, got {seed!r}")
+        raise ArgumentError(f"seed must be None or a non-negative integer, got {shown(seed)}")
     return np.random.default_rng(int(seed))

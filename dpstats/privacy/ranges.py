@@ -15,7 +15,8 @@ import numpy as np
 import opendp.prelude as opendp
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, shown
+from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 from dpstats.rows import Rows, as_rows
@@ -99,7 +100,7 @@ def buy_range(
     """
     check_budget(eps)
     if eps < SMALLEST_EPS:
-        raise ArgumentError(f"eps must be at least {SMALLEST_EPS:g} to buy a range, got {eps!r}")
+        raise ArgumentError(f"eps must be at least {SMALLEST_EPS:g} to buy a range, got {shown(eps)}")
     check_adjacency(adjacency)
     random = SystemRandom() if random is None else random
     blocks = finite_rows(values).held()
@@ -129,7 +130,8 @@ def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows
     rows_at_least : float
         A public lower bound on the number of rows; no guarantee depends on it.
     """
-    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / rows_at_least
+    known = check_positive("rows_at_least", rows_at_least)
+    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / known
     if eps < least * (1 - 1e-9):
         raise ArgumentError(
             f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and less than {least:.3g} "

@@ -12,7 +12,7 @@ from typing import Any
 
 from scipy import optimize
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
 ETAS = (-0.5, 0.0, 1.0)
@@ -36,11 +36,14 @@ class Runs:
     mean: float
 
     def __post_init__(self) -> None:
-        if self.eta not in ETAS:
-            raise ArgumentError(f"eta must be one of {list(ETAS)}, got {self.eta!r}")
+        check_choice("eta", self.eta, ETAS)
         real = isinstance(self.mean, (int, float)) and not isinstance(self.mean, bool)
         if not (real and 1 < self.mean <= 1e4):
-            raise ArgumentError(f"runs must be a mean number of runs, more than 1 and at most 10000, got {self.mean!r}")
+            raise ArgumentError(
+                f"runs must be a mean number of runs, more than 1 and at most 10000, got {shown(self.mean)}"
+            )
+        object.__setattr__(self, "eta", float(self.eta))
+        object.__setattr__(self, "mean", float(self.mean))
 
     @cached_property
     def gamma(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 
 UNIT_WEIGHTS = (None, "equal", "one")
 
@@ -72,11 +72,10 @@ def make_unit(unit: str | None, unit_weight: str | None = None, max_rows: int | 
     ArgumentError
         If an argument is not usable, or does not suit the others.
     """
-    if unit_weight not in UNIT_WEIGHTS:
-        raise ArgumentError(f"unit_weight must be one of {list(UNIT_WEIGHTS)}, got {unit_weight!r}")
+    check_choice("unit_weight", unit_weight, UNIT_WEIGHTS)
     whole = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
     if max_rows is not None and not (whole and max_rows >= 1):
-        raise ArgumentError(f"max_rows must be a positive whole number, got {max_rows!r}")
+        raise ArgumentError(f"max_rows must be a positive whole number, got {shown(max_rows)}")
     if unit is None:
         if unit_weight is not None or max_rows is not None:
             raise ArgumentError("unit_weight and max_rows need unit, the name of the column that tells persons apart")

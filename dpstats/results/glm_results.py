@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.errors import ArgumentError, NotReleasedError, shown
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan
@@ -148,9 +148,9 @@ class GLMResults(Inferential):
             If `newdata` lacks a column the formula needs, or has the wrong shape.
         """
         binary = self.plan.family.response == "binary"
-        if which not in ("mean", "linear", *(("decision", "class") if binary else ())):
+        if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
             more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
-            raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {which!r}")
+            raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {shown(which)}")
         rows = self._model_rows(newdata, offset)
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.noise import Noise
 from dpstats.risk.quantiles import quadratic_quantile
@@ -84,7 +84,7 @@ def log_concave_quantile(deviation: float, probability: float) -> float:
     From its standard deviation alone, by the log-concavity of P(|X| > t) (docs/proofs/risk, lemma 3).
     """
     if not 0 < probability < 0.5:
-        raise ArgumentError(f"probability must lie strictly between 0 and 1/2, got {probability!r}")
+        raise ArgumentError(f"probability must lie strictly between 0 and 1/2, got {shown(probability)}")
     exponent = -math.log(2 * probability)
     return deviation * exponent / math.sqrt(2 * (1 - math.exp(-exponent) * (1 + exponent)))
 
@@ -92,7 +92,7 @@ def log_concave_quantile(deviation: float, probability: float) -> float:
 def check_failure(pi: float) -> float:
     """Return `pi` if it is a probability strictly between 0 and 1, else raise ArgumentError."""
     if isinstance(pi, bool) or not isinstance(pi, (int, float, np.floating)) or not 0 < pi < 1:
-        raise ArgumentError(f"pi must be a number strictly between 0 and 1, got {pi!r}")
+        raise ArgumentError(f"pi must be a number strictly between 0 and 1, got {shown(pi)}")
     return float(pi)
 
 
@@ -114,7 +114,7 @@ def _check(shape: Vector, curvature: Vector, pi: float, removed: Vector | None, 
     """Validate the arguments of a gap and fill in `removed`."""
     check_failure(pi)
     if not (math.isfinite(radius) and radius >= 0):
-        raise ArgumentError(f"radius must be finite and not negative, got {radius!r}")
+        raise ArgumentError(f"radius must be finite and not negative, got {shown(radius)}")
     for name, values in (("shape", shape), ("curvature", curvature)):
         if not (np.all(np.isfinite(values)) and np.all(values > 0)):
             raise ArgumentError(f"{name} must be finite and positive")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.noise import Noise
 
@@ -70,7 +70,7 @@ def quadratic_quantile(noise: Noise | BodyNoise, weights: Vector, probability: f
     if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not np.any(weights > 0):
         raise ArgumentError("weights must be a vector of finite non-negative numbers, not all zero")
     if not 0 < probability < 1:
-        raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+        raise ArgumentError(f"probability must lie strictly between 0 and 1, got {shown(probability)}")
     if isinstance(noise, BodyNoise):
         # Columns that do not count still need a density.
         return noise.weighted(np.sqrt(np.maximum(weights, 1e-30 * np.max(weights)))).norm_quantile(probability) ** 2

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 from dpstats.families import Family, get_family
 from dpstats.mechanisms.design import array_norms
 from dpstats.privacy.calibration import check_positive, objective_noise
@@ -118,9 +118,8 @@ def sample_size(
     pi = check_failure(pi)
     target, radius = check_positive("target", target), check_positive("radius", radius)
     if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
-        raise ArgumentError(f"columns must be a positive integer, got {columns!r}")
-    if method not in ("objective", "output"):
-        raise ArgumentError(f"method must be 'objective' or 'output', got {method!r}")
+        raise ArgumentError(f"columns must be a positive integer, got {shown(columns)}")
+    check_choice("method", method, ("objective", "output"))
     row_square = array_norms(row_norm, columns)["l2"] ** 2
     facts = (family, columns, eps, delta, pi, row_square, adjacency, target, radius)
     rule = _OutputRule(*facts) if method == "output" else _ObjectiveRule(*facts, row_norm)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families.base import Family
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import check_positive
@@ -151,7 +151,7 @@ def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) 
     pi = check_failure(pi)
     radius = check_positive("radius", plan.radius if radius is None else radius)
     if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
-        raise ArgumentError(f"n must be a positive integer, got {n!r}")
+        raise ArgumentError(f"n must be a positive integer, got {shown(n)}")
     return pi, radius, None if n is None else int(n)
 
 

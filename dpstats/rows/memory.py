@@ -6,7 +6,7 @@ import os
 import weakref
 from pathlib import Path
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 SHARE = 0.5
 """Of the machine's memory, for rows that are kept between passes."""
@@ -33,7 +33,7 @@ class Memory:
 
     def __init__(self, limit: float | None = None) -> None:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0):
-            raise ArgumentError(f"memory must be a positive number of bytes, such as 2e9, got {limit!r}")
+            raise ArgumentError(f"memory must be a positive number of bytes, such as 2e9, got {shown(limit)}")
         self.limit = SHARE * machine_bytes() if limit is None else float(limit)
         self.taken = 0
 

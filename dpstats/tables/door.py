@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, check_choice
 from dpstats.tables.containers import is_of
 from dpstats.tables.streams import Stream
 from dpstats.tables.table import Table, in_memory
@@ -50,8 +50,7 @@ def as_table(data: object, engine: str | None = None) -> Table:
 
 
 def _by_engine(data: object, engine: str) -> Table:
-    if engine != "dask":
-        raise ArgumentError(f"engine must be 'dask' or left out, got {engine!r}")
+    check_choice("engine", engine, ("dask", None))
     if is_of("dask.dataframe", ("DataFrame",), data):
         return as_table(data)
     if not isinstance(data, (str, os.PathLike)):

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.choice import Choice
 
 
@@ -33,7 +33,7 @@ def utility(choice: Choice, beta: float, n: float | None) -> pd.DataFrame:
     """
     ours = choice.bound(beta)
     if n is not None and not (isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < math.inf):
-        raise ArgumentError(f"n must be a positive number of rows, got {n!r}")
+        raise ArgumentError(f"n must be a positive number of rows, got {shown(n)}")
     size, rest = choice.candidates, math.nan
     lines = [
         ("these rows, permute-and-flip (used)", ours, "proved"),

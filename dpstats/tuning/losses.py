@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DomainError, FormulaError
+from dpstats.errors import ArgumentError, DomainError, FormulaError, shown
 from dpstats.formula import cells
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
@@ -97,7 +97,7 @@ class ModelLosses:
         if len(facts) > 1:
             raise ArgumentError("candidates must be models of one response, with one declared range or list of levels")
         if self.loss not in MODEL_LOSSES:
-            raise ArgumentError(f"score must be one of {list(MODEL_LOSSES)} for fitted models, got {self.loss!r}")
+            raise ArgumentError(f"score must be one of {list(MODEL_LOSSES)} for fitted models, got {shown(self.loss)}")
         if self.loss == "mistakes" and responses[0].kind != "binary":
             raise ArgumentError("score='mistakes' needs a response of two values; use 'absolute_error'")
 
@@ -280,6 +280,6 @@ def _substituted(score: str, candidate: Any) -> str:
     if not put.times:
         raise ArgumentError(
             f"score must be one of {list(MODEL_LOSSES)} for fitted models, or an expression that reads the name "
-            f"candidate, such as 'candidate != (income == \">50K\")'; got {score!r}"
+            f"candidate, such as 'candidate != (income == \">50K\")'; got {shown(score)}"
         )
     return ast.unparse(ast.fix_missing_locations(tree))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, check_choice, shown
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -250,15 +250,14 @@ def tuning_plan(
     eps, delta = check_budget(eps, delta)
     check_delta(delta, DELTA_LEAST)
     notion = check_adjacency(adjacency)
-    if strategy not in STRATEGIES:
-        raise ArgumentError(f"strategy must be one of {list(STRATEGIES)}, got {strategy!r}")
+    check_choice("strategy", strategy, STRATEGIES)
     if strategy == "stopping" and delta > 0:
         raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
     share = _checked_share(strategy, score_share)
     # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
     common = {"inference": None, **common}
     named = candidates_of(grid, common)
-    law = Runs(float(eta), float(runs)) if strategy == "stopping" else None
+    law = Runs(eta, runs) if strategy == "stopping" else None
     fit_eps, score_eps = divided_eps(strategy, eps, share, len(named), law)
     shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
     fit_delta = delta / len(named) if strategy == "all" else delta
@@ -310,7 +309,7 @@ def _checked_share(strategy: str, share: float | None) -> float:
         return SHARES[strategy]
     real = isinstance(share, (int, float)) and not isinstance(share, bool)
     if not (real and 0 < share < 1):
-        raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {share!r}")
+        raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {shown(share)}")
     return float(share)
 
 
@@ -319,7 +318,7 @@ def _checked_score(score: str | None, response: str) -> str:
         return "mistakes" if response == "binary" else "absolute_error"
     if score not in MODEL_LOSSES or (score == "mistakes" and response != "binary"):
         suited: Sequence[str] = MODEL_LOSSES if response == "binary" else MODEL_LOSSES[1:]
-        raise ArgumentError(f"score must be one of {list(suited)} for this family, got {score!r}")
+        raise ArgumentError(f"score must be one of {list(suited)} for this family, got {shown(score)}")
     return score
 
 

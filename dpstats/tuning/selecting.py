@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.models.charging import charged
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.choice import Choice
@@ -187,7 +187,7 @@ def select(
     notion = check_adjacency(adjacency)
     random = random_source(seed)
     if not isinstance(monotone, bool):
-        raise ArgumentError(f"monotone must be True or False, got {monotone!r}")
+        raise ArgumentError(f"monotone must be True or False, got {shown(monotone)}")
     named = named_candidates(candidates)
     losses = losses_of(tuple(named.values()), score, domain)
     choice = Choice(len(named), eps, notion, monotone)

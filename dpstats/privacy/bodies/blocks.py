@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 Kind = Literal["intercept", "box", "simplex", "cross", "ball"]
 Float = NDArray[np.float64]
@@ -41,10 +41,10 @@ class Block:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {self.kind!r}")
+            raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {shown(self.kind)}")
         whole = isinstance(self.size, (int, np.integer)) and not isinstance(self.size, bool)
         if not (whole and self.size >= 1) or (self.kind == "intercept" and self.size != 1):
-            raise ArgumentError(f"size must be a positive integer, and 1 for the intercept, got {self.size!r}")
+            raise ArgumentError(f"size must be a positive integer, and 1 for the intercept, got {shown(self.size)}")
 
     def gauge(self, part: NDArray[np.floating]) -> Float:
         """Gauge of the symmetric hull of the body at `part`, shape (..., k), over the last axis.

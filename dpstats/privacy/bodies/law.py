@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.bodies.blocks import Block
 from dpstats.privacy.bodies.group import Group, log_normaliser
 from dpstats.privacy.bodies.grouping import check_groups, group_blocks
@@ -60,7 +60,7 @@ class BodyNoise:
         check_images(self.images)
         check_groups(self.images, self.groups)
         if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
+            raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
         if len(self.shares) != len(self.groups) or not all(share > 0 for share in self.shares):
             raise ArgumentError("shares must be positive, one a group")
         if abs(math.fsum(self.shares) - 1) > 1e-13:
@@ -192,7 +192,7 @@ class BodyNoise:
             If `level` is not strictly between 0 and 1, or `columns` are not distinct columns of the design.
         """
         if not 0 < level < 1:
-            raise ArgumentError(f"level must lie strictly between 0 and 1, got {level!r}")
+            raise ArgumentError(f"level must lie strictly between 0 and 1, got {shown(level)}")
         chosen = list(range(self.size)) if columns is None else list(columns)
         if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(self.size)):
             raise ArgumentError("columns must be distinct columns of the design, at least one")
@@ -222,7 +222,7 @@ class BodyNoise:
             If `probability` is not strictly between 0 and 1.
         """
         if not 0 < probability < 1:
-            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {shown(probability)}")
         bodies = zip(self.groups, self.bodies, self._scales, strict=True)
         parts = [Part(tuple(self._members(group)), body.size, scale) for group, body, scale in bodies]
         return length_quantile(parts, self.expected_square(), probability)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
 from dpstats.privacy.information.matrix import Mixing, forward_substituted
@@ -61,7 +61,7 @@ def noisy_cluster_spread(
     """
     bound = check_positive("lipschitz", lipschitz)
     if most < 1:
-        raise ArgumentError(f"most must be a positive whole number, got {most!r}")
+        raise ArgumentError(f"most must be a positive whole number, got {shown(most)}")
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
     scores = as_rows(blocks).total(partial(person_scores, diagonal, bound, mixing), added)
     # Sums are rounded to whole parts, each of which may move by one more than what it is rounded from.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM, get_family
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -258,7 +258,7 @@ def free_ratio(
 def check_ratio(ratio: float) -> float:
     """The ratio as a float; ArgumentError if it is negative or not finite."""
     if not math.isfinite(ratio) or ratio < 0:
-        raise ArgumentError(f"ratio must be a finite number, not negative, got {ratio!r}")
+        raise ArgumentError(f"ratio must be a finite number, not negative, got {shown(ratio)}")
     return float(ratio)
 
 
@@ -266,5 +266,5 @@ def _moved(family: Family, eta_error: float) -> float:
     """How much more than at the exact optimum the majorant may be at the released one."""
     lipschitz = majorant_lipschitz(family)
     if not math.isfinite(eta_error) or eta_error < 0:
-        raise ArgumentError(f"eta_error must be a finite number, not negative, got {eta_error!r}")
+        raise ArgumentError(f"eta_error must be a finite number, not negative, got {shown(eta_error)}")
     return lipschitz * eta_error

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scipy import optimize
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.families import Family, get_family
 from dpstats.privacy.calibration import CELLS, check_positive
 from dpstats.privacy.calibration_gaussian import check_delta, gaussian_mu
@@ -72,7 +72,7 @@ def best_joint_scales_delta(
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     adjacency, extra = check_adjacency(adjacency), check_positive("surcharge", surcharge)
     if size < 1:
-        raise ArgumentError(f"size must be a positive number of columns, got {size!r}")
+        raise ArgumentError(f"size must be a positive number of columns, got {shown(size)}")
     profiles = {
         law: joint_profile(
             family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=adjacency, law=law, eta_error=eta_error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -52,9 +52,9 @@ class MatrixNoise:
 
     def __post_init__(self) -> None:
         if self.law not in get_args(MatrixLaw):
-            raise ArgumentError(f"law must be one of {list(get_args(MatrixLaw))}, got {self.law!r}")
+            raise ArgumentError(f"law must be one of {list(get_args(MatrixLaw))}, got {shown(self.law)}")
         if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ArgumentError(f"scale must be finite and positive, got {self.scale!r}")
+            raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
         if not self.diagonal or not all(math.isfinite(entry) and entry > 0 for entry in self.diagonal):
             raise ArgumentError("diagonal must hold a finite positive number for each column")
         if self.mixing:

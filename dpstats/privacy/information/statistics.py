@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -74,7 +74,7 @@ class StatisticsNoise:
         if self.law == "wishart" and not math.isclose(self.square, self.response**2 / 2, rel_tol=1e-9):
             raise ArgumentError("square must be half of the square of response for the Wishart law")
         if self.size < 1:
-            raise ArgumentError(f"size must be a positive number of columns, got {self.size!r}")
+            raise ArgumentError(f"size must be a positive number of columns, got {shown(self.size)}")
         _ = self.unit
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, zcdp_budget, zcdp_cost
 from dpstats.privacy.exact import exact, float_down
 from dpstats.privacy.guarantee import Guarantee
@@ -123,7 +123,7 @@ def limits(accountant: LedgerAccountant, eps: float, delta: float) -> Amount:
         If `eps` is beyond the grid, or zCDP is asked for with delta = 0.
     """
     if eps > 1e6:
-        raise ArgumentError(f"eps must be at most 1e6 for a ledger, got {eps!r}")
+        raise ArgumentError(f"eps must be at most 1e6 for a ledger, got {shown(eps)}")
     if accountant == "basic":
         return Amount(exact(eps) // EPS_UNIT, exact(delta) // DELTA_UNIT, 0)
     if delta <= 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dpstats._version import __version__
-from dpstats.errors import ArgumentError, LedgerError
+from dpstats.errors import ArgumentError, LedgerError, shown
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, limits
 from dpstats.privacy.ledger.schema import ROOT
@@ -68,11 +68,13 @@ class Ledger(Spender):
     ) -> None:
         eps, delta = check_budget(eps, delta)
         if accountant not in get_args(LedgerAccountant):
-            raise ArgumentError(f"accountant must be one of {list(get_args(LedgerAccountant))}, got {accountant!r}")
+            raise ArgumentError(
+                f"accountant must be one of {list(get_args(LedgerAccountant))}, got {shown(accountant)}"
+            )
         if not isinstance(dataset, str) or not dataset.strip():
             raise ArgumentError("dataset must be a non-empty name")
         if unit is not None and not (isinstance(unit, str) and unit.strip()):
-            raise ArgumentError(f"unit must be None or the name of a column, got {unit!r}")
+            raise ArgumentError(f"unit must be None or the name of a column, got {shown(unit)}")
         limit = limits(accountant, eps, delta)
         asked = Facts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
         file = _resolve(path)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.streaming.sums.plan import SumsPlan, plan_gaussian
 from dpstats.streaming.sums.workloads import Workload, check_participation, make_workload
@@ -197,7 +197,7 @@ class Mechanism(ABC):
         """`covariance` for draws of variance 1."""
         for a, b in intervals:
             if not 0 <= a < b:
-                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {(a, b)!r}")
+                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {shown((a, b))}")
         ends = np.array(sorted({end for interval in intervals for end in interval} | {0}))
         self.check_ticks(ends[ends > 0])
         sums = np.zeros((len(ends), len(ends)))

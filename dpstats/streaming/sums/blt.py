@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.buffers import MOST_BUFFERS, Buffers, early_patterns, fit_buffers, pattern_norm
 from dpstats.streaming.sums.filters import BufferPath
@@ -78,7 +78,9 @@ class Blt(Mechanism):
             self.filter = buffers
             return
         if buffers is not None and (isinstance(buffers, bool) or buffers not in range(1, MOST_BUFFERS + 1)):
-            raise ArgumentError(f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {buffers!r}")
+            raise ArgumentError(
+                f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {shown(buffers)}"
+            )
         self.filter = fit_buffers(self.workload, self.participation, buffers)
 
     def options(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.gaussian import analytic_mu
@@ -153,7 +153,7 @@ class SumsPlan:
 def check_size(size: object) -> int:
     """`size` if it is a number of entries that a vector can have, else ArgumentError."""
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= MOST_NUMBERS:
-        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {size!r}")
+        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {shown(size)}")
     return int(size)
 
 
@@ -220,7 +220,7 @@ def euclidean(row_sensitivity: float | Mapping[str, float]) -> float:
 def check_reach(name: str, value: float) -> float:
     """`value` if it is a number in `REACHES`, else ArgumentError."""
     if not REACHES[0] <= check_positive(name, value) <= REACHES[1]:
-        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {value!r}")
+        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {shown(value)}")
     return float(value)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
@@ -71,7 +71,7 @@ class KNormTree(Mechanism):
         if arity is None:
             arity = best_arity(self.workload.ticks)
         if isinstance(arity, bool) or not isinstance(arity, (int, np.integer)) or not 2 <= arity <= MOST_CHILDREN:
-            raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {arity!r}")
+            raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {shown(arity)}")
         self.arity = int(arity)
 
     def options(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError, StreamError
+from dpstats.errors import ArgumentError, DataError, StreamError, shown
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 from dpstats.streaming.sums.state import pack, unpack
@@ -52,7 +52,7 @@ class PrefixSums:
     def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
         """Before the first tick, with the first noise drawn."""
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
-            raise ArgumentError(f"recall must be a non-negative integer, got {recall!r}")
+            raise ArgumentError(f"recall must be a non-negative integer, got {shown(recall)}")
         workload = plan.mechanism.workload
         kept = max(int(recall), workload.window if isinstance(workload, Window) else 0)
         stream = cls(plan, random, {})
@@ -164,7 +164,7 @@ class PrefixSums:
         sums = self._state["sums"]
         oldest = self.tick + 1 - len(sums)
         if not 0 <= a < b <= self.tick:
-            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {(a, b)!r}")
+            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {shown((a, b))}")
         if a < oldest:
             raise ArgumentError(f"a must be at least {oldest}: start the stream with a larger recall=")
         return self._scaled(sums[b - oldest] - sums[a - oldest])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.buffers import early_patterns, pattern_norm
 from dpstats.streaming.sums.filters import TAP_BITS, TapPath
@@ -77,7 +77,7 @@ class Toeplitz(Mechanism):
         if taps is None:
             taps = _default_taps(self.workload)
         if isinstance(taps, bool) or not isinstance(taps, (int, np.integer)) or not 1 <= taps <= MOST_TAPS:
-            raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {taps!r}")
+            raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {shown(taps)}")
         return int(taps)
 
     def options(self) -> dict[str, Any]:

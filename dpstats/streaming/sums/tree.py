@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, UncertifiedError
+from dpstats.errors import ArgumentError, UncertifiedError, check_choice
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
 from dpstats.streaming.sums.plan import SumsPlan, printed_tree_plan
@@ -160,8 +160,7 @@ class Tree(Mechanism):
         super().__init__(
             horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
         )
-        if calibration not in ("exact", "printed"):
-            raise ArgumentError(f"calibration must be 'exact' or 'printed', got {calibration!r}")
+        check_choice("calibration", calibration, ("exact", "printed"))
         if calibration == "printed" and self.participation != (0,):
             raise ArgumentError("calibration='printed' knows of one row a person: drop participation")
         self.calibration = calibration

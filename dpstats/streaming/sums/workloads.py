@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, shown
 
 Float = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ class Halflife:
     def __post_init__(self) -> None:
         number = isinstance(self.halflife, (int, float, np.integer, np.floating))
         if not number or isinstance(self.halflife, bool) or not 0.1 <= self.halflife <= 1e7:
-            raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {self.halflife!r}")
+            raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {shown(self.halflife)}")
 
     @property
     def ticks(self) -> int:
@@ -184,7 +184,7 @@ def make_workload(
     own = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
     meant = own[named[0]] if named else "cumulative"
     if workload is not None and workload not in own.values():
-        raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {workload!r}")
+        raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {shown(workload)}")
     if workload is not None and workload != meant:
         raise ArgumentError(f"workload={workload!r} needs {'horizon' if workload == 'cumulative' else workload}=")
     if halflife is not None:
@@ -214,13 +214,13 @@ def check_participation(participation: object) -> tuple[int, ...]:
 
 def _check_integer(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ArgumentError(f"{name} must be made of integers, got {value!r}")
+        raise ArgumentError(f"{name} must be made of integers, got {shown(value)}")
     return int(value)
 
 
 def _check_count(name: str, value: object, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {value!r}")
+        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {shown(value)}")
 
 
 def powers(decay: float, count: int) -> Float:

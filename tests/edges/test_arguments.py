@@ -1,0 +1,101 @@
+"""Whoever passes a private column where an option is wanted reads a clear error without a cell of it."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, check_choice, check_flag, shown
+
+CANARY = 271828.1828
+ROWS = 60
+RNG = np.random.default_rng(1)
+FRAME = pd.DataFrame({"x": RNG.uniform(0, 1, ROWS), "y": RNG.uniform(0, 1, ROWS)})
+DOMAIN = dp.Domain(x=(0, 1), y=(0, 1))
+MODEL = {"formula": "y ~ x", "domain": DOMAIN, "eps": 1.0}
+CALLS: dict[str, dict[str, Any]] = {
+    "glm": {**MODEL, "data": FRAME},
+    "ols": {**MODEL, "data": FRAME},
+    "lasso": {**MODEL, "data": FRAME, "alpha": 1.0},
+    "plan": MODEL,
+    "plan_many": {"models": ["y ~ x"], "domain": DOMAIN, "eps": 1.0},
+    "check": {**MODEL, "data": FRAME},
+    "evaluate": {"fit": dp.glm(data=FRAME, **MODEL), "data": FRAME, "eps": 1.0},
+    "holdout": {"data": FRAME, "share": 0.5},
+    "tune": {**MODEL, "data": FRAME, "grid": {"curvature": [1.0, 2.0]}},
+    "select": {"candidates": ["a", "b"], "score": "y", "data": FRAME, "domain": DOMAIN, "eps": 1.0},
+    "release_statistics": {"columns": ["x", "y"], "domain": DOMAIN, "data": FRAME, "eps": 1.0, "delta": 1e-6},
+    "compare": MODEL,
+    "sample_size": {"family": "gaussian", "target": 0.1, "eps": 1.0, "columns": 3, "radius": 1.0},
+    "buy_ranges": {"data": FRAME, "columns": ["x"], "eps": 1.0},
+    "compose": {"guarantees": [dp.Guarantee(1.0, 0.0, "add_remove")]},
+}
+OPTIONS = ("curvature", "selection", "stages", "retrieval", "inference", "unit", "max_rows", "weights", "screen")
+POISON: dict[str, Any] = {
+    "series": pd.Series([CANARY] * ROWS, name="private"),
+    "array": np.full(ROWS, CANARY),
+    "texts": np.array([str(CANARY)] * ROWS, dtype=object),
+    "frame": pd.DataFrame({"private": [CANARY] * ROWS}),
+    "list": [CANARY] * ROWS,
+    "mapping": {"private": [CANARY] * ROWS},
+    "polars": pl.Series("private", [CANARY] * ROWS),
+    "arrow": pa.array([CANARY] * ROWS),
+}
+
+
+def arguments() -> Iterator[tuple[str, str]]:
+    for call in CALLS:
+        parameters = inspect.signature(getattr(dp, call)).parameters.values()
+        yield from ((call, one.name) for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
+    yield from (("glm", name) for name in OPTIONS)
+
+
+def messages(error: BaseException | None) -> str:
+    """What an interpreter prints of an error and of those behind it, without the lines of source."""
+    said = ""
+    while error is not None:
+        said += "".join(traceback.format_exception_only(type(error), error))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return said
+
+
+@pytest.mark.parametrize(("call", "argument"), sorted(set(arguments())))
+def test_no_argument_is_quoted_where_it_may_hold_cells(call: str, argument: str) -> None:
+    for kind, value in POISON.items():
+        if argument == "data" and kind in ("frame", "mapping"):
+            continue  # these are data, with columns that the formula does not name
+        given = {**CALLS[call], argument: value}
+        with pytest.raises(dp.errors.DPStatsError) as refused:
+            getattr(dp, call)(**given)
+        assert str(int(CANARY)) not in messages(refused.value), kind
+
+
+class TestShown:
+    @pytest.mark.parametrize("value", [None, True, 2, 0.5, "napp", np.float64(2.0), ["a", "b"], {"l2": 1.0}, (1, (2,))])
+    def test_plain_values_are_shown_as_they_are(self, value: object) -> None:
+        assert shown(value) == repr(value)
+
+    @pytest.mark.parametrize("value", [*POISON.values(), "x" * 400, range(3)])
+    def test_what_may_hold_cells_is_named_by_its_type(self, value: object) -> None:
+        assert shown(value) == f"an object of type {type(value).__name__}"
+
+
+class TestChoices:
+    def test_a_flag_is_not_the_number_that_it_equals(self) -> None:
+        check_choice("stages", 1, (1, 2))
+        with pytest.raises(ArgumentError, match=r"stages must be one of \[1, 2\], got True"):
+            check_choice("stages", True, (1, 2))
+
+    def test_a_flag_is_true_or_false(self) -> None:
+        assert check_flag("certified", np.bool_(True)) is True
+        with pytest.raises(ArgumentError, match="certified must be True or False, got 1"):
+            check_flag("certified", 1)
