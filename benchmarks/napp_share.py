@@ -11,7 +11,7 @@ import pandas as pd
 from benchmarks.napp_methods import ONES
 from benchmarks.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector, draw, error
 from dpstats.mechanisms.napp import plan_stages
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import SCAD, Bridge, Lasso, Penalty

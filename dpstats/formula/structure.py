@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from dpstats.formula.design import DesignSpec
+    from dpstats.formula.scaled import ScaledDesign
 
 Array = NDArray[np.float64]
 Values = Mapping[Any, NDArray[Any]]
@@ -37,12 +37,12 @@ VANISHING = 1e-12
 """Mean square of a form on rows, its coefficients' squares adding up to one and entries of unit mean square."""
 
 
-def design_forms(spec: DesignSpec, columns: NDArray[np.intp] | None = None) -> Array:
+def design_forms(spec: ScaledDesign, columns: NDArray[np.intp] | None = None) -> Array:
     """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
 
     Parameters
     ----------
-    spec : DesignSpec
+    spec : ScaledDesign
     columns : ndarray of int (p,), optional
         Some of its columns; all by default.
 
@@ -77,7 +77,7 @@ def vanishing_forms(rows: Array) -> Array:
     return forms + forms.transpose(0, 2, 1)
 
 
-def _symbolic_rows(spec: DesignSpec) -> Array | None:
+def _symbolic_rows(spec: ScaledDesign) -> Array | None:
     """Rows in model units for levels in all combinations of two terms, and normal numbers; None if they are many."""
     known = spec.coding.factor_infos
     levels = {factor: len(info.categories) for factor, info in known.items() if info.type == "categorical"}
@@ -105,7 +105,7 @@ def _symbolic_rows(spec: DesignSpec) -> Array | None:
     return (_coded_rows(spec, values, total) - spec.center) / spec.scale
 
 
-def _sizes(spec: DesignSpec) -> dict[Any, float]:
+def _sizes(spec: ScaledDesign) -> dict[Any, float]:
     """For each factor the largest absolute value of the columns that it enters, in the user's units.
 
     Numbers much smaller than their column's centre would be almost constant in model units, and nearly collinear with
@@ -123,7 +123,7 @@ def _sizes(spec: DesignSpec) -> dict[Any, float]:
     return {factor: size if size > 0 else 1.0 for factor, size in sizes.items()}
 
 
-def _coded_rows(spec: DesignSpec, values: Values, count: int) -> Array:
+def _coded_rows(spec: ScaledDesign, values: Values, count: int) -> Array:
     """The design's columns in the user's units from each factor's codes or numbers, shape (count, p)."""
     parts = []
     for subterms in spec.coding.term_codings.values():

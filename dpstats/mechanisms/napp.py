@@ -18,12 +18,15 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
 from dpstats.mechanisms.inferring import with_inference
-from dpstats.mechanisms.information import Information, release_information
+from dpstats.mechanisms.information import Information
+from dpstats.mechanisms.information_release import release_information
 from dpstats.mechanisms.metrics import Purchase, design_norms
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, recentred, release_objective
+from dpstats.mechanisms.objective import plan_objective, release_objective
+from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import OutputPlan, check_output_options, plan_output, release_output
-from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior, release_posterior
+from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior
+from dpstats.mechanisms.posterior_release import release_posterior
 from dpstats.mechanisms.selection import noise_aware, noise_threshold
 from dpstats.mechanisms.two_stage import allocate
 from dpstats.penalties import Lasso, Penalty, split_curvature

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families import Family
-from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.information import InformationPlan, eta_error, follow
+from dpstats.mechanisms.information import InformationPlan, eta_error
 from dpstats.mechanisms.metrics import Metric, Purchase, metrics
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.pricing import PAID_ROOM, Price, price_fit, price_information, room, scales
-from dpstats.mechanisms.release import LatticeRelease, final_noise_share, gradient_tolerance
+from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
 from dpstats.penalties import Penalty, split_curvature
-from dpstats.penalties import from_dict as penalty_from_dict
-from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.laws import law_from_dict
-from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
 from dpstats.solvers import newton, prox
@@ -37,178 +32,6 @@ SURELY = 1e-6
 
 NO_JACOBIAN = 1e-9
 """A curvature ratio at which the Jacobian costs nothing."""
-
-
-@dataclass(frozen=True, eq=False)
-class ObjectivePlan:
-    """Everything about one release that is fixed before rows are read.
-
-    Attributes
-    ----------
-    family : Family
-    eps, delta : float
-        The share of the budget that buys `noise`.
-    adjacency : {"add_remove", "replace_one"}
-    curvature : ndarray, shape (p,)
-        M, the diagonal quadratic term of the objective: the floor privacy needs plus the penalty's own.
-    kappa : float
-        sup x' M^-1 x over all rows of the design.
-    row_norm : float
-        The bound on the rows, after `noise_shape`, in the norm of the noise.
-    row_length : float
-        The bound on the rows' Euclidean norm.
-    rows_at_most : float
-        So many rows are certified to `tolerance`, whatever they are.
-    noise : Noise or BodyNoise
-        The law of b: in the metric x * noise_shape, or cut to the design.
-    noise_shape : ndarray, shape (p,)
-        Public weights a: the objective's linear term is b / a. Ones for noise cut to the design.
-    classical_scale : float
-        The scale that the papers' even split of `planned_eps` would cost.
-    planned_eps : float
-        What was set aside for the noise; `eps` is less where retrieved budget is returned.
-    joint_need : float
-        The eps that noise of the classical scale really costs, by the joint bound.
-    penalty : Penalty or None
-        What the penalty is beyond its curvature, which is part of `curvature`.
-    penalty_weights : ndarray, shape (p,)
-        Its weight on each column.
-    threshold : ndarray, shape (p,)
-        The part of a lasso's weights that noise alone rarely passes; zeros unless selection is noise-aware.
-    linear : ndarray, shape (p,)
-        A public linear term of the objective, from an earlier release; zeros in a single stage.
-    radius : float
-        The guessed norm of the coefficients in model units that the default curvature was chosen for.
-    tolerance : float
-        gamma, the certified bound on the gradient norm at the solver's point.
-    final : LatticeRelease
-        The discrete noise of the last step.
-    information : InformationPlan, optional
-        What is released beside the coefficients, for inference.
-    offset_bound : float
-        The greatest size of a row's offset.
-    """
-
-    family: Family
-    eps: float
-    delta: float
-    adjacency: Adjacency
-    curvature: Vector
-    kappa: float
-    row_norm: float
-    row_length: float
-    rows_at_most: float
-    noise: Noise | BodyNoise
-    noise_shape: Vector
-    classical_scale: float
-    planned_eps: float
-    joint_need: float
-    penalty: Penalty | None
-    penalty_weights: Vector
-    threshold: Vector
-    linear: Vector
-    radius: float
-    tolerance: float
-    final: LatticeRelease
-    information: InformationPlan | None = None
-    offset_bound: float = 0.0
-
-    @property
-    def cost(self) -> float:
-        """eps of everything that this stage releases."""
-        return self.eps + self.final.eps + (0.0 if self.information is None else self.information.cost)
-
-    @property
-    def size(self) -> int:
-        """The number of coefficients p."""
-        return len(self.curvature)
-
-    @property
-    def noise_variances(self) -> Vector:
-        """Variances of the objective's linear term, shape (p,)."""
-        if isinstance(self.noise, BodyNoise):
-            return self.noise.standard_deviations() ** 2
-        return self.noise.expected_square(self.size) / self.size / self.noise_shape**2
-
-    @property
-    def expected_square(self) -> float:
-        """The mean squared norm of the linear term's noise."""
-        return float(np.sum(self.noise_variances))
-
-    @property
-    def law_name(self) -> str:
-        """The law of the noise, in words."""
-        return f"{self.noise.kind} ({self.noise.norm})"
-
-    @property
-    def bought_law(self) -> str:
-        """What `eps` buys, in words."""
-        return f"{self.noise.kind} noise ({self.noise.norm})"
-
-    @property
-    def gradient_size(self) -> float:
-        """The noise in the objective's gradient, root mean square: what the solver's tolerance must be small beside."""
-        return float(np.sqrt(self.expected_square))
-
-    @property
-    def final_share(self) -> float:
-        """The final noise's standard deviation over that of the objective's noise, at `rows_at_most` rows or fewer."""
-        share = final_noise_share(
-            self.family,
-            self.final.eps,
-            rows=self.rows_at_most,
-            row_length=self.row_length,
-            curvature=self.curvature,
-        )
-        return share * self.tolerance / self.gradient_size
-
-    @property
-    def noise_averages_out(self) -> bool:
-        """Whether more rows make the noise's effect on the coefficients smaller."""
-        return True
-
-    def sample(self, random: RandomSource) -> Vector:
-        """One draw of the objective's linear term, its public part included, shape (p,)."""
-        if isinstance(self.noise, BodyNoise):
-            return self.linear + self.noise.sample(random)
-        return self.linear + self.noise.sample(self.size, random) / self.noise_shape
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            **{name: getattr(self, name).tolist() for name in _VECTORS},
-            "family": self.family.to_dict(),
-            "noise": self.noise.to_dict(),
-            "penalty": None if self.penalty is None else self.penalty.to_dict(),
-            "final": asdict(self.final),
-            "information": None if self.information is None else self.information.to_dict(),
-            "offset_bound": self.offset_bound,
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> ObjectivePlan:
-        """The plan whose `to_dict` gave `stored`."""
-        vectors: dict[str, Any] = {name: np.asarray(stored[name], dtype=np.float64) for name in _VECTORS}
-        return cls(
-            **{name: stored[name] for name in _PLAIN},
-            **vectors,
-            family=family_from_dict(stored["family"]),
-            noise=law_from_dict(stored["noise"]),
-            penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
-            final=LatticeRelease(**stored["final"]),
-            information=None if stored.get("information") is None else InformationPlan.from_dict(stored["information"]),
-            offset_bound=stored.get("offset_bound", 0.0),
-        )
-
-
-AnyPlan = TypeVar("AnyPlan", bound=ObjectivePlan)
-
-_PLAIN = (
-    *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
-    *("radius", "tolerance", "row_length", "rows_at_most"),
-)
-_VECTORS = ("curvature", "penalty_weights", "threshold", "linear", "noise_shape")
 
 
 def plan_objective(
@@ -330,26 +153,6 @@ def _priced(
             return _Priced(found[0], inside, tolerance, final, found[1])
     price = price_fit(design, family, purchase.whole, metric, curvature)
     return _Priced(price, curvature, *rounded(price, curvature), None)
-
-
-def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
-    """The plan with a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
-    tolerance = gradient_tolerance(
-        plan.family,
-        rms=plan.gradient_size,
-        row_length=plan.row_length,
-        curvature=curvature,
-        rows=plan.rows_at_most,
-        penalty=plan.penalty,
-        linear=linear,
-        offset_bound=plan.offset_bound,
-        final_eps=plan.final.eps if plan.noise_averages_out else None,
-    )
-    final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
-    information = plan.information
-    if information is not None:
-        information = follow(information, final, plan.row_length, plan.offset_bound)
-    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
 
 
 def release_objective(

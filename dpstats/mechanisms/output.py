@@ -15,7 +15,7 @@ from dpstats.families import Family
 from dpstats.mechanisms.curvature import typical_sizes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.metrics import Purchase
-from dpstats.mechanisms.objective import ObjectivePlan, recentred
+from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.mechanisms.selection import noise_threshold
@@ -108,8 +108,7 @@ def plan_output(
     kind = min(_kinds(purchase), key=lambda kind: _unit(family, purchase, kind).expected_square(size))
     if purchase.curvature is None:
         variance = _unit(family, purchase, kind).expected_square(size) / size
-        default = output_curvature(design, sizes, variance, options.rows_guess * _mean_curvature(family))
-        total = np.maximum(own, default)
+        total = np.maximum(own, output_curvature(design, sizes, variance, options.rows_guess * _mean_curvature(family)))
     else:
         total = own + purchase.curvature
     kappa = design.curvature_ratio(total)
@@ -122,11 +121,6 @@ def plan_output(
         kind=kind,
     )
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
-    threshold = np.zeros(size)
-    if remainder is not None and remainder.sparse and np.any(penalty_weights):
-        columns = int(np.count_nonzero(penalty_weights))
-        bound = noise_threshold(noise, size, options.selection_level, columns=columns)
-        threshold = np.where(penalty_weights > 0, bound / np.sqrt(total), 0.0)
     plan = OutputPlan(
         family=family,
         eps=purchase.eps,
@@ -144,7 +138,7 @@ def plan_output(
         joint_need=purchase.eps,
         penalty=remainder,
         penalty_weights=penalty_weights,
-        threshold=threshold,
+        threshold=_threshold(noise, total, remainder, penalty_weights, options.selection_level),
         linear=np.zeros(size),
         radius=float(np.linalg.norm(sizes)),
         tolerance=math.inf,
@@ -152,6 +146,17 @@ def plan_output(
         offset_bound=design.offset_bound,
     )
     return recentred(plan, total, plan.linear)
+
+
+def _threshold(
+    noise: Noise, curvature: Vector, penalty: Penalty | None, penalty_weights: Vector, level: float
+) -> Vector:
+    """What noise alone passes with probability `level` at most in a sparse fit, shape (p,); zeros in another."""
+    if penalty is None or not penalty.sparse or not np.any(penalty_weights):
+        return np.zeros(len(curvature))
+    columns = int(np.count_nonzero(penalty_weights))
+    bound = noise_threshold(noise, len(curvature), level, columns=columns)
+    return np.where(penalty_weights > 0, bound / np.sqrt(curvature), 0.0)
 
 
 def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_curvature: float) -> Vector:

@@ -14,7 +14,7 @@ from dpstats.families import Family
 from dpstats.mechanisms import augmented, paper_modes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.napp import Fitted, Stage
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty
 from dpstats.privacy.noise import Noise

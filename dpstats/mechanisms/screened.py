@@ -13,7 +13,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
 from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan, recentred
+from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
 from dpstats.penalties import Penalty

@@ -22,7 +22,8 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, Bounds
 from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.null_residual import NullResidual
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
+from dpstats.mechanisms.objective import plan_objective, release_objective
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom

@@ -17,7 +17,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, stored_plan
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.mechanisms.screening import ScreeningPlan

@@ -14,7 +14,7 @@ from dpstats.families import Family, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.napp import Stage
-from dpstats.mechanisms.objective import recentred
+from dpstats.mechanisms.objective_plan import recentred
 from dpstats.mechanisms.replication import is_replication
 from dpstats.request import Request
 

@@ -15,7 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 

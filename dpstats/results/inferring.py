@@ -24,7 +24,7 @@ from dpstats.inference import (
 from dpstats.inference.known import self_adjoint
 from dpstats.mechanisms.design import SubDesign, constant_column
 from dpstats.mechanisms.information import Information, known_information
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.plan import Plan
 

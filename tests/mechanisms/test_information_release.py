@@ -19,11 +19,19 @@ from hypothesis import strategies as st
 
 import dpstats as dp
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
-from dpstats.mechanisms import information as mechanism
+from dpstats.mechanisms import information_release as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms, constant_column
-from dpstats.mechanisms.information import FARTHEST, TAIL, Information, InformationPlan, eta_error, follow
+from dpstats.mechanisms.information import (
+    FARTHEST,
+    TAIL,
+    Information,
+    InformationPlan,
+    eta_error,
+    follow,
+    matrix_metric,
+)
 from dpstats.mechanisms.napp import Fitted, plan_stages, recentred, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Lasso, Ridge
@@ -401,7 +409,7 @@ class TestMetric:
     @pytest.mark.parametrize("norms", [{"l2": 0.3}, {"l1": 2.0}, {"linf": 1.5}, {"l2": 1.0, "l1": 1.2}], ids=str)
     def test_arrays(self, norms: dict[str, float]) -> None:
         design = ArrayDesign(tuple("abcd"), array_norms(norms, 4))
-        metric = mechanism.matrix_metric(design)
+        metric = matrix_metric(design)
         assert design.curvature_ratio(np.array(metric.diagonal)) <= 1 + 1e-12
 
 

@@ -15,7 +15,8 @@ from dpstats.formula.design import design_spec
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
+from dpstats.mechanisms.objective import plan_objective
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Penalty, Ridge

@@ -15,7 +15,8 @@ from dpstats.formula.design import design_spec
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature
 from dpstats.mechanisms.design import ArrayDesign, Bounds, SubDesign, array_norms
 from dpstats.mechanisms.metrics import Purchase, noise_shape
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
+from dpstats.mechanisms.objective import plan_objective
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Ridge
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import joint_loss, joint_scale

@@ -18,7 +18,8 @@ import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, NotReleasedError, UncertifiedError
 from dpstats.families import Binomial, Gaussian, HuberSVM, SmoothSVM
 from dpstats.mechanisms.drawing import UNIT, LossTable, by_rejection, lattice_points, lattice_scores, loss_sums
-from dpstats.mechanisms.posterior import PosteriorPlan, acceptance_error, release_posterior
+from dpstats.mechanisms.posterior import PosteriorPlan, acceptance_error
+from dpstats.mechanisms.posterior_release import release_posterior
 from dpstats.penalties import Lasso
 from dpstats.privacy.gaussian import gaussian_delta
 from dpstats.privacy.posterior import (

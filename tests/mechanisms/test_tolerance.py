@@ -19,7 +19,8 @@ from dpstats.formula.design import design_spec
 from dpstats.mechanisms import napp
 from dpstats.mechanisms import objective as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
-from dpstats.mechanisms.objective import ObjectivePlan, Purchase, plan_objective
+from dpstats.mechanisms.objective import Purchase, plan_objective
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
 from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge

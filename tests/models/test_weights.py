@@ -16,7 +16,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
-from dpstats.mechanisms import information
+from dpstats.mechanisms import information_release as information
 
 HUGE = 1e6
 N = 4000

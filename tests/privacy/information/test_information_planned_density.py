@@ -18,7 +18,7 @@ from dpstats.audit.exact import audit_exact
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.mechanisms import objective, pricing
 from dpstats.mechanisms.information import eta_error
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.privacy.information import JointScales
 from dpstats.privacy.noise import Noise
 
