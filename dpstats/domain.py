@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.errors import DomainError, shown
+from dpstats.arguments import shown
+from dpstats.errors import DomainError
 
 Scalar = str | int | float | bool
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpstats.errors import ArgumentError, UncertifiedError, check_choice, check_flag, shown
+from dpstats.arguments import check_choice, check_flag, shown
+from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, get_family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.options import Options

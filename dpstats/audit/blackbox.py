@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from dpstats.arguments import shown
 from dpstats.audit.bounds import lower_bounds
 from dpstats.audit.outcomes import Mechanism, Outcomes, observe_pair
 from dpstats.audit.progress import Progress
 from dpstats.audit.result import AuditResult, Finding, HockeyStick, picture_of
 from dpstats.audit.scores import Score, learn_scores
 from dpstats.audit.search import Choice, choose_events
-from dpstats.errors import ArgumentError, shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import check_budget
 
 # Two aims (eps, divergence) in two directions, each event with a bound above and a bound below.

@@ -7,9 +7,10 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from dpstats.arguments import shown
 from dpstats.datasets.base import Dataset
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, shown
+from dpstats.errors import ArgumentError
 
 Split = Literal["train", "test", "all"]
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.blocks import STEPS, WEIGHTED_STEPS, Block, Measured
 from dpstats.evaluation.grids import Array, Indices, linear_range

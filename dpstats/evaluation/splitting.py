@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, DataError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.privacy.ledger.holdout import HoldoutRule, Side, open_holdout
 from dpstats.privacy.randomness import random_source

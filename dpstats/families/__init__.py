@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
 
 CAP_SHARE = 0.5

@@ -9,7 +9,8 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]

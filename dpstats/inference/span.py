@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.inference.inverse import check_symmetric
 
 Float = NDArray[np.float64]

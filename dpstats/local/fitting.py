@@ -11,7 +11,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, UncertifiedError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise, project_forms
 from dpstats.local.compiling import local_design

@@ -14,7 +14,7 @@ from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
-from dpstats.errors import check_choice
+from dpstats.arguments import check_choice
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.local.compiling import local_design

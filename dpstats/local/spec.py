@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dpstats.arguments import shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DomainError, shown
+from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.encoding import Program
 from dpstats.local.lattice import Lattice, lattice_for
 from dpstats.local.sensitivity import (

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.errors import ArgumentError, DataError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, DataError
 from dpstats.local.contributor import Report
 from dpstats.local.spec import Spec
 

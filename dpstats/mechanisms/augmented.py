@@ -17,7 +17,8 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.penalties import Penalty
 from dpstats.privacy.randomness import RandomSource

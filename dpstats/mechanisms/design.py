@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.formula.bodies import restricted
 from dpstats.formula.bounds import Term, term_norm
 from dpstats.formula.dummies import restricted_dummies

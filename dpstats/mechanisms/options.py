@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.arguments import check_choice, shown
+from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
 from dpstats.privacy.unit import Unit, make_unit

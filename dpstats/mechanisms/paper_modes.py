@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
 from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Penalty, Ridge
 from dpstats.privacy.noise import Noise
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise
 from dpstats.inference.known import self_adjoint

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar, cast
 
-from dpstats.errors import ArgumentError, DataError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, Part
 from dpstats.quiet import guarded

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpstats.arguments import shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, UncertifiedError, shown
+from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import made_up_exog

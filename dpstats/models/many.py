@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpstats.arguments import shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
 from dpstats.models.charging import charged

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpstats.arguments import shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.statistics import RADIUS, plan_statistics

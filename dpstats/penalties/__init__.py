@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.penalties.base import NEGLIGIBLE, Penalty
 from dpstats.penalties.bridge import Bridge
 from dpstats.penalties.concave import L0, SCAD

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.comparisons import Compared, methods
 from dpstats.plots.effects import effect

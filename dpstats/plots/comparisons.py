@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
-from dpstats.errors import check_choice
+from dpstats.arguments import check_choice
 from dpstats.plots import style
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import shown
 from dpstats.domain import Levels, Range, canonical
-from dpstats.errors import ArgumentError, shown
+from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.plots import style

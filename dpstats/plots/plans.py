@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.arguments import check_choice, shown
+from dpstats.errors import ArgumentError
 from dpstats.plan import Plan, replanned
 from dpstats.plots import style
 

@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args
 
 from scipy.optimize import minimize_scalar
 
-from dpstats.errors import ArgumentError, check_choice
+from dpstats.arguments import check_choice
+from dpstats.errors import ArgumentError
 from dpstats.privacy.exact import exact, float_down, float_up
 from dpstats.privacy.guarantee import Guarantee, check_budget
 

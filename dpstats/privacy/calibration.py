@@ -14,7 +14,8 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.privacy.bodies import ROUNDED, BodyNoise, Image, body_noise
 from dpstats.privacy.calibration_gaussian import check_delta, gaussian_eps, gaussian_mu

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families.base import LossCurve
 from dpstats.privacy.guarantee import Adjacency
 

@@ -12,7 +12,8 @@ import opendp.prelude as opendp
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 

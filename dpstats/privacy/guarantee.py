@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.arguments import check_choice, shown
+from dpstats.errors import ArgumentError
 
 Adjacency = Literal["add_remove", "replace_one"]
 

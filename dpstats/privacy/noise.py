@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.randomness import RandomSource, folded
 
 Kind = Literal["laplace", "gaussian"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu

@@ -6,7 +6,8 @@ import numpy as np
 import opendp.prelude as opendp
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu

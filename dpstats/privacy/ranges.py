@@ -15,7 +15,8 @@ import numpy as np
 import opendp.prelude as opendp
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom

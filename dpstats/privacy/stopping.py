@@ -12,7 +12,8 @@ from typing import Any
 
 from scipy import optimize
 
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.arguments import check_choice, shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
 ETAS = (-0.5, 0.0, 1.0)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.arguments import check_choice, shown
+from dpstats.errors import ArgumentError
 
 UNIT_WEIGHTS = (None, "equal", "one")
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, NotReleasedError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
 from dpstats.plan import Plan

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.noise import Noise
 from dpstats.risk.quantiles import quadratic_quantile

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.arguments import check_choice, shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.mechanisms.design import array_norms
 from dpstats.privacy.calibration import check_positive, objective_noise

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import check_positive

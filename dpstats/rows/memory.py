@@ -6,7 +6,8 @@ import os
 import weakref
 from pathlib import Path
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 
 SHARE = 0.5
 """Of the machine's memory, for rows that are kept between passes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dpstats.errors import ArgumentError, DataError, check_choice
+from dpstats.arguments import check_choice
+from dpstats.errors import ArgumentError, DataError
 from dpstats.tables.containers import is_of
 from dpstats.tables.streams import Stream
 from dpstats.tables.table import Table, in_memory

@@ -6,7 +6,8 @@ import math
 
 import pandas as pd
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.choice import Choice
 
 

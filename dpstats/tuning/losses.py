@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arguments import shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DomainError, FormulaError, shown
+from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula import cells
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpstats.arguments import check_choice, shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, check_choice, shown
+from dpstats.errors import ArgumentError
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from dpstats.arguments import shown
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, shown
+from dpstats.errors import ArgumentError
 from dpstats.models.charging import charged
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.choice import Choice

@@ -253,10 +253,10 @@ class TestCalls:
     def test_counts_and_numbers(self) -> None:
         frame = data(2000).assign(n=lambda rows: np.random.default_rng(1).poisson(2, len(rows)))
         domain = {"n": (0, 20), "x": (-1, 1), "z": (0, 100)}
-        counts = dp.poisson("n ~ x", frame, 2.0, domain=domain, unit="who")
+        counts = dp.poisson("n ~ x", frame, 2.0, domain=domain, unit="who", seed=1)
         assert counts.plan.response is not None
         assert counts.plan.response.mean == pytest.approx(2.0, abs=0.5)
-        numbers = dp.ols("z ~ x", frame, 2.0, domain=domain, unit="who", response="bought")
+        numbers = dp.ols("z ~ x", frame, 2.0, domain=domain, unit="who", response="bought", seed=2)
         assert numbers.params["Intercept"] == pytest.approx(50, abs=5)
 
     def test_nobody_at_all(self) -> None:

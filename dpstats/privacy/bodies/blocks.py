@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 
 Kind = Literal["intercept", "box", "simplex", "cross", "ball"]
 Float = NDArray[np.float64]

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies.blocks import Block
 from dpstats.privacy.bodies.group import Group, log_normaliser
 from dpstats.privacy.bodies.grouping import check_groups, group_blocks

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
 from dpstats.privacy.information.matrix import Mixing, forward_substituted

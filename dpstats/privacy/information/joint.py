@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM, get_family
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from scipy import optimize
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.privacy.calibration import CELLS, check_positive
 from dpstats.privacy.calibration_gaussian import check_delta, gaussian_mu

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget

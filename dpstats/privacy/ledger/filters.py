@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, zcdp_budget, zcdp_cost
 from dpstats.privacy.exact import exact, float_down
 from dpstats.privacy.guarantee import Guarantee

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dpstats._version import __version__
-from dpstats.errors import ArgumentError, LedgerError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, LedgerError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, limits
 from dpstats.privacy.ledger.schema import ROOT

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.streaming.sums.plan import SumsPlan, plan_gaussian
 from dpstats.streaming.sums.workloads import Workload, check_participation, make_workload

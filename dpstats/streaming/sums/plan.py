@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.gaussian import analytic_mu

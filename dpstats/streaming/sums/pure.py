@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise

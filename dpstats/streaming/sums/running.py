@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DataError, StreamError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 from dpstats.streaming.sums.state import pack, unpack

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.buffers import early_patterns, pattern_norm
 from dpstats.streaming.sums.filters import TAP_BITS, TapPath

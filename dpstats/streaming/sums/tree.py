@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, UncertifiedError, check_choice
+from dpstats.arguments import check_choice
+from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
 from dpstats.streaming.sums.plan import SumsPlan, printed_tree_plan

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from dpstats.errors import ArgumentError, shown
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 
 Float = NDArray[np.float64]
 

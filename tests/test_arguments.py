@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, check_choice, check_flag, shown
+from dpstats.arguments import check_choice, check_flag, shown
+from dpstats.errors import ArgumentError
 
 CANARY = 271828.1828
 ROWS = 60
