@@ -63,7 +63,8 @@ def glm(
         The budget of this call.
     family : str or Family
         "gaussian", "binomial", "poisson", "huber_svm", "smooth_svm", or an object of ``dp.families``.
-    method : {"napp", "objective", "output", "posterior"}
+    method : {"napp", "objective", "output", "statistics", "posterior"}
+        What gets the noise (docs/guide/methods); `compare` says which suits.
     penalty, alpha : str or Penalty, float
         ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; on the sum of the losses and the
         scaled coefficients.

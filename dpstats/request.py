@@ -19,7 +19,7 @@ from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import random_source
 
-METHODS = ("napp", "objective", "output", "posterior")
+METHODS = ("napp", "objective", "output", "statistics", "posterior")
 
 DELTA_LEAST = 1e-250
 """The least positive delta of a request: the calibration goes down to 1e-290, and stages buy shares of delta."""
@@ -122,8 +122,8 @@ def make_request(
     )
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
-    if request.options.unit is not None and method == "posterior":
-        raise ArgumentError("unit does not go with method='posterior', which is proved for rows; take method='napp'")
+    if request.options.unit is not None and method in ("posterior", "statistics"):
+        raise ArgumentError(f"unit does not go with method={method!r}, which is proved for rows; take method='napp'")
     if request.options.noise == "gaussian" and delta == 0:
         raise ArgumentError(f"delta must be positive for Gaussian noise, got {shown(delta)}")
     asked = [reason for reason in request.uncertified_reasons if reason != SEEDED]

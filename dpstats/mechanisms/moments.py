@@ -165,7 +165,7 @@ def inference_of(
     mapped: tuple[Matrix, Vector],
     nobs: int | None,
     radius: float,
-) -> Inference:
+) -> tuple[Inference, Matrix]:
     """Coefficients without ridge and penalty, and their errors, in the user's units.
 
     Parameters
@@ -184,6 +184,8 @@ def inference_of(
     -------
     Inference
         Each factor is measured from its commonest level within, and reported as the formula asks for.
+    basis : ndarray, shape (q, q)
+        Coefficients in model units are this times those within.
     """
     plain = moments.equations(*mapped)
     basis = rebased(plain.information, part.dummies)
@@ -208,7 +210,7 @@ def inference_of(
         typical_size=radius / np.sqrt(law.size * np.diag(equations.metric)),
         found=found,
     )
-    return Inference(estimates, transform @ basis, shift)
+    return Inference(estimates, transform @ basis, shift), basis
 
 
 def _dispersion(

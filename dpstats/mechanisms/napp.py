@@ -20,6 +20,12 @@ from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
 from dpstats.mechanisms.inferring import with_inference
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.information_release import release_information
+from dpstats.mechanisms.least_squares import (
+    LeastSquaresPlan,
+    ReleasedSums,
+    plan_least_squares,
+    release_least_squares,
+)
 from dpstats.mechanisms.metrics import Purchase, design_norms
 from dpstats.mechanisms.objective import plan_objective, release_objective
 from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
@@ -55,7 +61,7 @@ class Fitted:
 
     params: Vector
     stages: tuple[Stage, ...]
-    information: Information | None = None
+    information: Information | ReleasedSums | None = None
 
 
 def plan_stages(
@@ -147,8 +153,11 @@ def release_stages(
     """
     params = np.zeros(len(design.names))
     done: list[Stage] = []
-    information = None
+    information: Information | ReleasedSums | None = None
     choosing = fitting = block_rows(rows)
+    if isinstance(stages[0].plan, LeastSquaresPlan):
+        params, information = release_least_squares(stages[0].plan, choosing, random)
+        return Fitted(params, tuple(stages), information)
     if stages[-1].role == "refit" and options.split:
         choosing, fitting = divided(choosing, secret_key(random))
     for role, planned in stages:
@@ -173,7 +182,7 @@ def inform(
     return release_information(plan.information, plan.final, plan.family, design, params, rows, plan.adjacency, random)
 
 
-def plan_output_stage(
+def plan_method_stage(
     design: Bounds,
     family: Family,
     penalty: Penalty | None,
@@ -185,7 +194,7 @@ def plan_output_stage(
     options: Options,
     method: str,
 ) -> tuple[Stage, ...]:
-    """The one stage of output perturbation or posterior sampling, planned without rows.
+    """The one stage of output perturbation, posterior sampling or released statistics, planned without rows.
 
     Arguments and errors as for `plan_stages`.
 
@@ -194,6 +203,11 @@ def plan_output_stage(
     ArgumentError
         Also for an option that the method does not have.
     """
+    if method == "statistics":
+        found = plan_least_squares(
+            design, family, penalty, weights, eps=eps, delta=delta, adjacency=adjacency, options=options
+        )
+        return (Stage("fit", found),)
     check_output_options(options, method)
     purchase = _purchase(eps, delta, adjacency, options)
     plan = plan_posterior if method == "posterior" else plan_output
@@ -211,7 +225,11 @@ def _release(plan: ObjectivePlan, rows: Rows[Block], random: RandomSource) -> Ve
 
 def stored_plan(stored: Mapping[str, Any]) -> ObjectivePlan:
     """The plan of a stage whose `to_dict` gave `stored`."""
-    kinds: dict[Any, type[ObjectivePlan]] = {"output": OutputPlan, "posterior": PosteriorPlan}
+    kinds: dict[Any, type[ObjectivePlan]] = {
+        "output": OutputPlan,
+        "posterior": PosteriorPlan,
+        "statistics": LeastSquaresPlan,
+    }
     return kinds.get(stored.get("released"), ObjectivePlan).from_dict(stored)
 
 

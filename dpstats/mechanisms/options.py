@@ -59,7 +59,9 @@ class Options:
     curvature : float, optional
         Quadratic term added to the objective, per column, in model units; chosen from public facts by default.
     radius : float, optional
-        Guess at the norm of the coefficients in model units, which the default curvature is chosen for.
+        Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
+        method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
+        the response's range, in half widths of it.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain.
     rows_at_least : float

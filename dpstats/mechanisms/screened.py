@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
+from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
 from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
 from dpstats.mechanisms.options import Options
@@ -115,7 +116,7 @@ def release_screened(
     fitted = release_stages(planned, part, penalty, weights[kept], inside, random, options)
     params = np.zeros(len(design.names))
     params[kept] = fitted.params
-    information = None if fitted.information is None else fitted.information.among(chosen)
+    information = fitted.information.among(chosen) if isinstance(fitted.information, Information) else None
     return replace(screening, kept=chosen), Fitted(params, fitted.stages, information)
 
 

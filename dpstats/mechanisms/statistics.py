@@ -19,7 +19,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise
 from dpstats.inference.known import self_adjoint
 from dpstats.privacy.guarantee import Adjacency, Guarantee
-from dpstats.privacy.information import COVER_SHARE, MatrixNoise, design_metric
+from dpstats.privacy.information import COVER_SHARE, MatrixLaw, MatrixNoise, design_metric
 from dpstats.privacy.information.statistics import (
     StatisticsNoise,
     frobenius_sensitivity,
@@ -131,7 +131,13 @@ class StatisticsPlan:
 
 
 def plan_statistics(
-    design: DesignSpec, *, eps: float, delta: float = 0.0, adjacency: Adjacency = "add_remove", radius: float = RADIUS
+    design: DesignSpec,
+    *,
+    eps: float,
+    delta: float = 0.0,
+    adjacency: Adjacency = "add_remove",
+    radius: float = RADIUS,
+    law: MatrixLaw | None = None,
 ) -> StatisticsPlan:
     """Weights, law and scale of the noise from public facts alone.
 
@@ -143,6 +149,8 @@ def plan_statistics(
     adjacency : {"add_remove", "replace_one"}
     radius : float
         Guess at sqrt(theta'D theta) for the coefficients theta in model units, D the metric; bounds |x'theta|.
+    law : {"wishart", "normal"}, optional
+        The law to insist on.
 
     Raises
     ------
@@ -152,7 +160,9 @@ def plan_statistics(
     check_size("eps", eps)
     radius = check_size("radius", radius)
     cover = COVER_SHARE * eps
-    noise = statistics_noise(len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency)
+    noise = statistics_noise(
+        len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency, law=law
+    )
     diagonal, mixing = design_metric(design.images)
     if noise.law == "normal":
         mu = frobenius_sensitivity(noise.response, noise.square, adjacency) / noise.scale

@@ -13,15 +13,16 @@ import pandas as pd
 from dpstats.arguments import shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.families import Family, Gaussian
+from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import made_up_exog
 from dpstats.inference import ReleasedLaw
 from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
-from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
+from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, make_plan
@@ -187,11 +188,11 @@ def _checked_methods(methods: Sequence[str] | None) -> tuple[str, ...]:
 
 def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
     """One method at one number of rows."""
-    if method == "statistics":
-        return _statistics_line(model, n)
     plan = model.planned(method, n)
     stage = plan.stages[-1].plan
-    if isinstance(stage, PosteriorPlan):
+    if isinstance(stage, LeastSquaresPlan):
+        found = _predicted(stage.statistics, model, n)
+    elif isinstance(stage, PosteriorPlan):
         found = predict_posterior(model.made_up, n, stage.curvature, stage.temperature)
     elif isinstance(stage, OutputPlan):
         found = predict_output(model.made_up, n, stage.curvature, stage.noise_variances)
@@ -203,23 +204,6 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
     law = stage.law_name
     guarantee = plan.guarantee
     return _facts(method, n, found, law, bound) | {
-        "eps": guarantee.eps,
-        "delta": guarantee.delta,
-        "certified": guarantee.certified,
-    }
-
-
-def _statistics_line(model: _Model, n: int) -> dict[str, Any]:
-    """Released statistics at one number of rows."""
-    plan, request = model.plan, model.request
-    if not isinstance(plan.family, Gaussian):
-        raise ArgumentError("methods: released statistics fit linear models, the family 'gaussian'")
-    assert isinstance(plan.design, DesignSpec)
-    if plan.bought or not plan.design.has_intercept:
-        raise ArgumentError("methods: released statistics need an intercept and every range in the domain")
-    found = plan_statistics(plan.design, eps=request.eps, delta=request.delta, adjacency=request.adjacency)
-    guarantee = found.guarantee
-    return _facts("statistics", n, _predicted(found, model, n), f"{found.noise.law} matrix", math.nan) | {
         "eps": guarantee.eps,
         "delta": guarantee.delta,
         "certified": guarantee.certified,

@@ -10,10 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.families import Family
+from dpstats.families import Family, Gaussian
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.drawing import lattice_points
-from dpstats.mechanisms.napp import Stage, plan_output_stage
+from dpstats.mechanisms.least_squares import LeastSquaresPlan
+from dpstats.mechanisms.napp import Stage, plan_method_stage
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import ACROSS, EXACT_COLUMNS, NOT_EXACT, PosteriorPlan
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
 
 Vector = NDArray[np.float64]
+
+APART = ("output", "posterior", "statistics")
+"""Methods that do not perturb the objective; each has one stage and a proof page of its name."""
 
 
 def penalty_weights(design: PublicDesign, options: Options) -> Vector:
@@ -56,11 +60,13 @@ def planned_fit(
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
     options, weights = request.options, penalty_weights(design, request.options)
-    if request.method in ("output", "posterior"):
+    if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
+        raise ArgumentError("residual_cap does not go with method='statistics', plain least squares; leave it out")
+    if request.method in APART:
         reason = uncertified_method(request, design)
         if reason is not None and not request.allow_uncertified:
             raise UncertifiedError(f"not certified: {reason}. Pass allow_uncertified=True to have it all the same")
-        return None, plan_output_stage(
+        return None, plan_method_stage(
             design,
             family,
             request.penalty,
@@ -88,9 +94,17 @@ def uncertified_method(request: Request, design: PublicDesign) -> str | None:
     return NOT_EXACT if request.method == "posterior" and len(design.names) > EXACT_COLUMNS else None
 
 
+def zcdp_of(stages: tuple[Stage, ...]) -> float | None:
+    """rho, where the stages are one release for which it is proved."""
+    first = stages[0].plan
+    return first.statistics.guarantee.rho if isinstance(first, LeastSquaresPlan) else None
+
+
 def risk_frame(plan: Plan, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
     """The excess-risk table of the plan's method."""
     fit = plan.objective
+    if isinstance(fit, LeastSquaresPlan):
+        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
     if isinstance(fit, PosteriorPlan):
         return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
     if isinstance(fit, OutputPlan):
@@ -113,7 +127,7 @@ def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     options = request.options
     if options.unit is not None:
         return "docs/proofs/persons"
-    if request.method in ("output", "posterior"):
+    if request.method in APART:
         return f"docs/proofs/{request.method}"
     if options.screen is not None:
         return "docs/proofs/screening"

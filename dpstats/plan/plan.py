@@ -22,7 +22,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.budget import budget_frame, range_eps
-from dpstats.plan.methods import planned_fit, proof_page, risk_frame, uncertified_method
+from dpstats.plan.methods import planned_fit, proof_page, risk_frame, uncertified_method, zcdp_of
 from dpstats.plan.response import ResponsePurchase, centred
 from dpstats.plan.tables import Summary, summarize_plan
 from dpstats.privacy.bodies import BodyNoise
@@ -315,6 +315,7 @@ def make_plan(
         delta,
         request.adjacency,
         basis=proof_page(request, stages),
+        rho=zcdp_of(stages) if not bought else None,
         unit=record.column,
     )
     unproved = uncertified_method(request, design)

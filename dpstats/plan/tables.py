@@ -15,9 +15,11 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.privacy.information.statistics import StatisticsNoise
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -47,7 +49,8 @@ def summarize_plan(plan: Plan) -> Summary:
     """The summary of a dry run: what would be released, at what price, with what noise."""
     summary = Summary()
     summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
-    rounding = [rounding_note(plan.objective)] if plan.objective.noise_averages_out else []
+    rounded = plan.objective.noise_averages_out and not isinstance(plan.objective, LeastSquaresPlan)
+    rounding = [rounding_note(plan.objective)] if rounded else []
     summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding]))
     return summary
 
@@ -57,7 +60,8 @@ def plan_tables(plan: Plan) -> list[SimpleTable]:
     tables = [budget_table(plan), *bought_tables(plan), noise_table(plan)]
     options = plan.request.options
     proved = not options.replicates and options.realization == "analytic"
-    return [*tables, risk_table(plan)] if proved else tables
+    bounded = not isinstance(plan.objective, LeastSquaresPlan)
+    return [*tables, risk_table(plan)] if proved and bounded else tables
 
 
 def header_table(plan: Plan, observations: str) -> SimpleTable:
@@ -172,6 +176,8 @@ def noise_table(plan: Plan) -> SimpleTable:
     last = plan.stages[-1].plan
     if isinstance(last, PosteriorPlan):
         return posterior_table(last)
+    if isinstance(last, LeastSquaresPlan):
+        return statistics_table(last.statistics.noise)
     rows = [
         (
             role,
@@ -195,6 +201,14 @@ def posterior_table(plan: PosteriorPlan) -> SimpleTable:
     cells = [format_number(plan.temperature), _range(plan.curvature), where, "exact" if plan.exact else "Markov chain"]
     headers = ["factor on J", "curvature", "on", "drawn"]
     return full_width(headers, [("posterior", cells)], [11, 20, 13, 13], title="Posterior: density exp(-factor J)")
+
+
+def statistics_table(noise: StatisticsNoise) -> SimpleTable:
+    """The noise of the released sums."""
+    variances = [noise.entry_variance, noise.response_variance, noise.square_variance]
+    names = ["an entry of X'X", "an entry of X'y", "y'y"]
+    rows = [(name, [format_number(float(np.sqrt(value)))]) for name, value in zip(names, variances, strict=True)]
+    return full_width(["sd of noise"], rows, [14], title="Noise, rows within the unit ball of the design's metric")
 
 
 def risk_table(plan: Plan) -> SimpleTable:
@@ -236,9 +250,7 @@ def plan_notes(plan: Plan) -> list[str]:
         f"Everything above is {privacy}-differentially private for {neighbours}."
         if guarantee.certified
         else f"No guarantee is claimed for this output: {guarantee.reason}.",
-        "Coefficients are shrunk towards zero by a public quadratic term ('curvature') on columns in model units: "
-        "numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
-        + ("" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."),
+        shrinkage_note(plan),
         errors_note(plan),
     ]
     if guarantee.delta < plan.request.delta:
@@ -289,6 +301,15 @@ def plan_notes(plan: Plan) -> list[str]:
     return [*said, *(f"{note[0].upper()}{note[1:]}." for note in plan.design.notes)]
 
 
+def shrinkage_note(plan: Plan) -> str:
+    """What the coefficients are shrunk by."""
+    units = "on columns in model units: numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
+    if isinstance(plan.objective, LeastSquaresPlan):
+        return f"Coefficients are shrunk towards zero where the released sums have more noise than information, {units}"
+    scaled = "" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."
+    return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
+
+
 def errors_note(plan: Plan) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
@@ -304,6 +325,16 @@ def errors_note(plan: Plan) -> str:
             "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
             "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
             "this release; method='napp' releases them."
+        )
+    if isinstance(plan.objective, LeastSquaresPlan):
+        return (
+            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
+            "linear model of them: statistics.fit(formula) costs nothing. "
+            + (
+                "Errors of this fit would not be valid after a selection by the same sums."
+                if plan.request.penalty is not None and plan.request.penalty.sparse
+                else "Standard errors (model-based) account for the sample and for the noise."
+            )
         )
     if information is None:
         return (

@@ -69,7 +69,7 @@ def coefficients(
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
-    said = _draw_intervals(ax, table, alpha) if result.released is not None else _draw_bounds(ax, table)
+    said = _draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)
     unit = ", times the declared width of its column" if by_range else ""
     lines = style.show_legend_above(ax)
     style.name_axes(ax, f"coefficient{unit}", "")
@@ -134,7 +134,7 @@ def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -
 
 def _table(result: Fitted, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
-    if result.released is None:
+    if not result.has_errors:
         kept = result.params[result.plan.kept]
         value, bound = _shown(kept, intercept), result.noise_at_most
         noise = 2 * bound.loc[value.index].to_numpy()

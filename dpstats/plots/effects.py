@@ -145,7 +145,7 @@ def _check(name: str, value: Any, declared: Range | Levels) -> None:
 
 def _predicted(result: Fitted, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
-    if result.released is None:
+    if not result.has_errors:
         return np.asarray(result.predict(frame), dtype=np.float64), None
     found = result.get_prediction(frame, alpha)
     ends = np.array(found.conf_int(), dtype=np.float64)
@@ -223,7 +223,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 
 def _band(result: Fitted, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
-    if result.released is None:
+    if not result.has_errors:
         return "No band: the call released no standard errors (inference=True buys them)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
     said = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."

@@ -62,7 +62,8 @@ def budget(
     """
     check_choice("what", what, ("risk", "noise"))
     options = plan.request.options
-    if what == "risk" and (options.replicates or options.realization != "analytic"):
+    unproved = plan.request.method == "statistics" or options.replicates or options.realization != "analytic"
+    if what == "risk" and unproved:
         raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
     if what == "risk" and plan.request.method == "output" and n is None:
         raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")

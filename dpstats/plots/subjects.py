@@ -22,8 +22,8 @@ class Fitted(Protocol):
         """The guarantee of everything it shows."""
 
     @property
-    def released(self) -> Any:
-        """What was released for inference, or None."""
+    def has_errors(self) -> bool:
+        """Whether standard errors were released."""
 
     @property
     def params(self) -> pd.Series[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ from dpstats.arguments import shown
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
+from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.plots import draw_result
 from dpstats.privacy.bodies import BodyNoise
@@ -23,6 +24,7 @@ from dpstats.quiet import quiet
 from dpstats.results import stored
 from dpstats.results.inferential import Inferential
 from dpstats.results.selection import selection_facts
+from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, summarize
 
 if TYPE_CHECKING:
@@ -57,14 +59,14 @@ class GLMResults(Inferential):
         Released coefficients in model units, as the mechanism released them.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
-    released : Information or None
+    released : Information, ReleasedSums or None
         What was released for inference, if anything.
     """
 
     plan: Plan
     scaled_params: Vector
     nobs: int | None = None
-    released: Information | None = None
+    released: Information | ReleasedSums | None = None
 
     @property
     def params(self) -> pd.Series[float]:
@@ -86,6 +88,21 @@ class GLMResults(Inferential):
     def noise(self) -> Noise | BodyNoise:
         """The law of the noise in the objective."""
         return self.plan.noise
+
+    @property
+    def statistics(self) -> ReleasedStatistics:
+        """The released sums of a fit by ``method="statistics"``: other linear models of its columns cost no more.
+
+        Raises
+        ------
+        NotReleasedError
+            If the fit was by another method.
+        """
+        plan = self.plan.objective
+        if not isinstance(plan, LeastSquaresPlan) or not isinstance(self.released, ReleasedSums):
+            raise NotReleasedError("statistics were not released; method='statistics' or release_statistics buys them")
+        held = replace(plan.statistics, guarantee=self.guarantee)
+        return ReleasedStatistics(held, self.released.sums, self.nobs)
 
     @property
     def selection(self) -> pd.DataFrame:
@@ -186,7 +203,7 @@ class GLMResults(Inferential):
                 "noise_at_most": self.noise_at_most.to_numpy(),
             }
         )
-        if self.released is not None:
+        if self.has_errors:
             names = ["debiased", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
             table[names] = self.uncertainty().to_numpy()
         return table
@@ -234,7 +251,7 @@ class GLMResults(Inferential):
 
         def build(facts: dict[str, Any]) -> GLMResults:
             kept = facts.get("information")
-            released = None if kept is None else Information.from_dict(kept)
+            released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
             return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], released)
 
         return stored.read(path, "GLMResults", build)

@@ -17,10 +17,11 @@ from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
+from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.plan import Plan
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
-from dpstats.results.inferring import Inferred, inference_of, noise_bounds
+from dpstats.results.inferring import Inferred, inference_of, noise_bounds, sums_inference, sums_noise
 from dpstats.tables import as_endog, as_exog, as_table
 
 Vector = NDArray[np.float64]
@@ -31,13 +32,23 @@ class Inferential:
 
     plan: Plan
     scaled_params: Vector
-    released: Information | None
+    nobs: int | None
+    released: Information | ReleasedSums | None
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether standard errors were released; a sparse penalty on released sums leaves none that are valid."""
+        if isinstance(self.released, ReleasedSums):
+            return self.plan.request.options.inference is not None and not _selects(self.plan)
+        return self.released is not None
 
     @cached_property
     def _inferred(self) -> Inferred:
-        if self.released is None:
+        if self.released is None or not self.has_errors:
             raise NotReleasedError(missing_information(self.plan))
         with quiet():
+            if isinstance(self.released, ReleasedSums):
+                return sums_inference(self.plan, self.released, self.nobs)
             return inference_of(self.plan, self.scaled_params, self.released)
 
     @property
@@ -137,14 +148,16 @@ class Inferential:
         Of the part that is linear in the noise, from public values alone (docs/proofs/inference, 10); of two stages,
         of the last. It needs no inference. It holds however few the rows are, so with many of them the noise is far
         less: only a coefficient beyond it says something. Of output perturbation it is the exact standard deviation of
-        the noise, however many rows there are.
+        the noise, however many rows there are; of released statistics what it is at the released sums.
         """
         columns = np.flatnonzero(self.plan.kept) if self.released is None else np.array(self.released.columns)
         last = self.plan.stages[-1].plan
         if self.released is None and last.size != len(columns):
             columns = np.flatnonzero(self.scaled_params)
         bounds = np.full(len(self.plan.names), np.nan)
-        if len(columns) == last.size:
+        if isinstance(self.released, ReleasedSums):
+            bounds[columns] = sums_noise(self.plan, self.scaled_params, self.released)
+        elif len(columns) == last.size:
             bounds[columns] = noise_bounds(self.plan, columns)
         return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
 
@@ -348,8 +361,18 @@ def as_offset(offset: Any, rows: int) -> Vector:
     return column.numbers()
 
 
+def _selects(plan: Plan) -> bool:
+    """Whether the penalty sets coefficients to zero."""
+    return plan.request.penalty is not None and plan.request.penalty.sparse
+
+
 def missing_information(plan: Plan) -> str:
     """Why a result has no errors, and what to do."""
+    if plan.request.method == "statistics" and _selects(plan):
+        return (
+            "not released: errors are not valid after a selection by the same statistics; statistics.fit(formula) "
+            "without the penalty has them at no charge"
+        )
     if plan.request.method == "output":
         return (
             "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "

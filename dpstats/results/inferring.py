@@ -22,8 +22,11 @@ from dpstats.inference import (
     noise_at_most,
 )
 from dpstats.inference.known import self_adjoint
-from dpstats.mechanisms.design import SubDesign, constant_column
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
 from dpstats.mechanisms.information import Information, known_information
+from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums, whole_model
+from dpstats.mechanisms.moments import Moments
+from dpstats.mechanisms.moments import inference_of as moments_inference
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.plan import Plan
@@ -95,6 +98,33 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     return Inferred(Inference(estimates, rows, transform @ center + shift), basis, center)
 
 
+def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> Inferred:
+    """Least squares of released sums without the ridge, with its errors (docs/proofs/statistics, 5)."""
+    fit = plan.objective
+    assert isinstance(fit, LeastSquaresPlan)
+    statistics = fit.statistics
+    moments = Moments.of(statistics, released.sums)
+    table, basis = moments_inference(
+        statistics, moments, statistics.design, whole_model(fit.size), nobs, statistics.radius
+    )
+    return Inferred(table, basis, np.zeros(fit.size))
+
+
+def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vector:
+    """Standard deviation of the noise in each coefficient, to first order, in the user's units, shape (p,).
+
+    Of S^-1 b with S and the law of b as they are at the released values (docs/proofs/statistics, 4).
+    """
+    fit = plan.objective
+    assert isinstance(fit, LeastSquaresPlan)
+    equations = Moments.of(fit.statistics, released.sums).equations(*whole_model(fit.size))
+    steady = equations.stabilised(equations.ridge(fit.statistics.radius))
+    transform, _ = plan.design.back_transform()
+    rows = np.linalg.solve(steady, transform.T).T
+    covariance = rows @ equations.coefficient_noise(scaled_params) @ rows.T
+    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
 def response_of(plan: Plan) -> Response:
     """How the mean response of a plan's family moves with the linear predictor."""
     return Response(partial(_means, plan.family), partial(_weights, plan.family))
@@ -125,14 +155,25 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
 
-def rare_references(plan: Plan, released: Information) -> list[str]:
+def rare_references(plan: Plan, released: Information | ReleasedSums) -> list[str]:
     """Terms measured from a level that the budget does not identify."""
+    if isinstance(released, ReleasedSums):
+        inferred = sums_inference(plan, released, None)
+        turned = np.flatnonzero((np.diag(inferred.basis) < 0) & ~inferred.table.estimates.identified.active)
+        return _terms_of(plan.design, turned)
     stage, columns = plan.stages[-1].plan, np.array(released.columns)
     assert stage.information is not None
     part = SubDesign(plan.design, columns)
     known = known_information(released.matrix, stage.information.noise, part)
     turned = np.flatnonzero((np.diag(known.basis) < 0) & ~known.identified.active)
-    return [term.name for term in part.terms if np.any((turned >= term.columns.start) & (turned < term.columns.stop))]
+    return _terms_of(part, turned)
+
+
+def _terms_of(design: Bounds, columns: NDArray[np.intp]) -> list[str]:
+    """The terms that have any of these columns."""
+    return [
+        term.name for term in design.terms if np.any((columns >= term.columns.start) & (columns < term.columns.stop))
+    ]
 
 
 def shrunk_towards(stage: ObjectivePlan) -> Vector:

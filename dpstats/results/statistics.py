@@ -27,7 +27,7 @@ from dpstats.mechanisms.statistics import StatisticsPlan, check_size
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results import stored
@@ -146,16 +146,13 @@ class ReleasedStatistics:
 
     def summary(self) -> Summary:
         """What was released, at what price, with what noise; as_text, as_html and as_latex."""
-        noise, mass = self.plan.noise, rows_of(self.plan, self._moments, self.nobs)
-        deviations = [noise.entry_variance, noise.response_variance, noise.square_variance]
-        names = ["an entry of X'X", "an entry of X'y", "y'y"]
-        lines = [(name, [format_number(float(np.sqrt(value)))]) for name, value in zip(names, deviations, strict=True)]
+        mass = rows_of(self.plan, self._moments, self.nobs)
         facts = [("Columns:", str(len(self.names) - 1)), ("Response:", shorten(self.plan.design.response_name, 22))]
         shown = _rounded(mass.count, mass.deviation)
         summary = Summary()
         summary.tables = [
             _header("Released Statistics", [*facts, ("Complete Rows:", shown)], self.plan),
-            full_width(["sd of noise"], lines, [14], title="Noise, rows within the unit ball of the design's metric"),
+            statistics_table(self.plan.noise),
         ]
         summary.add_extra_txt(
             wrap_notes(
@@ -259,7 +256,7 @@ class StatisticsResults:
             raise ArgumentError("penalty: errors are not valid after a selection by the same statistics; fit without")
         own = self.statistics
         with quiet():
-            return inference_of(own.plan, own._moments, self.design, self.mapped, own.nobs, self.radius)
+            return inference_of(own.plan, own._moments, self.design, self.mapped, own.nobs, self.radius)[0]
 
     @property
     def debiased(self) -> pd.Series[float]:

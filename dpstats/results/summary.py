@@ -8,6 +8,8 @@ import numpy as np
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.inference.contrasts import LEVEL
+from dpstats.mechanisms.information import Information
+from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.plan.tables import (
     Summary,
     format_number,
@@ -53,7 +55,7 @@ def coefficient_table(results: GLMResults) -> SimpleTable:
 
 def shows_errors(results: GLMResults) -> bool:
     """Whether the budget identifies enough of the coefficients for a table of their errors."""
-    if results.released is None:
+    if results.released is None or not results.has_errors:
         return False
     return int(np.sum(results.identified)) >= max(1, LEAST_IDENTIFIED * len(results.released.columns))
 
@@ -74,15 +76,19 @@ def bounded_table(results: GLMResults) -> SimpleTable:
         for (name, value), scaled, bound, kept in facts
         if kept
     ]
-    bound = "noise sd" if is_output(results.plan) else "noise at most"
+    bound = "noise sd" if is_output(results.plan) or isinstance(results.released, ReleasedSums) else "noise at most"
     return full_width(["coef", "scaled coef", bound, ""], rows, columns=[12, 13, 14, 13])
 
 
 def inference_notes(results: GLMResults) -> list[str]:
     """What a reader of standard errors must know."""
-    if results.released is None:
+    if results.released is None or not results.has_errors:
         return []
-    asked = "More eps, inference=True" if results.plan.request.options.inference == "auto" else "More eps"
+    asked = (
+        "More eps, inference=True"
+        if results.plan.request.options.inference == "auto" and isinstance(results.released, Information)
+        else "More eps"
+    )
     if not shows_errors(results):
         known = int(np.sum(results.identified))
         few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"

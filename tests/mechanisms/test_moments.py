@@ -140,5 +140,5 @@ def test_incomplete_rows_do_not_make_the_residual_variance_smaller() -> None:
     errors = []
     for data in (whole, whole.iloc[2000:]):
         moments = Moments.of(plan, plan.release(spec.blocks(data), np.random.default_rng(1)))
-        errors.append(inference_of(plan, moments, spec, mapped, len(data), 1.0).se)
+        errors.append(inference_of(plan, moments, spec, mapped, len(data), 1.0)[0].se)
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)

@@ -153,7 +153,13 @@ def trace_sensitivity(response: float, adjacency: Adjacency = "add_remove") -> f
 
 
 def statistics_noise(
-    size: int, *, eps: float, delta: float = 0.0, radius: float = 1.0, adjacency: Adjacency = "add_remove"
+    size: int,
+    *,
+    eps: float,
+    delta: float = 0.0,
+    radius: float = 1.0,
+    adjacency: Adjacency = "add_remove",
+    law: MatrixLaw | None = None,
 ) -> StatisticsNoise:
     """The weights and the law of least noise in the normal equations of coefficients of norm `radius`.
 
@@ -166,6 +172,8 @@ def statistics_noise(
     radius : float
         Public guess at the norm of the coefficients of z.
     adjacency : {"add_remove", "replace_one"}
+    law : {"wishart", "normal"}, optional
+        The law to insist on.
 
     Returns
     -------
@@ -191,16 +199,20 @@ def statistics_noise(
             square = min(square, math.sqrt(SQUARE_SHARE * (1 + weight**2)))
         return StatisticsNoise("normal", frobenius_sensitivity(weight, square, notion) / mu, size, weight, square)
 
-    laws = [wishart]
+    if law == "normal" and delta == 0:
+        raise ArgumentError("delta must be positive for normal noise, got 0")
+    laws = {"wishart": wishart}
     if delta > 0:
         mu = analytic_mu(eps, delta)
-        laws.append(normal)
+        laws["normal"] = normal
     found = []
-    for law in laws:
+    for build in [laws[law]] if law else laws.values():
         least = optimize.minimize_scalar(
-            lambda at, law=law: math.log(law(at).gradient_variance(radius)), bounds=(-WIDEST, WIDEST), method="bounded"
+            lambda at, build=build: math.log(build(at).gradient_variance(radius)),
+            bounds=(-WIDEST, WIDEST),
+            method="bounded",
         )
-        found.append(law(float(least.x)))
+        found.append(build(float(least.x)))
     return min(found, key=lambda noise: noise.gradient_variance(radius))
 
 
