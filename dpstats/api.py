@@ -13,7 +13,7 @@ from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.quiet import sealed
 from dpstats.request import make_request
 from dpstats.results.glm_results import GLMResults
@@ -37,7 +37,7 @@ def glm(
     alpha: float | None = None,
     domain: DomainLike = None,
     adjacency: str = "add_remove",
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
     allow_uncertified: bool = False,
     memory: float | None = None,
@@ -72,7 +72,7 @@ def glm(
         Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are
         bought with a share of eps; levels must be declared.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import shown
+from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.blocks import STEPS, WEIGHTED_STEPS, Block, Measured
@@ -28,7 +29,7 @@ from dpstats.models.charging import charged
 from dpstats.models.persons import check_unit, counted_rows
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.privacy.unit import Unit, make_unit
 from dpstats.quiet import sealed
@@ -61,7 +62,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     delta: float = 0.0,
     adjacency: str = "add_remove",
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
     bins: int = 10,
     weights: Any = None,
@@ -85,7 +86,7 @@ def evaluate(
         share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae, residuals.
         Poisson: deviance, mae, residuals.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -146,7 +147,16 @@ def evaluate(
         columns=(*design.columns, *record.columns) if isinstance(design := fit.plan.design, DesignSpec) else (),
         formula=fit.plan.formula,
         plan_hash=fit.plan.digest(),
+        domain=_declared(fit.plan),
     )
+
+
+def _declared(plan: Plan) -> Domain:
+    """What the fit declared of its columns: without bought ranges, and without what its family implies."""
+    if not isinstance(plan.design, DesignSpec):
+        return Domain()
+    known = plan.design.domain
+    return Domain({n: known[n] for n in known if n not in plan.bought and n != plan.design.response_name})
 
 
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:

@@ -22,7 +22,7 @@ from dpstats.models.charging import charged
 from dpstats.models.persons import check_unit, counted_tables
 from dpstats.models.sources import model_formula
 from dpstats.privacy.guarantee import check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.unit import make_unit
 from dpstats.quiet import sealed
@@ -46,7 +46,7 @@ def check(
     delta: float = 0.0,
     family: str | Family = "gaussian",
     adjacency: str = "add_remove",
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
     weights: str | None = None,
     offset: str | None = None,
@@ -72,7 +72,7 @@ def check(
     family : str or Family
         Says what the response must be.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -138,6 +138,7 @@ def check(
         method="check",
         columns=[*facts, *record.columns],
         formula=formula,
+        domain=Domain.coerce(domain),
     )
 
 

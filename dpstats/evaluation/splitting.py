@@ -12,7 +12,7 @@ import numpy as np
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError, DataError
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike, Part, as_ledger
 from dpstats.privacy.ledger.holdout import HoldoutRule, Side, open_holdout
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import guarded, sealed
@@ -58,7 +58,7 @@ def holdout(
     *,
     by: str | Sequence[str] | None = None,
     seed: int | None = None,
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     engine: str | None = None,
 ) -> Holdout:
     """Set rows aside for testing: each with the same chance, by a draw of its own.
@@ -74,7 +74,7 @@ def holdout(
     seed : int, optional
         Fixes the draws; with different seeds, splits are independent. The guarantees of later releases do not depend
         on it. Left out, the draws are new, or those that the ledger remembers.
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Remembers the split, and knows it as a partition: what is charged to the two sides composes in parallel. Nothing
         is charged here.
     engine : {"dask"}, optional
@@ -102,10 +102,7 @@ def holdout(
     """
     chance = _check_share(share)
     random_source(seed)  # refuses what is no seed
-    if ledger is not None and not isinstance(ledger, (Ledger, Part)):
-        raise ArgumentError(
-            f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {shown(ledger)}"
-        )
+    ledger = as_ledger(ledger)
     table = as_table(data, engine)
     columns = usable_columns(table)
     names = None if by is None else _check_by(by, table)

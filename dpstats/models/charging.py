@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar, cast
 
-from dpstats.arguments import shown
-from dpstats.errors import ArgumentError, DataError
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, DataError, LedgerError
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import Ledger, LedgerLike, Part, as_ledger
 from dpstats.quiet import guarded
 from dpstats.rows import Memory
 from dpstats.tables import Table
@@ -20,7 +20,7 @@ Rows = TypeVar("Rows", bound=Table | None)
 
 
 def charged(
-    ledger: Ledger | Part | None,
+    ledger: LedgerLike,
     guarantee: Guarantee,
     data: Rows,
     release: Callable[[Rows], Released],
@@ -31,13 +31,15 @@ def charged(
     memory: Memory | None = None,
     formula: str | None = None,
     plan_hash: str | None = None,
+    domain: Domain | None = None,
 ) -> Released:
     """Charge `guarantee` durably, if there is a ledger, and only then call `release`, which reads rows.
 
     Parameters
     ----------
-    ledger : Ledger, Part or None
-        A part of a partition pays for its own rows only, and `release` is given no others.
+    ledger : Ledger, Part, path or None
+        A path is that of an existing ledger's file. A part of a partition pays for its own rows only, and `release` is
+        given no others.
     guarantee : Guarantee
     data : Table or None
         The rows; None if `release` holds them as arrays.
@@ -45,6 +47,8 @@ def charged(
         Called with the rows that the charge pays for, quietly: see `dpstats.quiet.guarded`.
     columns : iterable of str
         Those of `data` that `release` reads.
+    domain : Domain, optional
+        What the caller declares of them, which must agree with the Domain that the ledger keeps, if it does.
     memory : Memory, optional
         What `release` may keep of the rows in memory, beside `data` itself.
 
@@ -64,16 +68,25 @@ def charged(
             "many rows a side has is private; use adjacency='add_remove'"
         )
     release = partial(_forgetting, release)
+    ledger = as_ledger(ledger)
     if ledger is None:
         return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
-    if not isinstance(ledger, (Ledger, Part)):
-        raise ArgumentError(
-            f"ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives; got {shown(ledger)}"
-        )
+    columns = tuple(columns)
+    names = [name for name in columns if name != guarantee.unit]
+    if data is None:
+        _check_arrays(ledger)
     if isinstance(ledger, Part):
         _check_part(ledger, data)
         columns = (*columns, *ledger.columns)
-    charge = ledger.charge(guarantee, label=label, formula=formula, method=method, plan_hash=plan_hash)
+    charge = ledger.charge(
+        guarantee,
+        label=label,
+        formula=formula,
+        method=method,
+        plan_hash=plan_hash,
+        domain=None if data is None else Domain.coerce(domain),
+        columns=names,
+    )
     charge.rows_read()
     return guarded(
         lambda: release(_limited(_part_of(ledger, _narrowed(data, columns)), memory)),
@@ -102,6 +115,15 @@ def _limited(data: Rows, memory: Memory | None) -> Rows:
     if data is None or (memory is None and data.memory is not None):  # what a release within a release was given
         return data
     return cast(Rows, data.within(memory or Memory()))
+
+
+def _check_arrays(ledger: Ledger | Part) -> None:
+    """Raise if nobody can tell whether arrays are the ledger's data."""
+    if ledger.domain is not None:
+        raise LedgerError(
+            "ledger: it keeps the Domain of its data set, and arrays have no declared columns to compare with it; give "
+            "a formula and a data frame"
+        )
 
 
 def _check_part(part: Part, data: Table | None) -> None:

@@ -18,7 +18,7 @@ from dpstats.models.sources import ArraySource, FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import sealed
 from dpstats.request import Request, make_request
@@ -124,7 +124,7 @@ class GLM:
         penalty: str | Penalty | None = None,
         alpha: float | None = None,
         adjacency: str = "add_remove",
-        ledger: Ledger | Part | None = None,
+        ledger: LedgerLike = None,
         seed: int | None = None,
         allow_uncertified: bool = False,
         memory: float | None = None,
@@ -142,7 +142,7 @@ class GLM:
             Strength of a penalty given by name.
         adjacency : {"add_remove", "replace_one"}
             Neighbouring data differ by the presence of a row (the number of rows is private), or by its contents.
-        ledger : Ledger or Part, optional
+        ledger : Ledger, Part or path, optional
             Charged durably before any row is read; a part of a partition pays for its own rows, and only they are read.
         seed : int, optional
             For tests only: makes the release reproducible and its guarantee uncertified.
@@ -189,6 +189,7 @@ class GLM:
             columns=(*self._source.columns, *request.options.record.columns),
             formula=plan.formula,
             plan_hash=None if ledger is None else plan.digest(),
+            domain=self._source.domain,
         )
 
     def __getstate__(self) -> Any:

@@ -20,7 +20,7 @@ from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.privacy.unit import ROW, Unit, make_unit
@@ -69,7 +69,7 @@ class ManyPlans:
         self,
         data: object,
         *,
-        ledger: Ledger | Part | None = None,
+        ledger: LedgerLike = None,
         seed: int | None = None,
         memory: float | None = None,
         engine: str | None = None,
@@ -79,7 +79,7 @@ class ManyPlans:
         Parameters
         ----------
         data : DataFrame or another table
-        ledger : Ledger or Part, optional
+        ledger : Ledger, Part or path, optional
             One entry for all models, charged durably before any row is read.
         seed : int, optional
             For tests only; nothing is certified then.
@@ -119,6 +119,7 @@ class ManyPlans:
                 *self.record.columns,
             ],
             formula="; ".join(str(model["formula"]) for model in self.models.values()),
+            domain=self.domain,
         )
 
     def summary(self) -> Summary:

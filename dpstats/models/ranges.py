@@ -16,7 +16,7 @@ from dpstats.formula import cells
 from dpstats.models.charging import charged
 from dpstats.models.persons import check_unit, counted_values
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, buy_range, check_range_eps
 from dpstats.privacy.unit import ROW, Unit, make_unit
@@ -57,7 +57,7 @@ def buy_ranges(
     domain: Domain | Mapping[str, Any] | None = None,
     adjacency: str = "add_remove",
     rows_at_least: float = ROWS_AT_LEAST,
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
     unit: str | None = None,
     max_rows: int | None = None,
@@ -77,7 +77,7 @@ def buy_ranges(
     adjacency : {"add_remove", "replace_one"}
     rows_at_least : float
         A public lower bound on the number of rows, by which eps is judged too small; no guarantee depends on it.
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -125,6 +125,7 @@ def buy_ranges(
         label=f"ranges of {', '.join(names)}",
         method="ranges",
         columns=[*names, *record.columns],
+        domain=declared,
     )
     return BoughtRanges(declared.with_ranges(ranges), guarantee)
 

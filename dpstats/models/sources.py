@@ -93,6 +93,11 @@ class ArraySource:
         """No columns of a frame."""
         return ()
 
+    @property
+    def domain(self) -> None:
+        """No Domain."""
+        return
+
     def with_data(self, data: Table | None) -> ArraySource:
         """The source itself: arrays are not divided."""
         return self

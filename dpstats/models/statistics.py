@@ -15,7 +15,7 @@ from dpstats.mechanisms.statistics import RADIUS, plan_statistics
 from dpstats.models.charging import charged
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.guarantee import check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import sealed
 from dpstats.request import DELTA_LEAST, SEEDED
@@ -34,7 +34,7 @@ def release_statistics(
     response: str | None = None,
     radius: float = RADIUS,
     adjacency: str = "add_remove",
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
     engine: str | None = None,
 ) -> ReleasedStatistics:
@@ -57,7 +57,7 @@ def release_statistics(
         A guess at how far predictions reach from the middle of the response's range, in half widths of it. Public; it
         divides the noise among the sums and is the default of `ReleasedStatistics.fit`.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -109,6 +109,7 @@ def release_statistics(
         columns=design.columns,
         formula=formula,
         plan_hash=plan.digest(),
+        domain=design.domain,
     )
 
 

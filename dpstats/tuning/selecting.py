@@ -16,7 +16,7 @@ from dpstats.models.charging import charged
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
@@ -133,7 +133,7 @@ def select(
     eps: float,
     monotone: bool = True,
     adjacency: str = "add_remove",
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
 ) -> Selection:
     """Choose the candidate of least loss on private rows; which one it is is all that is released.
@@ -158,7 +158,7 @@ def select(
         A row's loss is kept within [0, 1]; with ``monotone=False`` within [-1, 1], and the noise is twice as large: a
         row may then help one candidate and harm another.
     adjacency : {"add_remove", "replace_one"}
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -213,6 +213,7 @@ def select(
         method="select",
         columns=losses.columns,
         formula=score,
+        domain=Domain.coerce(domain),
     )
 
 

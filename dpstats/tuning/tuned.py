@@ -15,7 +15,7 @@ from dpstats.models.charging import charged
 from dpstats.models.sources import FormulaSource
 from dpstats.plan.tables import Summary, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import sealed
 from dpstats.results.glm_results import GLMResults
@@ -95,7 +95,7 @@ def tune(
     runs: float = 10,
     eta: float = 0.0,
     public: object = None,
-    ledger: Ledger | Part | None = None,
+    ledger: LedgerLike = None,
     seed: int | None = None,
     allow_uncertified: bool = False,
     **arguments: Any,
@@ -133,7 +133,7 @@ def tune(
         Their law: 1 is geometric, smaller values have longer tails and leave a run more of the budget.
     public : DataFrame or another table
         For strategy="public": rows that need no protection.
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged durably before any private row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
@@ -187,6 +187,7 @@ def tune(
         columns=source.columns,
         formula=formula,
         plan_hash=plan.digest(),
+        domain=source.domain,
     )
 
 

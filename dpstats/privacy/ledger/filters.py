@@ -39,6 +39,10 @@ class Amount(NamedTuple):
         """The difference."""
         return Amount(*(a - b for a, b in zip(self, other, strict=True)))
 
+    def least(self, other: Amount) -> Amount:
+        """The lesser of each component."""
+        return Amount(*map(min, self, other))
+
     def within(self, limit: Amount) -> bool:
         """True if no component exceeds that of `limit`."""
         return all(a <= b for a, b in zip(self, limit, strict=True))

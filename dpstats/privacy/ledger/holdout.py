@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError, LedgerError
 from dpstats.privacy.ledger.filters import HOLDOUT
-from dpstats.privacy.ledger.spender import Part, Spender, read_books
+from dpstats.privacy.ledger.queries import read_books
+from dpstats.privacy.ledger.spender import Part, Spender
 from dpstats.tables import Table
 from dpstats.tables.table import Holds, Membership
 

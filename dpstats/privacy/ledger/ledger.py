@@ -5,17 +5,22 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from dpstats._version import __version__
 from dpstats.arguments import shown
+from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.ledger.checks import check_texts
+from dpstats.privacy.ledger.codebook import keep_codebook
+from dpstats.privacy.ledger.facts import Budget, Facts
 from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, limits
 from dpstats.privacy.ledger.schema import ROOT
-from dpstats.privacy.ledger.spender import Budget, Facts, Spender
-from dpstats.privacy.ledger.store import Store, create
+from dpstats.privacy.ledger.spender import Spender
+from dpstats.privacy.ledger.store import Store, create, insert
 
 _FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
 """What is fixed when a ledger is made."""
@@ -43,6 +48,9 @@ class Ledger(Spender):
     accountant : {"basic", "zcdp"}
         "basic" adds eps and delta. "zcdp" adds rho, which is better for many Gaussian releases; half of delta pays
         for its conversion, the other half for charges that have a delta and no rho.
+    domain : Domain or dict, optional
+        The codebook of the data set, kept in the file: every call that is charged must declare its columns as this
+        does, so that a fit to another data set is refused. A file that keeps none yet keeps it from now on.
     timeout : float
         Seconds to wait for other processes' charges.
 
@@ -65,9 +73,11 @@ class Ledger(Spender):
         adjacency: Adjacency = "add_remove",
         unit: str | None = None,
         accountant: LedgerAccountant = "basic",
+        domain: Domain | Mapping[str, Any] | None = None,
         timeout: float = 60.0,
     ) -> None:
         eps, delta = check_budget(eps, delta)
+        declared = None if domain is None else Domain.coerce(domain)
         if accountant not in get_args(LedgerAccountant):
             raise ArgumentError(
                 f"accountant must be one of {list(get_args(LedgerAccountant))}, got {shown(accountant)}"
@@ -90,6 +100,9 @@ class Ledger(Spender):
                     f"{name}: ledger {file} was made with {name}={found!r}, not {wanted!r}; pass {name}={found!r}, "
                     "or another path for another budget"
                 )
+        if declared is not None:
+            with self._store.transaction(write=True) as connection:
+                keep_codebook(connection, declared, file)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
@@ -108,6 +121,39 @@ class Ledger(Spender):
         """The whole budget, (eps, delta)."""
         return Budget(self._facts.eps, self._facts.delta)
 
+    def set_quota(self, analyst: str | None, eps: float, delta: float = 0.0) -> None:
+        """Limit what one analyst may spend of the budget, from now on; earlier quotas stay on record.
+
+        Charges to parts compose in parallel for a quota as they do for the whole. Quotas may add up to more than the
+        total, which holds in any case.
+
+        Parameters
+        ----------
+        analyst : str or None
+            Whose charges, as `Spender.signed` names them; None for everyone without a quota of their own, each for
+            themselves, and for charges without a name together.
+        eps, delta : float
+            eps may be 0: nothing may be spent.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is invalid.
+        LedgerError
+            If the file cannot be written.
+        """
+        check_texts({"analyst": analyst})
+        number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
+        eps, delta = (0.0, check_budget(1.0, delta)[1]) if number and eps == 0 else check_budget(eps, delta)
+        limit = Amount(0, 0, 0) if eps == 0 else limits(self.accountant, eps, delta)
+        row = {
+            **{"analyst": analyst, "eps": eps, "delta": delta},
+            **{f"limit_{name}": value for name, value in limit._asdict().items()},
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        with self._store.transaction(write=True) as connection:
+            insert(connection, "quota", row)
+
     def close(self) -> None:
         """Close the file; a later charge would open it again."""
         self._store.disconnect()
@@ -125,10 +171,8 @@ class Ledger(Spender):
         self._store, self._account = Store(path, timeout), ROOT
         self._store.verify()
         with self._store.transaction(write=False) as connection:
-            unit = "unit" if connection.execute("PRAGMA user_version").fetchone()[0] > 1 else "NULL"
             row = connection.execute(
-                "SELECT dataset, eps, delta, adjacency, accountant, limit_eps, limit_delta, limit_rho, "
-                f"{unit} FROM ledger"
+                "SELECT dataset, eps, delta, adjacency, accountant, limit_eps, limit_delta, limit_rho, unit FROM ledger"
             ).fetchone()
         self._facts = Facts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:8]), row[8])
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pandas as pd
 
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
-from dpstats.privacy.ledger.filters import Amount, Books
-
-if TYPE_CHECKING:
-    from dpstats.privacy.ledger.spender import Facts
+from dpstats.privacy.ledger.facts import Statement
+from dpstats.privacy.ledger.filters import Books
 
 WIDTH = 80
 _COLUMNS = (
@@ -21,6 +19,8 @@ _COLUMNS = (
         "delta",
         "rho",
         "label",
+        "analyst",
+        "purpose",
         "formula",
         "method",
         "adjacency",
@@ -28,11 +28,15 @@ _COLUMNS = (
         "basis",
         "version",
         "plan_hash",
+        "domain_hash",
         "time",
     ),
     *("state", "part", "note"),
 )
+_OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
+WORST_PART = "Of the parts of a partition, only the worst one counts."
+NAMELESS = "(no name)"
 
 
 def entries(connection: sqlite3.Connection, books: Books, account: int, unit: str | None) -> pd.DataFrame:
@@ -49,39 +53,84 @@ def entries(connection: sqlite3.Connection, books: Books, account: int, unit: st
         part=table["account"].map({number: books.path(number) for number in accounts}).astype(object),
         time=pd.to_datetime(table["time"], utc=True, format="ISO8601"),
     )
-    return table[list(_COLUMNS)].astype({"eps": float, "delta": float})
+    # None where a text is missing, whatever type pandas would infer for the column.
+    texts = {
+        name: pd.Series([word if isinstance(word, str) else None for word in table[name]], table.index, object)
+        for name in _OPTIONAL
+    }
+    return table.assign(**texts)[list(_COLUMNS)].astype({"eps": float, "delta": float})
 
 
-def text(table: pd.DataFrame, facts: Facts, part: str, spent: Amount, left: Amount) -> str:
-    """The totals and one paragraph an entry, in at most 80 columns."""
-    lines = ["Privacy budget of " + _plain(facts.dataset) + (f", part {_plain(part)}" if part else "")]
-    whose = "" if facts.unit is None else f" per {_plain(facts.unit)}"
-    lines += textwrap.wrap(f"adjacency {facts.adjacency}{whose}, {facts.accountant} composition", WIDTH)
-    if facts.accountant == "zcdp":
-        lines += [f"total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"]
+def text(statement: Statement) -> str:
+    """The totals, the analysts and one paragraph an entry, in at most 80 columns."""
+    lines = [*textwrap.wrap(title(statement), WIDTH), *textwrap.wrap(terms(statement), WIDTH)]
     lines += ["=" * WIDTH, _row("", "total", "spent", "remaining")]
-    limit = facts.limit if not part else spent.plus(left)
-    for name, unit in (("eps", EPS_UNIT), ("delta", DELTA_UNIT), ("rho", RHO_UNIT)):
-        if name != ("rho" if facts.accountant == "basic" else "eps"):
-            amounts = (float(getattr(amount, name) * unit) for amount in (limit, spent, left))
-            lines.append(_row(name, *(f"{amount:.6g}" for amount in amounts)))
+    lines += [_row(name, *(f"{amount:.6g}" for amount in amounts)) for name, *amounts in totals(statement)]
+    lines += _analysts(statement)
     lines += ["-" * WIDTH, f"{'No.':>5}  {'time (UTC)':<16}  {'eps':>10}  {'delta':>10}  state"]
-    for entry in table.reset_index().to_dict("records"):
+    for entry in statement.entries.reset_index().to_dict("records"):
         time = entry["time"].strftime("%Y-%m-%d %H:%M")
         lines.append(f"{entry['entry']:>5}  {time}  {entry['eps']:>10.5g}  {entry['delta']:>10.3g}  {entry['state']}")
         about = [entry["label"], entry["formula"], entry["method"], entry["part"], entry["note"]]
-        words = "; ".join(dict.fromkeys(_plain(word) for word in about if isinstance(word, str) and word))
+        about += [entry["analyst"] and f"by {entry['analyst']}", entry["purpose"] and f"for {entry['purpose']}"]
+        words = "; ".join(dict.fromkeys(plain(word) for word in about if isinstance(word, str) and word))
         lines += textwrap.wrap(words, WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
-    if table["part"].str.len().sum() > 0 and not part:
-        lines += ["", "Of the parts of a partition, only the worst one counts."]
-    lines += ["=" * WIDTH] if len(table) else [" " * 7 + "nothing yet", "=" * WIDTH]
+    if any(statement.entries["part"] != "") and not statement.part:
+        lines += ["", WORST_PART]
+    lines += ["=" * WIDTH] if len(statement.entries) else [" " * 7 + "nothing yet", "=" * WIDTH]
     return "\n".join(lines)
+
+
+def title(statement: Statement) -> str:
+    """Whose budget it is."""
+    part = f", part {plain(statement.part)}" if statement.part else ""
+    return f"Privacy budget of {plain(statement.facts.dataset)}{part}"
+
+
+def terms(statement: Statement) -> str:
+    """How charges are stated and add up."""
+    facts = statement.facts
+    whose = "" if facts.unit is None else f" per {plain(facts.unit)}"
+    said = f"adjacency {facts.adjacency}{whose}, {facts.accountant} composition"
+    if facts.accountant == "zcdp":
+        said += f"; total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"
+    if statement.domain is not None:
+        said += f"; for data with the {len(statement.domain)} columns of its Domain"
+    return said
+
+
+def totals(statement: Statement) -> Iterator[tuple[str, float, float, float]]:
+    """Of what is counted: its name, the total, what is spent and what remains."""
+    spent, left = statement.spent, statement.left
+    limit = spent.plus(left) if statement.part else statement.facts.limit
+    for name, unit in (("eps", EPS_UNIT), ("delta", DELTA_UNIT), ("rho", RHO_UNIT)):
+        if name != ("rho" if statement.facts.accountant == "basic" else "eps"):
+            total, gone, rest = (float(getattr(amount, name) * unit) for amount in (limit, spent, left))
+            yield name, total, gone, rest
+
+
+def has_analysts(statement: Statement) -> bool:
+    """Whether anyone is named or limited."""
+    return not statement.part and any(statement.analysts.index != "")
+
+
+def _analysts(statement: Statement) -> list[str]:
+    """A line for each analyst, if there are any."""
+    if not has_analysts(statement):
+        return []
+    counted = "eps" if statement.facts.accountant == "basic" else "rho"
+    lines = ["-" * WIDTH, f"{'analyst':<30}{'entries':>9}{counted + ' spent':>13}{'quota eps':>13}{'at most now':>13}"]
+    for name, row in statement.analysts.iterrows():
+        quota = "-" if pd.isna(row["quota_eps"]) else f"{row['quota_eps']:.5g}"
+        figures = f"{row['entries']:>9.0f}{row[counted]:>13.5g}{quota:>13}{row['remaining_eps']:>13.5g}"
+        lines.append(f"{textwrap.shorten(plain(str(name)) or NAMELESS, 29):<30}{figures}")
+    return lines
 
 
 def _row(name: str, *cells: str) -> str:
     return f"{name:<7}" + "".join(f"{cell:>14}" for cell in cells)
 
 
-def _plain(words: str) -> str:
+def plain(words: str) -> str:
     """On one line, with nothing that could steer a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in " ".join(words.split()))

@@ -2,95 +2,69 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpstats._version import __version__
-from dpstats.domain import canonical
-from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError, UncertifiedError
-from dpstats.privacy.accounting import RHO_UNIT, group_rule
-from dpstats.privacy.exact import float_down
-from dpstats.privacy.guarantee import Adjacency, Guarantee
-from dpstats.privacy.ledger import report
+from dpstats.domain import Domain, canonical
+from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger.charge import Charge
-from dpstats.privacy.ledger.filters import HOLDOUT, Account, Amount, Books, LedgerAccountant, cost, largest
-from dpstats.privacy.ledger.schema import ROOT
-from dpstats.privacy.ledger.store import Store, insert
+from dpstats.privacy.ledger.checks import Level, check_parts, check_texts
+from dpstats.privacy.ledger.codebook import check_codebook, read_codebook, schema_hash, used
+from dpstats.privacy.ledger.filters import Amount, cost
+from dpstats.privacy.ledger.prices import check_price, converted
+from dpstats.privacy.ledger.queries import read_books
+from dpstats.privacy.ledger.reader import Reader, Signature
+from dpstats.privacy.ledger.rules import all_hold, has_code
+from dpstats.privacy.ledger.store import insert
 from dpstats.quiet import quiet
 from dpstats.tables import Table, as_table
 from dpstats.tables.containers import rows_can_be_taken
 from dpstats.tables.table import Holds, Membership
 
-Level = str | int | bool
+AnySpender = TypeVar("AnySpender", bound="Spender")
 
 
-class Budget(NamedTuple):
-    """An (eps, delta)."""
+class Spender(Reader):
+    """What a whole ledger and a part of a partition have in common: charging and splitting, and what a Reader tells."""
 
-    eps: float
-    delta: float
+    def signed(
+        self: AnySpender, analyst: str | None = None, *, purpose: str | None = None, label: str | None = None
+    ) -> AnySpender:
+        """The same ledger, whose entries say who charges and why; pass it to any call as ``ledger=``.
 
+        Parameters
+        ----------
+        analyst : str, optional
+            Whose quota pays. A name is a statement, not a proof of identity: whoever can write the file can use any.
+        purpose : str, optional
+            What the releases are for.
+        label : str, optional
+            The entries' title, instead of the one that a call makes up.
 
-class Facts(NamedTuple):
-    """What was fixed when the ledger was made."""
+        Returns
+        -------
+        Ledger or Part
+            On the same file, with the same books.
 
-    dataset: str
-    eps: float
-    delta: float
-    adjacency: Adjacency
-    accountant: LedgerAccountant
-    limit: Amount
-    unit: str | None = None
-
-
-class Spender:
-    """What a whole ledger and a part of a partition have in common: charging, asking what is left, and splitting."""
-
-    _store: Store
-    _facts: Facts
-    _account: int
-
-    @property
-    def dataset(self) -> str:
-        """The name of the data set."""
-        return self._facts.dataset
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The notion of neighbouring data that the totals are stated for."""
-        return self._facts.adjacency
-
-    @property
-    def unit(self) -> str | None:
-        """The column that tells persons apart, if the totals are for persons; None if they are for rows."""
-        return self._facts.unit
-
-    @property
-    def accountant(self) -> LedgerAccountant:
-        """How charges add up: ``"basic"`` or ``"zcdp"``."""
-        return self._facts.accountant
-
-    @property
-    def remaining(self) -> Budget:
-        """What one more charge may take, in the ledger's adjacency, rounded down.
-
-        ``remaining.eps`` is the greatest eps of a pure charge; with zCDP it starts below the total, since rho is
-        what runs out: see `remaining_rho`.
+        Raises
+        ------
+        ArgumentError
+            If one is no text.
         """
-        return Budget(*largest(self.accountant, self._left(self._read())))
-
-    @property
-    def remaining_rho(self) -> float | None:
-        """The rho that one more charge may take; None under basic composition."""
-        return None if self.accountant == "basic" else float_down(self._left(self._read()).rho * RHO_UNIT)
+        given = {"analyst": analyst, "purpose": purpose, "label": label}
+        check_texts({name: text for name, text in given.items() if text is not None})
+        found = copy.copy(self)
+        found._signature = Signature(*(new or old for new, old in zip(given.values(), self._signature, strict=True)))
+        return found
 
     def charge(
         self,
@@ -100,6 +74,10 @@ class Spender:
         formula: str | None = None,
         method: str | None = None,
         plan_hash: str | None = None,
+        analyst: str | None = None,
+        purpose: str | None = None,
+        domain: Domain | None = None,
+        columns: Iterable[str] = (),
     ) -> Charge:
         """Take `guarantee` from the budget; it is on disk when this returns. Call it before any row is read.
 
@@ -110,6 +88,13 @@ class Spender:
             group rule (eps doubles, delta grows by 1 + exp(eps)), and the entry says so.
         label, formula, method, plan_hash : str
             What the budget is spent on; public, so never taken from the data.
+        analyst, purpose : str, optional
+            Who charges and why, if not as `signed` says. The analyst's quota must suffice.
+        domain : Domain, optional
+            What the release takes its columns to be; the entry keeps the hash of it. It must agree with the Domain
+            of the ledger, if that keeps one.
+        columns : iterable of str
+            Those that the release reads.
 
         Returns
         -------
@@ -119,28 +104,29 @@ class Spender:
         Raises
         ------
         BudgetExceeded
-            If the budget would be overspent; nothing is recorded.
+            If the budget or the analyst's quota would be overspent; nothing is recorded.
         UncertifiedError
             If the guarantee is not certified.
         LedgerError
-            If the adjacency cannot be converted, the guarantee is for another unit than the ledger, or the file cannot
-            be trusted or written.
+            If the adjacency cannot be converted, the guarantee is for another unit than the ledger, the columns are
+            declared otherwise than in the ledger's Domain, or the file cannot be trusted or written.
         ArgumentError
             If an argument has the wrong type.
         """
-        texts = {"label": label, "formula": formula, "method": method, "plan_hash": plan_hash}
-        _check_texts(texts)
-        converted = self._convert(guarantee)
-        price = cost(self.accountant, converted)
-        notes = []
-        if converted is not guarantee:
-            notes.append(f"group rule, two steps of eps={guarantee.eps!r}, delta={guarantee.delta!r} under add_remove")
-        if self.accountant == "zcdp" and converted.delta > 0 and price.delta == 0:
-            notes.append("charged by rho, its delta is not used up")
+        named = self._named(label=label, analyst=analyst, purpose=purpose)
+        texts = {"formula": formula, "method": method, "plan_hash": plan_hash, **named}
+        check_texts({"label": label, **texts})
+        taken = converted(guarantee, self._facts, self._account)
+        price, names = cost(self.accountant, taken), tuple(columns)
+        notes = self._notes(guarantee, taken, price)
         with self._store.transaction(write=True) as connection:
+            check_codebook(read_codebook(connection), domain, names, self._store.path)
             books = read_books(connection)
-            if not books.charged(self._account, price).total(ROOT).within(self._facts.limit):
-                raise self._exceeded(label, converted, self._left(books))
+            try:
+                check_price(connection, books, self._facts, self._account, price, texts["analyst"])
+            except BudgetExceeded as error:
+                charge = f"charge {label!r} of eps={taken.eps:g}, delta={taken.delta:g} ({self.adjacency})"
+                raise BudgetExceeded(f"{charge} {error}") from None
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
             latest = connection.execute("SELECT MAX(time) FROM entry").fetchone()[0]
             if latest is not None and now < latest:
@@ -148,10 +134,11 @@ class Spender:
             row = {
                 "account": self._account,
                 **{f"cost_{name}": amount for name, amount in price._asdict().items()},
-                **{"eps": converted.eps, "delta": converted.delta, **texts, "adjacency": guarantee.adjacency},
+                **{"eps": taken.eps, "delta": taken.delta, **texts, "adjacency": guarantee.adjacency},
                 **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
+                "domain_hash": None if domain is None else schema_hash(used(domain, names)),
             }
-            return Charge(self._store, insert(connection, "entry", row), converted)
+            return Charge(self._store, insert(connection, "entry", row), taken)
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the public rule "the value of column `by`" into disjoint parts with books of their own.
@@ -179,7 +166,7 @@ class Spender:
         ArgumentError
             If `by` or `parts` has the wrong type, or a part occurs twice.
         """
-        levels = _check_parts(by, parts)
+        levels = check_parts(by, parts)
         self.check_division((by,))
         with self._store.transaction(write=True) as connection:
             known = read_books(connection).parts(self._account, by)
@@ -194,28 +181,6 @@ class Spender:
             names = ", ".join(str(part) for part in declared)
             raise LedgerError(f"parts: the ledger knows the partition by {by!r} with parts [{names}], in this order")
         return Partition(self, by, [(account.id, json.loads(account.part or "")) for account in known])
-
-    def entries(self) -> pd.DataFrame:
-        """One row an entry, by number: eps, delta, label, formula, method, adjacency, basis and so on.
-
-        Returns
-        -------
-        DataFrame
-            `eps` and `delta` are the guarantee under the ledger's adjacency, `rho` what it took under zCDP (else
-            NaN), `adjacency` the one it was stated in, `unit` the column that tells persons apart (None for rows),
-            `part` the part of a partition, `state` one of "charged" (spent, rows not yet announced), "read" (spent for
-            good) and "refunded" (costs nothing).
-        """
-        with self._store.transaction(write=False) as connection:
-            return report.entries(connection, read_books(connection), self._account, self.unit)
-
-    def report(self) -> str:
-        """A table of at most 80 columns: the totals, and what was spent on what."""
-        with self._store.transaction(write=False) as connection:
-            books = read_books(connection)
-            table = report.entries(connection, books, self._account, self.unit)
-        spent, left = books.total(self._account), self._left(books)
-        return report.text(table, self._facts, books.path(self._account), spent, left)
 
     def rows(self, data: pd.DataFrame) -> pd.DataFrame:
         """The rows of `data` that charges made here pay for: all of them, or those of the part."""
@@ -236,39 +201,21 @@ class Spender:
                 "could fall into several parts"
             )
 
-    def _read(self) -> Books:
-        with self._store.transaction(write=False) as connection:
-            return read_books(connection)
+    def _named(self, **given: str | None) -> dict[str, str | None]:
+        """Label, analyst and purpose of an entry: a signature's label comes first, of the others the call's own."""
+        signed = self._signature._asdict()
+        return {
+            name: (signed[name] or text) if name == "label" else (text or signed[name]) for name, text in given.items()
+        }
 
-    def _left(self, books: Books) -> Amount:
-        return self._facts.limit.minus(books.total(ROOT)).plus(books.slack(self._account))
-
-    def _convert(self, guarantee: Guarantee) -> Guarantee:
-        """The guarantee under the ledger's adjacency."""
-        if not isinstance(guarantee, Guarantee):
-            raise ArgumentError("guarantee must be a dpstats.Guarantee")
-        if not guarantee.certified:
-            raise UncertifiedError(
-                f"guarantee is not certified ({guarantee.reason}); no ledger accepts it: "
-                "use a certified method, or run without a ledger"
-            )
-        if guarantee.unit != self.unit:
-            raise LedgerError(f"guarantee: {_whose(guarantee.unit)}, and the ledger is {_other(self.unit)}")
-        if guarantee.adjacency == "replace_one" and (self.adjacency == "add_remove" or self._account != ROOT):
-            where = "a part of a partition" if self._account != ROOT else "an add_remove ledger"
-            raise LedgerError(
-                f"guarantee: replace_one takes the number of rows for public, which {where} does not; "
-                'make the release with adjacency="add_remove"'
-            )
-        return guarantee if guarantee.adjacency == self.adjacency else group_rule(guarantee)
-
-    def _exceeded(self, label: str, guarantee: Guarantee, left: Amount) -> BudgetExceeded:
-        eps, delta = largest(self.accountant, left)
-        return BudgetExceeded(
-            f"charge {label!r} of eps={guarantee.eps:g}, delta={guarantee.delta:g} ({self.adjacency}) exceeds what "
-            f"remains of {self.dataset!r}: at most eps={eps!r} for a pure charge, delta={delta!r}; "
-            "lower eps or delta (nothing was charged or released)"
-        )
+    def _notes(self, guarantee: Guarantee, taken: Guarantee, price: Amount) -> list[str]:
+        """What an entry says of how its price came about."""
+        notes = []
+        if taken is not guarantee:
+            notes.append(f"group rule, two steps of eps={guarantee.eps!r}, delta={guarantee.delta!r} under add_remove")
+        if self.accountant == "zcdp" and taken.delta > 0 and price.delta == 0:
+            notes.append("charged by rho, its delta is not used up")
+        return notes
 
 
 class Part(Spender):
@@ -276,6 +223,7 @@ class Part(Spender):
 
     def __init__(self, parent: Spender, account: int, by: str, values: Sequence[Level], place: int) -> None:
         self._store, self._facts, self._account = parent._store, parent._facts, account
+        self._signature = parent._signature
         self.by, self.value = by, values[place]
         self._parent, self._earlier = parent, tuple(values[:place])
 
@@ -328,7 +276,7 @@ class Part(Spender):
     @property
     def _rule(self) -> Holds:
         """Which rows belong to this part and to those around it: a function that can be sent to other processes."""
-        return partial(_all_hold, self._own_rules())
+        return partial(all_hold, self._own_rules())
 
     def _own_rules(self) -> tuple[Holds, ...]:
         around = self._parent._own_rules() if isinstance(self._parent, Part) else ()
@@ -343,19 +291,7 @@ class Part(Spender):
         code_of: dict[float | str, int] = {}
         for code, value in enumerate((*self._earlier, self.value)):
             code_of.setdefault(canonical(value), code)  # type: ignore[arg-type]
-        return partial(_has_code, self.by, code_of, len(self._earlier))
-
-
-def _all_hold(rules: Sequence[Holds], table: Table) -> NDArray[np.bool_]:
-    """Where all of the rules hold, shape (rows,)."""
-    return np.logical_and.reduce([rule(table) for rule in rules])
-
-
-def _has_code(by: str, code_of: Mapping[float | str, int], code: int, table: Table) -> NDArray[np.bool_]:
-    """Where the column `by` has the value of that code, shape (rows,)."""
-    if table.count(by) != 1:
-        raise DataError(f"data must have exactly one column {by!r}, which the partition goes by")
-    return table.column(by).codes(code_of) == code
+        return partial(has_code, self.by, code_of, len(self._earlier))
 
 
 class Partition(Mapping[Level, Part]):
@@ -376,43 +312,3 @@ class Partition(Mapping[Level, Part]):
 
     def __len__(self) -> int:
         return len(self._parts)
-
-
-def _whose(unit: str | None) -> str:
-    return "it is for rows" if unit is None else f"it is per {unit}"
-
-
-def _other(unit: str | None) -> str:
-    """What the ledger is for, and what to do about a guarantee that is not."""
-    if unit is None:
-        return "for rows; neither bounds the other, so keep another ledger, made with that unit"
-    return f"per {unit}; pass unit={unit!r} to the call, or keep another ledger"
-
-
-def read_books(connection: sqlite3.Connection) -> Books:
-    """The tree of accounts as the file has it."""
-    rows = connection.execute(
-        "SELECT id, parent, rule, part, spent_eps, spent_delta, spent_rho FROM account ORDER BY id"
-    )
-    return Books(Account(row[0], row[1], row[2], row[3], Amount(*row[4:])) for row in rows)
-
-
-def _check_texts(texts: Mapping[str, str | None]) -> None:
-    for name, text in texts.items():
-        if not isinstance(text, str) and (text is not None or name == "label"):
-            raise ArgumentError(f"{name} must be a string")
-        if text is not None and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise ArgumentError(f"{name} must be valid Unicode, without lone surrogates")
-
-
-def _check_parts(by: str, parts: Sequence[Level]) -> list[str]:
-    """The parts as JSON, each distinct both as a value and as text."""
-    if not isinstance(by, str) or not by or by.startswith(HOLDOUT):
-        raise ArgumentError("by must be the name of a column")
-    if isinstance(parts, str) or not parts or not all(isinstance(part, (str, int, bool)) for part in parts):
-        raise ArgumentError("parts must be a non-empty sequence of strings, integers or booleans")
-    if any(canonical(part) is None for part in parts):
-        raise ArgumentError("parts must be text or numbers that a double can hold")
-    if len({canonical(part) for part in parts}) < len(parts):
-        raise ArgumentError("parts must be distinct (True, 1 and '1' are the same value)")
-    return [json.dumps(part) for part in parts]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.errors import LedgerError
-from dpstats.privacy.ledger.schema import APPLICATION_ID, CREATE, READABLE, SCHEMA_VERSION, UNBALANCED
+from dpstats.privacy.ledger.schema import APPLICATION_ID, CREATE, SCHEMA_VERSION, UNBALANCED, UPGRADES
 
 _RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _DAMAGED = (
@@ -94,10 +94,7 @@ class Store:
     def verify(self) -> None:
         """Check the whole file: pages, indexes, and each balance against its entries. Raises LedgerError."""
         with self.transaction(write=True) as connection:
-            if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-                raise LedgerError(f"ledger {self.path} {_DAMAGED}")
-            if connection.execute(UNBALANCED).fetchone()[0]:
-                raise LedgerError(f"ledger {self.path}: its balances do not match its entries; it {_DAMAGED}")
+            self._check_whole(connection)
 
     def disconnect(self) -> None:
         """Close the connection, if any; the next transaction opens another."""
@@ -168,8 +165,8 @@ class Store:
         """Check that the file is a ledger of this version, and the one we know; only then change its settings."""
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise LedgerError(f"path: {self.path} is another program's database; give the ledger a file of its own")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in READABLE:
+        version = _version(connection)
+        if version != SCHEMA_VERSION and version not in UPGRADES:
             fix = "upgrade dpstats" if version > SCHEMA_VERSION else "use the dpstats version that wrote it"
             raise LedgerError(f"ledger {self.path} has schema version {version}, not {SCHEMA_VERSION}; {fix}")
         identity = connection.execute("SELECT identity FROM ledger").fetchone()[0]
@@ -181,6 +178,31 @@ class Store:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA foreign_keys = ON")
+        if version in UPGRADES:
+            self._upgrade(connection)
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Make an older file one of this version, in one transaction: whole, or not at all."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have been faster; only a file in order is touched.
+            steps = UPGRADES.get(_version(connection), ())
+            self._check_whole(connection)
+            for statement in _statements("\n".join(steps)):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def _check_whole(self, connection: sqlite3.Connection) -> None:
+        """Raise LedgerError unless pages and indexes are in order and each balance is the sum of its entries."""
+        if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+            raise LedgerError(f"ledger {self.path} {_DAMAGED}")
+        if connection.execute(UNBALANCED).fetchone()[0]:
+            raise LedgerError(f"ledger {self.path}: its balances do not match its entries; it {_DAMAGED}")
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -290,6 +312,21 @@ def _drop_drafts(path: Path) -> None:
         with contextlib.suppress(OSError):
             if draft.samefile(path):
                 draft.unlink()
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """Of the file's schema."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one, since `executescript` would commit first."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _code(error: sqlite3.Error) -> int:

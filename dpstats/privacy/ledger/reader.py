@@ -1,0 +1,134 @@
+"""Asking a ledger or a part of one what is left, and who has spent what."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from dpstats.domain import Domain
+from dpstats.privacy.accounting import RHO_UNIT
+from dpstats.privacy.exact import float_down
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.ledger import html, report
+from dpstats.privacy.ledger.analysts import analysts
+from dpstats.privacy.ledger.codebook import read_codebook
+from dpstats.privacy.ledger.facts import Budget, Facts, Statement
+from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, largest
+from dpstats.privacy.ledger.prices import left_of
+from dpstats.privacy.ledger.queries import quota_left, read_books
+from dpstats.privacy.ledger.store import Store
+
+
+class Signature(NamedTuple):
+    """What entries say of who charges and why, where the call does not."""
+
+    analyst: str | None = None
+    purpose: str | None = None
+    label: str | None = None
+
+
+class Reader:
+    """What can be asked of a whole ledger and of a part of a partition."""
+
+    _store: Store
+    _facts: Facts
+    _account: int
+    _signature = Signature()
+
+    @property
+    def dataset(self) -> str:
+        """The name of the data set."""
+        return self._facts.dataset
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The notion of neighbouring data that the totals are stated for."""
+        return self._facts.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """The column that tells persons apart, if the totals are for persons; None if they are for rows."""
+        return self._facts.unit
+
+    @property
+    def accountant(self) -> LedgerAccountant:
+        """How charges add up: ``"basic"`` or ``"zcdp"``."""
+        return self._facts.accountant
+
+    @property
+    def remaining(self) -> Budget:
+        """What one more charge may take, in the ledger's adjacency, rounded down.
+
+        ``remaining.eps`` is the greatest eps of a pure charge; with zCDP it starts below the total, since rho is
+        what runs out: see `remaining_rho`. Of a signed ledger it is what the analyst's quota leaves, if that is less.
+        """
+        return Budget(*largest(self.accountant, self._left_now()))
+
+    @property
+    def remaining_rho(self) -> float | None:
+        """The rho that one more charge may take; None under basic composition."""
+        return None if self.accountant == "basic" else float_down(self._left_now().rho * RHO_UNIT)
+
+    @property
+    def domain(self) -> Domain | None:
+        """The Domain of the data set, if the ledger keeps one: ``dp.glm(..., domain=ledger.domain, ledger=ledger)``."""
+        with self._store.transaction(write=False) as connection:
+            return read_codebook(connection)
+
+    def entries(self) -> pd.DataFrame:
+        """One row an entry, by number: eps, delta, label, formula, method, adjacency, basis and so on.
+
+        Returns
+        -------
+        DataFrame
+            `eps` and `delta` are the guarantee under the ledger's adjacency, `rho` what it took under zCDP (else
+            NaN), `adjacency` the one it was stated in, `unit` the column that tells persons apart (None for rows),
+            `part` the part of a partition, `state` one of "charged" (spent, rows not yet announced), "read" (spent for
+            good) and "refunded" (costs nothing); `analyst` and `purpose` as the charge names them, and `domain_hash`,
+            the same for charges that declare the columns they read alike.
+        """
+        with self._store.transaction(write=False) as connection:
+            return report.entries(connection, read_books(connection), self._account, self.unit)
+
+    def report(self) -> str:
+        """A table of at most 80 columns: the totals, who spent how much, and what was spent on what."""
+        return report.text(self._statement())
+
+    def to_html(self) -> str:
+        """The same as one HTML page that needs no other file."""
+        return html.page(self._statement())
+
+    def spending(self) -> pd.DataFrame:
+        """What each analyst has spent, with the quotas in force, by analyst; "" for charges without a name.
+
+        Returns
+        -------
+        DataFrame
+            `entries`, their number without refunded ones; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN),
+            as they count for the whole data set: of the parts of a partition the worst; `quota_eps` and `quota_delta`
+            (NaN without a quota); `remaining_eps` and `remaining_delta`, what one more charge may take under quota and
+            total.
+        """
+        with self._store.transaction(write=False) as connection:
+            return analysts(connection, self._facts)
+
+    def _statement(self) -> Statement:
+        with self._store.transaction(write=False) as connection:
+            books = read_books(connection)
+            return Statement(
+                self._facts,
+                books.path(self._account),
+                books.total(self._account),
+                left_of(books, self._facts, self._account),
+                report.entries(connection, books, self._account, self.unit),
+                analysts(connection, self._facts),
+                read_codebook(connection),
+            )
+
+    def _left_now(self) -> Amount:
+        """What one more charge may take, under the signature's quota too."""
+        with self._store.transaction(write=False) as connection:
+            left = left_of(read_books(connection), self._facts, self._account)
+            quota = quota_left(connection, self._signature.analyst, self._account)
+        return left if quota is None else left.least(quota)

@@ -1,0 +1,120 @@
+"""Every call that is charged takes a path for its ledger, a signed ledger, and refuses the ledger of other data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import BudgetExceeded, LedgerError
+
+DOMAIN = dp.Domain(y=(-5, 5), x=(0, 10), g=["a", "b"])
+OTHER = {**DOMAIN, "x": (0, 20)}
+
+
+@pytest.fixture
+def data() -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    return pd.DataFrame({"y": rng.normal(size=500), "x": rng.uniform(0, 10, 500), "g": rng.choice(["a", "b"], 500)})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    dp.Ledger(tmp_path / "budget.db", "d", 10.0, domain=DOMAIN).close()
+    return str(tmp_path / "budget.db")
+
+
+def fit(data: pd.DataFrame, domain: Any = DOMAIN, ledger: Any = None) -> dp.GLMResults:
+    return dp.ols("y ~ x + g", data, 0.5, domain=domain, ledger=ledger)
+
+
+Call = Callable[[pd.DataFrame, Any, Any], object]
+CALLS: dict[str, Call] = {
+    "glm": fit,
+    "check": lambda data, domain, ledger: dp.check("y ~ x", data, domain, 0.5, ledger=ledger),
+    "evaluate": lambda data, domain, ledger: dp.evaluate(fit(data, domain), data, 0.5, ledger=ledger),
+    "release_statistics": lambda data, domain, ledger: dp.release_statistics(
+        domain, ["y", "x"], 0.5, data=data, ledger=ledger
+    ),
+    "plan_many": lambda data, domain, ledger: dp.plan_many({"one": "y ~ x", "two": "y ~ g"}, domain, 0.5).fit(
+        data, ledger=ledger
+    ),
+    "tune": lambda data, domain, ledger: dp.tune(
+        "y ~ x", data, {"alpha": [1.0, 2.0]}, eps=0.5, penalty="ridge", domain=domain, ledger=ledger
+    ),
+    "select": lambda data, domain, ledger: dp.select(
+        [1.0, 2.0], "abs(x - candidate)", data, domain=domain, eps=0.5, ledger=ledger
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_path_and_a_signature_serve_every_call(name: str, path: str, data: pd.DataFrame) -> None:
+    CALLS[name](data, DOMAIN, path)
+    with dp.Ledger.open(path) as ledger:
+        CALLS[name](data, DOMAIN, ledger.signed("Ada", purpose="thesis"))
+        entries = ledger.entries()
+    assert entries["analyst"].tolist() == [None, "Ada"]
+    assert entries["purpose"].tolist() == [None, "thesis"]
+    assert entries["state"].tolist() == ["read", "read"]
+    assert entries["domain_hash"].nunique() == 1
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_refuses_the_ledger_of_other_data(name: str, path: str, data: pd.DataFrame) -> None:
+    with pytest.raises(LedgerError, match=r"column 'x' is declared as \(0, 20\), and as \(0, 10\)"):
+        CALLS[name](data, OTHER, path)
+    with dp.Ledger.open(path) as ledger:
+        assert ledger.entries().empty
+
+
+def test_bought_ranges_are_for_the_ledgers_columns(path: str, data: pd.DataFrame) -> None:
+    dp.buy_ranges(data, ["x"], 1.0, ledger=path)
+    with pytest.raises(LedgerError, match="'z'"):
+        dp.buy_ranges(data.assign(z=1.0), ["z"], 1.0, ledger=path)
+    with dp.Ledger.open(path) as ledger:
+        assert len(ledger.entries()) == 1
+
+
+def test_a_fit_with_a_bought_range_can_be_evaluated(path: str, data: pd.DataFrame) -> None:
+    """What was bought is no declaration that could contradict the ledger's."""
+    bought = dp.ols("y ~ x", data, 2.0, domain={"y": (-5, 5)}, ledger=path)
+    dp.evaluate(bought, data, 0.5, ledger=path)
+
+
+def test_arrays_do_not_go_with_a_ledger_that_keeps_a_domain(path: str, data: pd.DataFrame) -> None:
+    model = dp.GLM(data["y"].to_numpy(), data[["x"]].to_numpy(), row_norm=10.0)
+    with pytest.raises(LedgerError, match="arrays have no declared columns"):
+        model.fit(0.5, ledger=path)
+
+
+def test_the_persons_column_need_not_be_declared(tmp_path: Path, data: pd.DataFrame) -> None:
+    ledger = dp.Ledger(tmp_path / "p.db", "d", 2.0, unit="person", domain=DOMAIN)
+    dp.ols("y ~ x", data.assign(person=np.arange(500) // 2), 0.5, domain=DOMAIN, unit="person", ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_quota_is_checked_before_rows_are_read(path: str, data: pd.DataFrame) -> None:
+    with dp.Ledger.open(path) as ledger:
+        ledger.set_quota("Ada", 0.4)
+        with pytest.raises(BudgetExceeded, match="quota of analyst 'Ada'"):
+            fit(data, ledger=ledger.signed("Ada"))
+        assert ledger.entries().empty
+
+
+def test_a_holdout_takes_a_path(path: str, data: pd.DataFrame) -> None:
+    split = dp.holdout(data, 0.3, ledger=path)
+    fit(data, ledger=split.train_ledger)  # type: ignore[arg-type]
+    with dp.Ledger.open(path) as ledger:
+        assert ledger.entries()["part"].tolist() == ["holdout='train'"]
+
+
+def test_a_missing_file_is_named_and_not_made(tmp_path: Path, data: pd.DataFrame) -> None:
+    with pytest.raises(LedgerError, match=r"none\.db is missing"):
+        fit(data, ledger=tmp_path / "none.db")
+    assert not list(tmp_path.iterdir())

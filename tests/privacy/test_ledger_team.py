@@ -1,0 +1,302 @@
+"""A ledger that several people spend from: who, what for, how much each may, and of which data set."""
+
+from __future__ import annotations
+
+import html.parser
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.ledger import Ledger, as_ledger
+from dpstats.privacy.ledger.codebook import schema_hash
+
+DOMAIN = Domain(age=(17, 90), sex=["F", "M"], income=bool)
+SMALL = Guarantee(0.1)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "budget.db", "adult", 1.0, 1e-5)
+
+
+def test_entries_say_who_charges_and_why(ledger: Ledger) -> None:
+    ada = ledger.signed("Ada", purpose="thesis")
+    ada.charge(SMALL, label="first")
+    ada.charge(SMALL, label="second", purpose="talk")
+    ada.signed(label="all mine").charge(SMALL, label="third")
+    ledger.partition("sex", ["F", "M"])["F"].signed("Bob").charge(SMALL, label="fourth")
+    ada.partition("sex", ["F", "M"])["M"].charge(SMALL, label="fifth")
+    ledger.charge(SMALL, label="sixth")
+    table = ledger.entries()
+    assert table["analyst"].tolist() == ["Ada", "Ada", "Ada", "Bob", "Ada", None]
+    assert table["purpose"].tolist() == ["thesis", "talk", "thesis", None, "thesis", None]
+    assert table["label"].tolist() == ["first", "second", "all mine", "fourth", "fifth", "sixth"]
+
+
+@pytest.mark.parametrize("given", [{"analyst": 3}, {"analyst": " Ada"}, {"analyst": ""}, {"purpose": 1}, {"label": 2}])
+def test_a_signature_is_text(ledger: Ledger, given: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(given))):
+        ledger.signed(**given)
+
+
+def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
+    ledger.set_quota("Ada", 0.25)
+    ada = ledger.signed("Ada")
+    assert ada.remaining == (0.25, 0.0)
+    assert ledger.remaining == (1.0, 1e-5)
+    ada.charge(SMALL, label="a").refund()
+    for _ in range(2):
+        ada.charge(SMALL, label="a")
+    with pytest.raises(BudgetExceeded, match=r"quota of analyst 'Ada', eps=0\.25, delta=0: at most eps=0\.05"):
+        ada.charge(SMALL, label="one too many")
+    with pytest.raises(BudgetExceeded, match="delta"):
+        ada.charge(Guarantee(0.01, 1e-9), label="without a quota of delta")
+    ada.charge(Guarantee(0.05), label="the rest")
+    assert len(ledger.entries()) == 4  # refunded ones stay on record, refused ones leave none
+    ledger.signed("Bob").charge(Guarantee(0.5), label="others have none")
+    assert ledger.remaining.eps == 0.25
+
+
+def test_a_quota_for_everyone_else(ledger: Ledger) -> None:
+    ledger.set_quota(None, 0.15)
+    ledger.set_quota("Ada", 0.5)
+    ledger.signed("Ada").charge(Guarantee(0.4), label="a")
+    for analyst in ("Bob", "Cem", None):
+        own = ledger.signed(analyst)
+        own.charge(SMALL, label="a")
+        with pytest.raises(BudgetExceeded, match="those who give no name" if analyst is None else analyst):
+            own.charge(SMALL, label="b")
+
+
+def test_the_latest_quota_counts_even_below_what_is_spent(ledger: Ledger) -> None:
+    ada = ledger.signed("Ada")
+    ada.charge(Guarantee(0.3), label="a")
+    ledger.set_quota("Ada", 0.1)
+    assert ada.remaining == (0.0, 0.0)
+    with pytest.raises(BudgetExceeded):
+        ada.charge(Guarantee(0.01), label="b")
+    ledger.set_quota("Ada", 0.4)
+    assert ada.remaining.eps == pytest.approx(0.1)
+    ledger.set_quota("Ada", 0)
+    with pytest.raises(BudgetExceeded):
+        ada.charge(Guarantee(0.01), label="b")
+
+
+def test_no_quota_lifts_the_total(ledger: Ledger) -> None:
+    ledger.set_quota("Ada", 5.0)
+    ada = ledger.signed("Ada")
+    assert ada.remaining.eps == 1.0
+    with pytest.raises(BudgetExceeded, match="remains of 'adult'"):
+        ada.charge(Guarantee(1.1), label="a")
+
+
+def test_parts_compose_in_parallel_for_a_quota_too(ledger: Ledger) -> None:
+    ledger.set_quota("Ada", 0.3)
+    parts = ledger.signed("Ada").partition("sex", ["F", "M"])
+    parts["F"].charge(Guarantee(0.3), label="a")
+    parts["M"].charge(Guarantee(0.3), label="b")
+    with pytest.raises(BudgetExceeded, match="Ada"):
+        parts["M"].charge(Guarantee(0.01), label="c")
+    assert ledger.spending().loc["Ada", "eps"] == 0.3
+
+
+def test_a_quota_under_zcdp(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "z.db", "d", 2.0, 1e-6, accountant="zcdp")
+    with pytest.raises(ArgumentError, match="delta"):
+        ledger.set_quota("Ada", 0.5)
+    ledger.set_quota("Ada", 0.5, 1e-7)
+    ada = ledger.signed("Ada")
+    assert 0 < ada.remaining.eps < 0.5
+    assert ada.remaining_rho is not None
+    assert ledger.remaining_rho is not None
+    assert ada.remaining_rho < ledger.remaining_rho
+    ada.charge(Guarantee(ada.remaining.eps), label="a")
+    with pytest.raises(BudgetExceeded, match="quota"):
+        ada.charge(Guarantee(0.01), label="b")
+
+
+charges = st.lists(
+    st.tuples(st.sampled_from(["Ada", "Bob", None]), st.sampled_from(["F", "M", None]), st.integers(1, 30)),
+    max_size=12,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(charges)
+def test_quotas_against_a_count_by_hand(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
+    """In hundredths of eps: a charge is taken exactly if total and quota hold it, parts in parallel."""
+    ledger = Ledger(tmp_path_factory.mktemp("hand") / "budget.db", "d", 1.0)
+    limits = {"Ada": 40, "Bob": 60}
+    for name, limit in limits.items():
+        ledger.set_quota(name, limit / 100)
+    spent: dict[str | None, dict[str | None, int]] = {}
+
+    def whole(*names: str | None) -> int:
+        by_part = {part: sum(spent.get(name, {}).get(part, 0) for name in names) for part in ("F", "M", None)}
+        return by_part[None] + max(by_part["F"], by_part["M"])
+
+    for analyst, part, amount in steps:
+        own = spent.setdefault(analyst, {})
+        own[part] = own.get(part, 0) + amount
+        fits = whole("Ada", "Bob", None) <= 100 and whole(analyst) <= limits.get(analyst or "", 100)
+        account = ledger.signed(analyst)
+        payer = account if part is None else account.partition("sex", ["F", "M"])[part]
+        if fits:
+            payer.charge(Guarantee(amount / 100), label="a")
+        else:
+            own[part] -= amount
+            with pytest.raises(BudgetExceeded):
+                payer.charge(Guarantee(amount / 100), label="a")
+    for name, row in ledger.spending().iterrows():
+        assert row["eps"] == pytest.approx(whole(str(name) or None) / 100)
+
+
+def test_spending_by_analyst(ledger: Ledger) -> None:
+    ledger.set_quota("Ada", 0.5, 1e-6)
+    ledger.signed("Ada").charge(Guarantee(0.2, 1e-7), label="a")
+    ledger.charge(SMALL, label="b").refund()
+    table = ledger.spending()
+    assert table.index.tolist() == ["Ada", ""]
+    assert table["entries"].tolist() == [1, 0]
+    assert table.loc["Ada", ["eps", "delta", "quota_eps", "quota_delta"]].tolist() == [0.2, 1e-7, 0.5, 1e-6]
+    assert table.loc["Ada", "remaining_eps"] == pytest.approx(0.3)
+    assert math.isnan(table.loc["", "quota_eps"])
+
+
+@pytest.mark.parametrize("eps", [-0.1, math.nan, math.inf, "1", True])
+def test_bad_quotas(ledger: Ledger, eps: Any) -> None:
+    with pytest.raises(ArgumentError, match="eps"):
+        ledger.set_quota("Ada", eps)
+    assert ledger.spending().empty
+
+
+def test_the_domain_of_the_data_set_is_kept_for_good(tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    with Ledger(path, "adult", 1.0, domain=DOMAIN) as ledger:
+        assert ledger.domain == DOMAIN
+    with Ledger(path, "adult", 1.0) as ledger:
+        assert ledger.domain == DOMAIN
+    Ledger(path, "adult", 1.0, domain=Domain(income=bool, sex=["F", "M"], age=(17, 90))).close()
+    with pytest.raises(LedgerError, match=r"'age': \(17, 90\) there, \(0, 90\) here"):
+        Ledger(path, "adult", 1.0, domain={**DOMAIN, "age": (0, 90)})
+    with pytest.raises(LedgerError, match=r"'sex': .* there, nothing here"):
+        Ledger(path, "adult", 1.0, domain={"age": (17, 90), "income": bool})
+
+
+def test_a_ledger_without_a_domain_can_be_given_one(ledger: Ledger) -> None:
+    ledger.charge(SMALL, label="before", domain=Domain(other=(0, 1)), columns=["other"])
+    Ledger(ledger.path, "adult", 1.0, 1e-5, domain=DOMAIN).close()
+    assert ledger.domain == DOMAIN
+    with pytest.raises(LedgerError, match="'other'"):
+        ledger.charge(SMALL, label="after", domain=Domain(other=(0, 1)), columns=["other"])
+
+
+OTHER_DATA: list[tuple[dict[str, Any], list[str], str]] = [
+    ({"wage": (0, 9)}, ["wage"], "'wage' is not in the Domain"),
+    ({}, ["age", "wage"], "'wage' is not in the Domain"),
+    ({"age": (17, 91)}, ["age"], r"\(17, 91\), and as \(17, 90\)"),
+    ({"age": ["17", "18"]}, ["age"], r"\[17, 18\], and as \(17, 90\)"),
+    ({"sex": ["M", "F"]}, ["sex"], r"\[M, F\], and as \[F, M\]"),
+]
+
+
+@pytest.mark.parametrize(("declared", "columns", "words"), OTHER_DATA, ids=[words for _, _, words in OTHER_DATA])
+def test_another_data_set_is_refused(tmp_path: Path, declared: dict[str, Any], columns: list[str], words: str) -> None:
+    ledger = Ledger(tmp_path / "budget.db", "adult", 1.0, domain=DOMAIN)
+    with pytest.raises(LedgerError, match=words):
+        ledger.charge(SMALL, label="a", domain=Domain(declared), columns=columns)
+    assert ledger.entries().empty
+
+
+def test_some_columns_and_bought_ranges_agree_with_the_domain(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "budget.db", "adult", 1.0, domain=DOMAIN)
+    ledger.charge(SMALL, label="a", domain=Domain(sex=["F", "M"], unused=(0, 1)), columns=["age", "sex"])
+    ledger.charge(SMALL, label="by hand, at the custodian's word")
+    hashes = ledger.entries()["domain_hash"].tolist()
+    assert hashes == [schema_hash(Domain(sex=["F", "M"])), None]
+
+
+def test_a_hash_follows_declarations_and_not_their_order() -> None:
+    assert schema_hash(Domain(a=(0, 1), b=["x", "y"])) == schema_hash(Domain(b=["x", "y"], a=(0, 1)))
+    assert schema_hash(Domain(b=["x", "y"])) != schema_hash(Domain(b=["y", "x"]))
+
+
+def test_a_path_stands_for_its_ledger(ledger: Ledger) -> None:
+    for path in (ledger.path, str(ledger.path)):
+        found = as_ledger(path)
+        assert isinstance(found, Ledger)
+        found.charge(SMALL, label="a")
+        found.close()
+    assert len(ledger.entries()) == 2
+    assert as_ledger(ledger) is ledger
+    assert as_ledger(None) is None
+
+
+def test_a_path_never_makes_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"make it: dp\.Ledger"):
+        as_ledger(tmp_path / "none.db")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ArgumentError, match=r"got \{\}"):
+        as_ledger({})  # type: ignore[arg-type]
+
+
+class Page(html.parser.HTMLParser):
+    """Tags as they open and close, and the text between them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_the_page_shows_the_same_as_the_text_and_is_whole(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "budget.db", "adult", 1.0, domain=DOMAIN)
+    ledger.set_quota("Ada", 0.5)
+    ledger.signed("Ada", purpose="thesis").charge(SMALL, label="first", formula="y ~ x")
+    ledger.charge(SMALL, label="second").refund()
+    page = Page(ledger.to_html())
+    assert not page.open
+    words = " ".join(page.words)
+    for said in ("Privacy budget of adult", "Ada", "for thesis", "y ~ x", "refunded", "from 17 to 90", "0.9"):
+        assert said in words
+    text = ledger.report()
+    for said in ("Ada", "for thesis", "quota eps", "the 3 columns of its"):
+        assert said in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_no_word_of_an_entry_becomes_markup(tmp_path: Path) -> None:
+    nasty = "<script>alert('x')</script>&\"\x1b[31m"
+    ledger = Ledger(tmp_path / "budget.db", nasty, 1.0, domain={nasty: [nasty, "b"], "x": (0, 1)})
+    ledger.set_quota(nasty.strip(), 0.5)
+    ledger.signed(nasty, purpose=nasty).charge(SMALL, label=nasty, formula=nasty, method=nasty)
+    page = Page(ledger.to_html())
+    assert not page.open
+    assert "script" not in page.tags
+    assert "\x1b" not in ledger.to_html() + ledger.report()
+
+
+def test_an_empty_ledger_has_a_page(ledger: Ledger) -> None:
+    assert "Nothing yet" in ledger.to_html()
+    part = ledger.partition("sex", ["F", "M"])["F"]
+    assert "part sex=" in " ".join(Page(part.to_html()).words)
