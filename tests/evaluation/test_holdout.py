@@ -216,7 +216,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"by": "nowhere"}, DataError, "nowhere"),
     ({"by": "when"}, DomainError, "when"),
     ({"seed": -1}, ArgumentError, "seed"),
-    ({"ledger": "file"}, ArgumentError, "ledger"),
+    ({"ledger": 3}, ArgumentError, "ledger"),
 ]
 
 

@@ -115,6 +115,6 @@ def test_a_holdout_takes_a_path(path: str, data: pd.DataFrame) -> None:
 
 
 def test_a_missing_file_is_named_and_not_made(tmp_path: Path, data: pd.DataFrame) -> None:
-    with pytest.raises(LedgerError, match=r"none\.db is missing"):
+    with pytest.raises(LedgerError, match=r"none\.db' is missing"):
         fit(data, ledger=tmp_path / "none.db")
     assert not list(tmp_path.iterdir())

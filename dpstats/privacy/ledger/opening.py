@@ -33,7 +33,7 @@ def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
         )
     if not Path(ledger).exists():
         raise LedgerError(
-            f"ledger {os.fspath(ledger)} is missing; correct the path, restore the file, or make it: "
+            f"ledger {shown(os.fspath(ledger))} is missing; correct the path, restore the file, or make it: "
             "dp.Ledger(path, dataset=..., eps=...) (nothing was charged or released)"
         )
     return Ledger.open(ledger)
