@@ -89,6 +89,8 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "errors": lambda _: dp.ols("y ~ x", parts().map_partitions(_raises, meta=frame()[:0]), 1.0, domain=DOMAIN),
     "exits": lambda _: dp.ols("y ~ x", parts().map_partitions(_exits, meta=frame()[:0]), 1.0, domain=DOMAIN),
     "predictions": lambda _: dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN).predict(parts()),
+    "persons": lambda _: dp.logit("b ~ x", parts(), 1.0, domain=DOMAIN, unit="g", inference=True),
+    "persons drawn": lambda _: dp.check("y ~ x + g", parts(), DOMAIN, 1.0, unit="g"),
     "holdout": _held_out,
     "ledger": _charged,
     "files": _files,

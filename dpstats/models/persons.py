@@ -32,15 +32,15 @@ def check_unit(table: Table, record: Unit) -> None:
     DataError, DomainError
         If there is no such column, or more than one, or its type is neither numbers nor text.
     ArgumentError
-        If rows are on other machines: identifiers do not leave them, and a person's rows may be on several.
+        If every pass works the rows out again, in this process, where they are not kept.
     """
     if record.column is None:
         return
     usable_kind(record.column, table.column(record.column))
-    if table.elsewhere or table.reworked:
+    if table.reworked:
         raise ArgumentError(
-            "unit is not offered for a Dask frame, where the rows of a person may lie on several workers; "
-            "write it to Parquet and pass the path"
+            "unit needs a cluster for a Dask frame, where the rows of a person are brought together: from distributed "
+            "import Client; client = Client(), or its address. Or write the frame to Parquet and pass the path"
         )
 
 

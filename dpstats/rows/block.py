@@ -24,7 +24,7 @@ class Block(NamedTuple):
     offset : ndarray, shape (rows,), or None
         Added to x'theta; None where it is 0.
     person : ndarray of int, shape (rows,), or None
-        A number for the person that a row is of, from 0 on without gaps among all rows; None where every row is by
+        A number for the person that a row is of, from 0 on without gaps in its shard; None where every row is by
         itself.
     """
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from dpstats.errors import DataError
+from dpstats.rows.gathering import BUCKETS, gathered, picked, split
 from dpstats.rows.passes import Change, Element, Other, Result, Rows, chained
 from dpstats.rows.remote import Lost, Sealed, Work, added, kept, summed
 
@@ -137,6 +138,25 @@ class DaskRows(Rows[Element]):
             "rows of a Dask frame stay on its cluster; for predictions use "
             "data.map_partitions(result.predict, meta=(None, float))"
         )
+
+    @property
+    def scattered(self) -> bool:  # type: ignore[override]
+        """Whether there are several shards."""
+        return len(self._shards) > 1
+
+    def by_person(self) -> DaskRows[Element]:
+        """The same elements, of `Owned`, in new shards on the workers that hold their persons whole."""
+        names, count = _names("person"), min(len(self._shards), BUCKETS)
+        parts = [
+            self._client.submit(split, Sealed((work, count)), shard.inputs, key=next(names), pure=False)
+            for work, shard in zip(self._works(), self._shards, strict=True)
+        ]
+        shards = [
+            [self._client.submit(picked, Sealed(at), [part], key=next(names), pure=False) for part in parts]
+            for at in range(count)
+        ]
+        found = [Shard(gathered, tuple(inputs)) for inputs in shards]
+        return DaskRows[Element](self._client, found, tasks=self._tasks).held()
 
     def _works(self) -> list[Work]:
         return [Work(number, shard.source, self._change) for number, shard in enumerate(self._shards)]

@@ -26,7 +26,7 @@ Change = Callable[[int, Iterable[Any]], Iterable[Any]]
 """From the number of a shard and its elements to other elements, lazily."""
 
 PERSONS = 2**64 - 1
-"""In place of a block's number: the stream of the persons' coins."""
+"""In place of a block's number: the stream of the persons' coins; one less for each further shard."""
 
 SHARD_BITS = 32
 """A shard has fewer than 2**32 elements, so that element and shard have one number."""
@@ -57,6 +57,13 @@ class Rows(ABC, Generic[Element]):
     @abstractmethod
     def held(self) -> Rows[Element]:
         """The same elements, worked out once where they fit, and not again in every pass."""
+
+    scattered = False
+    """Whether there are several shards, of which each may have some of a person's rows."""
+
+    def by_person(self) -> Rows[Element]:
+        """The same elements, of `dpstats.rows.persons.Owned`, in shards that hold their persons whole."""
+        return self
 
     def each(self, change: Callable[[Element], Other]) -> Rows[Other]:
         """What `change` makes of every element, in every pass."""
@@ -190,8 +197,9 @@ def _thinned(every: int, chunk: int, _: int, blocks: Iterable[Block]) -> Iterato
 def _side(key: bytes, heads: bool, number: int, block: Block) -> Block:
     if block.person is None:
         return block.take(coins(key, number, len(block.endog)) == heads)
-    persons = int(block.person.max(initial=-1)) + 1
-    return block.take((coins(key, PERSONS, persons) == heads)[block.person])
+    # Persons are numbered anew in each shard.
+    stream, persons = PERSONS - (number >> SHARD_BITS), int(block.person.max(initial=-1)) + 1
+    return block.take((coins(key, stream, persons) == heads)[block.person])
 
 
 def _part(key: bytes, parts: int, place: int, number: int, block: Block) -> Block:

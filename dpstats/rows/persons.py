@@ -2,14 +2,14 @@
 
 Two passes: one tallies the rows of every person, the other weighs or chooses each row by its own person's entry. What a
 row gets is a function of its person's rows and of the draw alone, never of other persons'. Memory is in proportion to
-the number of persons. Where every shard holds its persons whole (a shuffle by person, as for Dask), a tally of each
-shard by itself serves, and nothing needs to be combined.
+the number of persons. On a cluster every shard is first made to hold its persons whole (`Rows.by_person`): then a tally
+of each shard by itself serves, and no identity comes to the client.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.rows.block import Block
-from dpstats.rows.passes import Rows
+from dpstats.rows.passes import SHARD_BITS, MemoryRows, Rows
 
 Ids = NDArray[np.uint64]
 """Identities of 128 bits, shape (rows, 2), as `dpstats.tables.identities` makes them."""
@@ -129,6 +129,8 @@ def sharing(rows: Rows[Owned[Block]]) -> Rows[Block]:
 
     Rows of nobody are left out. Each block says which person a row is of.
     """
+    if rows.scattered:
+        return rows.by_person().through(_shared_within)
     tallied = tally(rows)
     return rows.each(partial(_shared, tallied, tallied.shares()))
 
@@ -149,6 +151,8 @@ def drawing(rows: Rows[Owned[Cells]], most: int, key: bytes, choose: Choose[Cell
     choose : callable
         From cells, the positions of their rows' persons in the tally and whether each row is drawn to the cells drawn.
     """
+    if rows.scattered:
+        return rows.by_person().through(partial(_drawn_within, most, key, choose))
     return rows.numbered(partial(_drawn, most, key, choose, tally(rows, most, key)))
 
 
@@ -213,6 +217,22 @@ def _shared(tallied: Tally, every: NDArray[np.float64], part: Owned[Block]) -> B
     block = part.cells
     weights = shares if block.weights is None else shares * block.weights
     return _known(block._replace(weights=weights, person=positions), positions >= 0)
+
+
+def _shared_within(_: int, parts: Iterable[Owned[Block]]) -> Iterator[Block]:
+    """What `sharing` makes of a shard that holds its persons whole."""
+    kept = list(parts)
+    tallied = tally(MemoryRows(kept))
+    return map(partial(_shared, tallied, tallied.shares()), kept)
+
+
+def _drawn_within(
+    most: int, key: bytes, choose: Choose[Cells], shard: int, parts: Iterable[Owned[Cells]]
+) -> Iterator[Cells]:
+    """What `drawing` makes of a shard that holds its persons whole: ranks are of the shard's own blocks."""
+    kept = [((shard << SHARD_BITS) + place, part) for place, part in enumerate(parts)]
+    tallied = _accumulated(most, (_tallied(most, key, number, part) for number, part in kept))
+    return (_drawn(most, key, choose, tallied, number, part) for number, part in kept)
 
 
 def _drawn(most: int, key: bytes, choose: Choose[Cells], tallied: Tally, number: int, part: Owned[Cells]) -> Cells:

@@ -147,9 +147,12 @@ def mark_of(elements: Iterable[Any]) -> int:
 
 
 def arrays_of(element: Any) -> list[NDArray[Any]]:
-    """The arrays of an element: itself, or those of a block; none whose cells are objects."""
-    parts = element if isinstance(element, tuple) else (element,)
-    return [cells for cells in parts if isinstance(cells, np.ndarray) and not cells.dtype.hasobject]
+    """The arrays of an element: itself, those of a block or of a table, and whose they are; none of objects."""
+    if isinstance(element, tuple):
+        return [cells for part in element for cells in arrays_of(part)]
+    if isinstance(element, np.ndarray):
+        return [] if element.dtype.hasobject else [element]
+    return list(element.marking()) if hasattr(element, "marking") else []
 
 
 def _words(cells: NDArray[Any]) -> NDArray[np.uint64]:

@@ -115,6 +115,15 @@ class Table:
         """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
         return Table(self.labels, count, lambda position: self._fetch(position).select(rows), divided=True)
 
+    def marking(self) -> Iterator[NDArray[np.uint64]]:
+        """Arrays that hardly any other cells have: the cells as identities, a column after the other."""
+        return (self.at(position).identities() for position in range(len(self.labels)))
+
+    def apart(self) -> Table:
+        """The same cells without what they are parts of: as a table travels between the workers of a cluster."""
+        columns = tuple(self.at(position) for position in range(len(self.labels)))
+        return Table(self.labels, self.rows, columns.__getitem__, divided=self.divided)
+
     def batches(self, names: Iterable[str]) -> Rows[Table]:
         """The rows as tables with at least the columns called `names`, to go through in order. Charge first.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from functools import partial
 
@@ -64,14 +65,20 @@ def noisy_cluster_spread(
     if most < 1:
         raise ArgumentError(f"most must be a positive whole number, got {shown(most)}")
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
-    scores = as_rows(blocks).total(partial(person_scores, diagonal, bound, mixing), added)
+    # The shards of rows that know their persons hold them whole.
+    squares = as_rows(blocks).total(partial(person_squares, diagonal, bound, mixing, most), operator.add)
     # Sums are rounded to whole parts, each of which may move by one more than what it is rounded from.
     records = 2 if check_adjacency(adjacency) == "replace_one" else 1
     sensitivity = records * PARTS + len(contrasts)
-    noisy = noisy_integers(
-        in_parts(score_squares(scores, most), public), sensitivity, check_positive("eps", eps), random
-    )
+    noisy = noisy_integers(in_parts(squares, public), sensitivity, check_positive("eps", eps), random)
     return noisy * ((most * bound) ** 2 * public.bound / PARTS) * public.sizes
+
+
+def person_squares(
+    diagonal: Float, lipschitz: float, mixing: Mixing, most: int, blocks: Iterable[PersonRows]
+) -> NDArray[np.object_]:
+    """`score_squares` of all rows of some persons."""
+    return score_squares(person_scores(diagonal, lipschitz, mixing, blocks), most)
 
 
 def person_scores(diagonal: Float, lipschitz: float, mixing: Mixing, blocks: Iterable[PersonRows]) -> NDArray[np.int64]:
@@ -83,20 +90,12 @@ def person_scores(diagonal: Float, lipschitz: float, mixing: Mixing, blocks: Ite
     total = np.zeros((0, len(diagonal)), dtype=np.int64)
     for exog, slopes, weights, persons in blocks:
         if len(persons) and int(persons.max()) >= len(total):
-            total = added(total, np.zeros((int(persons.max()) + 1, len(diagonal)), dtype=np.int64))
+            more = int(persons.max()) + 1 - len(total)
+            total = np.concatenate([total, np.zeros((more, len(diagonal)), dtype=np.int64)])
         for part in row_parts(len(exog)):
             inner = unit_rows(forward_substituted(exog[part], mixing), diagonal, KEPT * 2.0**ROW_PLACES)
             score = np.clip(slopes[part], -lipschitz, lipschitz) / lipschitz * np.clip(weights[part], 0.0, 1.0)
             np.add.at(total, persons[part], np.trunc(inner * score[:, None]).astype(np.int64))
-    return total
-
-
-def added(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sum of two tables of persons, of which one may have more persons than the other."""
-    if len(one) < len(other):
-        one, other = other, one
-    total = one.copy()
-    total[: len(other)] += other
     return total
 
 
