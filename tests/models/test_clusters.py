@@ -123,7 +123,7 @@ def test_the_same_release_as_on_one_machine(client: Any, name: str) -> None:
     "call",
     [
         lambda data: dp.glm("y ~ a", data, 1e4, domain=DOMAIN, unit="person", max_rows=1, inference=None).params,
-        lambda data: dp.ols("y ~ a + b", data, 1e4, domain=DOMAIN, unit="person", max_rows=2, split="rows", screen=1).params,
+        lambda data: dp.ols("y ~ a + b", data, 1e4, domain=DOMAIN, unit="person", split="rows", screen=1).params,
         lambda data: dp.evaluate(
             dp.logit("c ~ a + g", frame(), 1.0, domain=DOMAIN, seed=2), data, 1e3, unit="person"
         ).metrics.loc[["accuracy", "brier"], "estimate"],
