@@ -25,6 +25,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Ledger, Noise, compose
     from dpstats.results.comparison import Comparison
+    from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import sample_size
@@ -36,6 +37,7 @@ __all__ = [
     "Check",
     "Comparison",
     "Domain",
+    "ETable",
     "Evaluation",
     "GLMResults",
     "Guarantee",
@@ -56,6 +58,7 @@ __all__ = [
     "compose",
     "datasets",
     "errors",
+    "etable",
     "evaluate",
     "families",
     "glm",

@@ -12,8 +12,8 @@ from dpstats.demo import EPS, FORMULA, fit_adult, main
 def test_demo_prints_a_summary_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     main()
     printed = capsys.readouterr().out
-    assert "Certified:                           yes" in printed
-    assert "No. Observations:                private" in printed
+    assert "Certified: 1-differentially private" in printed
+    assert "Pr(income = >50K); logit link; rows: private" in printed
     assert max(map(len, printed.splitlines())) <= 80
 
 

@@ -43,7 +43,12 @@ def budget_frame(plan: Plan) -> pd.DataFrame:
     times = plan.request.options.record.rows
     rows = [(row[0], *(times * cell for cell in row[1:6]), row[6]) for row in rows]
     sums = [times * total for total in sums]
-    rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, plan.request.eps, sums[0], sums[1], ""))
+    planned = plan.request.eps
+    if plan.guarantee.eps > planned * (1 + 1e-9):  # the fit is one of several, of which the rows chose
+        rest, delta = plan.guarantee.eps - sum(row[1] for row in rows), plan.guarantee.delta - sum(r[2] for r in rows)
+        rows.append(("choice, others", rest, delta, rest, rest, 0.0, "candidates and choice"))
+        sums[0], planned = sums[0] + rest, plan.guarantee.eps
+    rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, planned, sums[0], sums[1], ""))
     return pd.DataFrame(rows, columns=COLUMNS).set_index("purchase")
 
 

@@ -24,7 +24,8 @@ from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.budget import budget_frame, range_eps
 from dpstats.plan.methods import planned_fit, proof_page, risk_frame, uncertified_method, zcdp_of
 from dpstats.plan.response import ResponsePurchase, centred
-from dpstats.plan.tables import Summary, summarize_plan
+from dpstats.plan.summary import summarize_plan
+from dpstats.plan.tables import Summary
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise

@@ -113,7 +113,7 @@ def zcdp_budget(eps: float, delta: float) -> float:
 
 
 def compose(
-    guarantees: Sequence[Guarantee], *, delta: float | None = None, accountant: Accountant = "basic"
+    guarantees: Sequence[Guarantee | Any], *, delta: float | None = None, accountant: Accountant = "basic"
 ) -> Guarantee:
     """The guarantee of several releases on the same data, each free to depend on the ones before.
 
@@ -123,8 +123,8 @@ def compose(
 
     Parameters
     ----------
-    guarantees : sequence of Guarantee
-        At least one.
+    guarantees : sequence of Guarantee, or of results
+        At least one; of a result its `guarantee`.
     delta : float, optional
         The delta of the total, in (0, 1), at which "zcdp" and "pld" report eps; the sum of the parts' by default.
     accountant : {"basic", "zcdp", "pld"}
@@ -203,11 +203,11 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-def _one_adjacency(guarantees: Sequence[Guarantee]) -> list[Guarantee]:
+def _one_adjacency(guarantees: Sequence[Any]) -> list[Guarantee]:
     """The parts under one adjacency; add_remove parts are converted when replace_one ones are present."""
-    parts = list(guarantees)
+    parts = [getattr(part, "guarantee", part) for part in guarantees]
     if not parts or not all(isinstance(part, Guarantee) for part in parts):
-        raise ArgumentError("guarantees must be a non-empty sequence of Guarantee objects")
+        raise ArgumentError("guarantees must be a non-empty sequence of Guarantee objects, or of results that have one")
     units = {part.unit for part in parts}
     if len(units) > 1:
         # Neither follows from the other at the same eps (docs/proofs/persons, section 6).

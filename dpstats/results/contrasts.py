@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.plan.tables import Summary, format_number, full_width
+from dpstats.plan.tables import Summary, full_width
+from dpstats.results.digits import to_the_noise
 
 Float = NDArray[np.float64]
 
@@ -77,12 +78,12 @@ def coefficient_headers(alpha: float) -> list[str]:
 
 
 def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
-    """One row of a regression table: estimate, error, z, p, and both ends of the interval."""
+    """One row of a regression table: estimate, error, z, p, and both ends of the interval, to the noise's digits."""
     estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
     places = 3 if abs(statistic) < 100 else 1
     known = f"{statistic:.{places}f}" if np.isfinite(error) and abs(statistic) < 1e5 else ""
-    ends = map(format_number, (low, high))
-    return [*map(format_number, (estimate, error)), known, f"{pvalue:.3f}", *ends]
+    numbers = [to_the_noise(number, error) for number in (estimate, error, low, high)]
+    return [*numbers[:2], known, f"{pvalue:.3f}", *numbers[2:]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -225,9 +225,34 @@ class GLMResults(Inferential):
         }
         return pd.DataFrame([facts])
 
-    def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
-        return summarize(self)
+    def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
+
+        Parameters
+        ----------
+        full : bool
+            Also mechanism, budget, noise, proved excess risk and all notes.
+        n : int, optional
+            A public number of rows: what privacy costs each of them is then shown.
+
+        Raises
+        ------
+        ArgumentError
+            If `n` is not positive.
+        """
+        return summarize(self, full=full, n=n)
+
+    def to_latex(self) -> str:
+        """The summary as LaTeX."""
+        return self.summary().as_latex()
+
+    def to_markdown(self) -> str:
+        """The summary as Markdown."""
+        return self.summary().as_markdown()
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return self.summary().as_html()
 
     def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
         """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`."""

@@ -380,6 +380,12 @@ def missing_information(plan: Plan) -> str:
         )
     if plan.request.method == "posterior":
         return "not released: method='posterior' releases one draw alone; method='napp' releases standard errors"
+    if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
+        return (
+            "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
+            "settings; dp.tune(..., inference=True) has them all the same, and a fit of its own with what was chosen "
+            "has valid ones if it is of other rows (dp.holdout)"
+        )
     if plan.request.options.inference is None:
         return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,20 +12,31 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.inference.contrasts import LEVEL
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.options import ROWS_GUESS
+from dpstats.plan.notes import design_notes, guarantee_said, link_note, plan_notes
 from dpstats.plan.tables import (
+    RISK_LEVEL,
+    WIDTH,
     Summary,
+    banner,
+    beside_facts,
+    facts_lines,
     format_number,
     full_width,
+    has_risk,
     header_table,
     is_output,
-    plan_notes,
+    model_title,
+    modelled,
     plan_tables,
     wrap_notes,
 )
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
+from dpstats.results.digits import to_the_noise
 from dpstats.results.inferring import rare_references
 
 if TYPE_CHECKING:
+    from dpstats.plan import Plan
     from dpstats.results.glm_results import GLMResults
 
 __all__ = ["Summary", "summarize"]
@@ -36,21 +49,105 @@ LEAST_IDENTIFIED = 0.25
 bound."""
 
 
-def summarize(results: GLMResults) -> Summary:
-    """Assemble the tables of a summary: header, coefficients, selection, budget, noise, risk, and notes."""
+def summarize(results: GLMResults, *, full: bool = False, n: int | None = None) -> Summary:
+    """Coefficients, then what is guaranteed and what was spent; or, in full, all tables and notes.
+
+    Parameters
+    ----------
+    results : GLMResults
+    full : bool
+    n : int, optional
+        A public number of rows, for the excess risk of one.
+    """
+    summary = Summary()
+    plan, risk = results.plan, risk_said(results, n)
+    if not full:
+        summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
+        said = [guarantee_line(plan), budget_line(results), *risk, *essential_notes(results)]
+        summary.add_extra_txt(_wrapped(said))
+        return summary
     observations = "private" if results.nobs is None else str(results.nobs)
-    tables = [header_table(results.plan, observations), coefficient_table(results)]
+    tables = [header_table(plan, observations), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
-    summary = Summary()
-    summary.tables = [*tables, *plan_tables(results.plan)]
-    summary.add_extra_txt(wrap_notes([*plan_notes(results.plan), *inference_notes(results)]))
+    summary.tables = [*tables, *plan_tables(plan)]
+    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *risk, *inference_notes(results)]))
     return summary
 
 
-def coefficient_table(results: GLMResults) -> SimpleTable:
+def heading(results: GLMResults) -> list[str]:
+    """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
+    plan = results.plan
+    facts = [modelled(plan), f"{plan.family.link} link", f"rows: {'private' if results.nobs is None else results.nobs}"]
+    if plan.request.method in ("output", "posterior", "statistics"):
+        facts.append(f"method: {plan.request.method}")
+    if plan.request.penalty is not None:
+        facts.append(f"penalty: {plan.request.penalty.name}")
+    facts += [f"{name.lower()} {fact}" for name, fact in beside_facts(plan.design)]
+    return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts)]
+
+
+def guarantee_line(plan: Plan) -> str:
+    """What is guaranteed, and whether it is proved."""
+    said = guarantee_said(plan)
+    return f"Certified: {said.removeprefix('Everything above is ')}" if plan.guarantee.certified else said
+
+
+def budget_line(results: GLMResults) -> str:
+    """What was spent, and on what, in a line; small parts that go together are added up."""
+    plan, guarantee = results.plan, results.guarantee
+    parts: dict[str, float] = {}
+    for purchase, eps in results.budget["eps"].drop(index="total").items():
+        name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
+        parts[name] = parts.get(name, 0.0) + float(eps)
+    spent = ", ".join(f"{name} {eps:.3g}" for name, eps in parts.items())
+    bought = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
+    delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
+    apart = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{apart}.{bought} Details: summary(full=True)."
+
+
+def risk_said(results: GLMResults, n: int | None) -> list[str]:
+    """What privacy adds to the mean loss of a row at most, where a number of rows is public."""
+    plan = results.plan
+    rows = stated_rows(results) if n is None else n
+    if rows is None or not has_risk(plan):
+        return []
+    table = plan.excess_risk(RISK_LEVEL, n=rows).set_index("bound")["per_row"]
+    bounds = [value for name, value in table.items() if "unregularised, with probability" in str(name)]
+    if not bounds:
+        return []
+    loss = null_loss(plan)
+    beside = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
+    return [
+        f"Excess risk: privacy adds at most {bounds[0]:.2g} to the mean loss of {rows:,} rows, with probability "
+        f"{1 - RISK_LEVEL:g}{beside}."
+    ]
+
+
+def stated_rows(results: GLMResults) -> int | None:
+    """The number of rows where it is public: by the guarantee, or as a guess that was made."""
+    guess = results.plan.request.options.rows_guess
+    return results.nobs if results.nobs is not None or guess == ROWS_GUESS else int(guess)
+
+
+def null_loss(plan: Plan) -> float | None:
+    """The loss of a row at coefficients of zero where every row has the same one, which makes it public."""
+    ends = np.array([0.0, 1.0])
+    if plan.family.response != "binary" or plan.design.offset_bound or plan.design.score_ratio != 1.0:
+        return None
+    losses = plan.family.derivatives(np.zeros(2), ends).value
+    return float(losses[0]) if losses[0] == losses[1] else None
+
+
+def _wrapped(said: Sequence[str]) -> list[str]:
+    """Sentences below a table, each from a new line."""
+    return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
+
+
+def coefficient_table(results: GLMResults, *, full: bool = False, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept."""
-    return inference_table(results) if shows_errors(results) else bounded_table(results)
+    return inference_table(results, title) if shows_errors(results) else bounded_table(results, full, title)
 
 
 def shows_errors(results: GLMResults) -> bool:
@@ -60,24 +157,63 @@ def shows_errors(results: GLMResults) -> bool:
     return int(np.sum(results.identified)) >= max(1, LEAST_IDENTIFIED * len(results.released.columns))
 
 
-def inference_table(results: GLMResults) -> SimpleTable:
+def inference_table(results: GLMResults, title: str | None = None) -> SimpleTable:
     """The regression table: debiased coefficients with errors, tests and intervals."""
     frame = results.uncertainty()
     fitted = frame[frame["std_error"].notna()]
     rows = [(name, coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in fitted.iterrows()]
-    return full_width(coefficient_headers(LEVEL), rows, columns=COEFFICIENT_WIDTHS)
+    return full_width(coefficient_headers(LEVEL), rows, columns=COEFFICIENT_WIDTHS, title=title)
 
 
-def bounded_table(results: GLMResults) -> SimpleTable:
-    """Coefficients in the user's and in model units, with a bound on the noise in them."""
+def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> SimpleTable:
+    """Coefficients in the user's units, in full also in model units, with a bound on the noise in them."""
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
     rows = [
-        (name, [*map(format_number, (value, scaled, bound)), "may be noise" if abs(value) < 2 * bound else ""])
+        (
+            name,
+            [
+                to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
+                *([format_number(scaled)] if full else []),
+                to_the_noise(bound, bound),
+                "may be noise" if abs(value) < 2 * bound else "",
+            ],
+        )
         for (name, value), scaled, bound, kept in facts
         if kept
     ]
-    bound = "noise sd" if is_output(results.plan) or isinstance(results.released, ReleasedSums) else "noise at most"
-    return full_width(["coef", "scaled coef", bound, ""], rows, columns=[12, 13, 14, 13])
+    headers = ["coef", *(["scaled coef"] if full else []), bound_name(results), ""]
+    return full_width(headers, rows, columns=[12, *([13] if full else []), 14, 13], title=title)
+
+
+def bound_name(results: GLMResults) -> str:
+    """What stands beside coefficients without errors."""
+    exact = is_output(results.plan) or isinstance(results.released, ReleasedSums)
+    return "noise sd" if exact else "noise at most"
+
+
+def shown_bound(results: GLMResults) -> str | None:
+    """What stands beside the coefficients, None for standard errors."""
+    return None if shows_errors(results) else bound_name(results)
+
+
+def essential_notes(results: GLMResults) -> list[str]:
+    """What no reader of the coefficients may miss."""
+    plan = results.plan
+    notes = [*inference_notes(results), *link_note(plan), *design_notes(plan)]
+    napp = "method='napp' releases standard errors"
+    at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
+    if isinstance(results.released, ReleasedSums) and not shows_errors(results):
+        return ["'noise sd' is the standard deviation of the noise at the released sums.", *notes]
+    if is_output(plan):
+        return [f"'noise sd' is the exact standard deviation of the noise; {napp}.", *notes]
+    if not shows_errors(results):
+        if plan.request.method == "posterior":
+            return [f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}.", *notes]
+        paid = "" if plan.stages[-1].plan.information is not None else ", and inference=True buys standard errors"
+        return [f"{at_most}{paid}.", *notes]
+    kept = int(np.sum(results.selection["selected"])) if len(results.selection) else None
+    said = [] if kept is None else [f"Selection: {kept} of {len(results.selection)} columns kept; see selection."]
+    return [*said, *notes]
 
 
 def inference_notes(results: GLMResults) -> list[str]:
@@ -94,14 +230,10 @@ def inference_notes(results: GLMResults) -> list[str]:
         few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
         errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
         return [
-            f"The information that was released identifies {few} at this budget: {errors}. 'noise at most' bounds the "
-            "standard deviation that noise alone gives a coefficient, whatever the rows are; 'scaled coef' is in model "
-            f"units. {asked} or fewer columns would help."
+            f"The information that was released identifies {few} at this budget: {errors}. {asked} or fewer columns "
+            "would help."
         ]
-    said = [
-        "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients as "
-        "released, which predict better."
-    ]
+    said = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"

@@ -80,23 +80,29 @@ class TuningPlan:
         Returns
         -------
         DataFrame
-            Columns eps and delta of each; times, how often it is paid; and buys.
+            Columns eps and delta of each; times, how often it is paid; charged, the eps that all of them have of the
+            total; and buys.
         """
-        fit, size = self.plans[0].request, len(self.plans)
+        eps, total = self.plans[0].request.eps, self.guarantee.eps
+        score, size, delta = self.score_eps, len(self.plans), self.plans[0].request.delta
         paid: list[tuple[Any, ...]] = []
-        if self.strategy == "stopping" and self.runs is not None:
-            paid.append(("fit", fit.eps, 0.0, "each run", "a random candidate on all rows"))
-            paid.append(("score", self.score_eps, 0.0, "each run", "its noisy loss"))
+        if self.strategy == "stopping":
+            paid.append(("fit", eps, 0.0, "each run", eps, "a random candidate on all rows"))
+            paid.append(("score", score, 0.0, "each run", score, "its noisy loss"))
+            rest = total - eps - score
+            paid.append(("other runs", rest, 0.0, "together", rest, "not to know how many, nor how good"))
         elif self.strategy == "all":
-            paid.append(("fit", fit.eps, fit.delta, f"{size} times", "every candidate on all rows"))
-            paid.append(("choice", self.score_eps, 0.0, "once", "the least loss"))
+            paid.append(("fit", eps, delta, f"{size} times", size * eps, "every candidate on all rows"))
+            paid.append(("choice", score, 0.0, "once", total - size * eps, "the least loss"))
         elif self.strategy == "parts":
-            paid.append(("fit", fit.eps, fit.delta, "by its part", "every candidate on rows of its own"))
-            paid.append(("choice", self.score_eps, 0.0, "by its part", "the least loss on the last part"))
+            # A row is in one part and pays for that alone.
+            paid.append(("fit", eps, delta, "by its part", total, "every candidate on rows of its own"))
+            paid.append(("choice", score, 0.0, "by its part", 0.0, "the least loss on the last part"))
         else:
-            paid.append(("fit", fit.eps, fit.delta, "once", "the candidate that public rows chose"))
-        paid.append(("total", self.guarantee.eps, self.guarantee.delta, "", ""))
-        return pd.DataFrame(paid, columns=["purchase", "eps", "delta", "times", "buys"]).set_index("purchase")
+            paid.append(("fit", eps, delta, "once", total, "the candidate that public rows chose"))
+        paid.append(("total", total, self.guarantee.delta, "", total, ""))
+        columns = ["purchase", "eps", "delta", "times", "charged", "buys"]
+        return pd.DataFrame(paid, columns=columns).set_index("purchase")
 
     @property
     def table(self) -> pd.DataFrame:
@@ -127,12 +133,12 @@ class TuningPlan:
             for name, *figures in self.table.itertuples()
         ]
         spent = [
-            (name, [format_number(eps), format_number(part), times, shorten(buys, 34)])
-            for name, eps, part, times, buys in self.budget.itertuples()
+            (name, [format_number(eps), format_number(part), times, format_number(charged), shorten(buys, 27)])
+            for name, eps, part, times, charged, buys in self.budget.itertuples()
         ]
         return [
-            full_width(["", "eps", "delta", "noise sd", "curvature"], rows, [7, 9, 9, 9, 10], title=title),
-            full_width(["eps", "delta", "times", "buys"], spent, [9, 9, 11, 34], title="Budget"),
+            full_width(["", "eps", "delta", "noise sd", "curvature"], rows, [7, 9, 9, 9, 9], title=title),
+            full_width(["eps", "delta", "times", "charged", "buys"], spent, [8, 8, 11, 8, 27], title="Budget"),
         ]
 
     def notes(self) -> list[str]:

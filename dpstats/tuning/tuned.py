@@ -64,12 +64,25 @@ class Tuned:
         """Predictions of the fit for new rows; see `GLMResults.predict`."""
         return self.fit.predict(newdata, **arguments)
 
-    def summary(self) -> Summary:
-        """Candidates and budget, then the fit's own tables; as_text, as_html and as_latex."""
-        summary = self.fit.summary()
-        own = Summary()
-        own.tables = [*self.plan.tables(self.chosen), *summary.tables]
-        own.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *summary.extra_txt.splitlines()])
+    def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
+        """The fit's coefficients, guarantee and budget, and which candidate it is; as_text, as_html and as_latex.
+
+        Parameters
+        ----------
+        full : bool
+            Candidates and what was paid for each, then all of the fit's own tables.
+        n : int, optional
+            A public number of rows; see `GLMResults.summary`.
+        """
+        summary, own = self.fit.summary(full=full, n=n), Summary()
+        if full:
+            own.tables = [*self.plan.tables(self.chosen), *summary.tables]
+            own.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *summary.extra_txt.splitlines()])
+            return own
+        said = f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}."
+        aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
+        own.tables = summary.tables
+        own.add_extra_txt([f"{said}\n{summary.extra_txt}{aware}"])
         return own
 
     def __str__(self) -> str:

@@ -210,7 +210,7 @@ def test_summary_budget_and_store(frame, tmp_path):
     assert fit.guarantee.basis == "docs/proofs/output"
     assert fit.budget.loc["total", "eps"] == 2.0
     assert fit.budget["eps"].iloc[:-1].sum() == pytest.approx(2.0)
-    text = str(fit.summary())
+    text = str(fit.summary(full=True))
     for said in ("output", "noise sd", "Noise in the coefficients", "10,000 rows"):
         assert said in text
     fit.save(tmp_path / "fit.json")

@@ -318,14 +318,14 @@ def test_a_fit_and_its_tables(frame, delta, tmp_path):
     assert (fit.guarantee.eps, fit.guarantee.delta) == (2.0, delta)
     assert fit.guarantee.basis == "docs/proofs/posterior"
     assert fit.budget["eps"].iloc[:-1].sum() == pytest.approx(2.0)
-    text = str(fit.summary())
+    text = str(fit.summary(full=True))
     for said in ("posterior", "factor on J", "exact", "noise at most", "one draw"):
         assert said in text
     assert fit.params["x"] == pytest.approx(3, abs=3)
     fit.save(tmp_path / "fit.json")
     stored = type(fit).load(tmp_path / "fit.json")
     assert stored.plan.digest() == fit.plan.digest()
-    assert str(stored.summary()) == text
+    assert str(stored.summary(full=True)) == text
     with pytest.raises(NotReleasedError, match="napp"):
         _ = fit.bse
 

@@ -105,7 +105,7 @@ def test_saved_and_loaded(frame, tmp_path):
 
 
 def test_summary_shows_what_was_kept(frame):
-    text = screened(frame).summary().as_text()
+    text = screened(frame).summary(full=True).as_text()
     assert "Selection (10 columns screened out)" in text
     assert "\nx5 " not in text.split("Budget")[0].split("Proof")[1]
     assert "Screening keeps 3 of 13 terms" in text

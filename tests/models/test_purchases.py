@@ -144,7 +144,7 @@ def test_what_was_bought_is_saved_and_shown(tmp_path: Path) -> None:
         assert again.plan.response == fitted.plan.response
         assert again.params.to_dict() == fitted.params.to_dict()
         assert again.predict(frame(50)).equals(fitted.predict(frame(50)))
-        text = again.summary().as_text()
+        text = again.summary(full=True).as_text()
         assert "Bought with the budget" in text
         assert f"{fitted.plan.response.high:.4g}" in text
         assert max(map(len, text.splitlines())) <= 80
@@ -154,7 +154,7 @@ def test_what_was_bought_is_saved_and_shown(tmp_path: Path) -> None:
 def test_bought_ranges_are_shown_as_a_table() -> None:
     declared = {name: DOMAIN[name] for name in ("g", "y")}
     fitted = dp.ols("y ~ x + g", frame(), 1.0, domain=declared)
-    text = fitted.summary().as_text()
+    text = fitted.summary(full=True).as_text()
     low, high = fitted.plan.design.domain["x"].low, fitted.plan.design.domain["x"].high
     line = next(line for line in text.splitlines() if line.startswith("x ") and line.endswith("range"))
     assert line.split()[1:3] == [f"{low:.4g}", f"{high:.4g}"]
@@ -170,7 +170,7 @@ def test_the_intercept_is_shrunk_towards_the_bought_mean() -> None:
     target = -plan.objective.linear[at] / plan.objective.curvature[at] / plan.design.scale[at]
     assert target == pytest.approx(np.log(plan.response.mean))
     assert found.params["Intercept"] == pytest.approx(np.log(0.05), abs=0.5)
-    assert "shrunk towards a mean of" in found.summary().as_text().replace("\n", " ")
+    assert "shrunk towards a mean of" in found.summary(full=True).as_text().replace("\n", " ")
     notes = found.excess_risk(printed=True).query("holds == 'proved'")["note"]
     assert notes.str.contains("within radius of what they are shrunk to").sum() == 2
 

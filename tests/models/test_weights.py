@@ -235,7 +235,7 @@ class TestPurchases:
             assert released.plan.response.mean == pytest.approx(
                 np.average(data["y"], weights=weight) / np.average(data["t"], weights=weight), rel=2e-3
             )
-            assert "rate" in released.summary().as_text()
+            assert "rate" in released.summary(full=True).as_text()
 
     def test_the_mean_is_weighted(self, data: pd.DataFrame) -> None:
         released = fit(data, "y ~ x", "poisson", curvature=None, weights="w")
@@ -318,11 +318,13 @@ class TestAround:
             assert loaded.plan.digest() == released.plan.digest()
 
     def test_summaries_name_them(self, data: pd.DataFrame) -> None:
-        text = fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary().as_text()
+        text = fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary(full=True).as_text()
         assert {"Offset:", "np.log(t)", "Weights:"} <= set(text.split())
         assert max(map(len, text.splitlines())) <= 80
         assert "one row counts once at most" in " ".join(text.split()).replace("[5] ", "")
-        assert "Trials at most" in fit(data, "s + f ~ x", "binomial").summary().as_text()
+        assert "Trials at most" in fit(data, "s + f ~ x", "binomial").summary(full=True).as_text()
+        short = fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary().as_text()
+        assert "weights: w; offset: np.log(t)" in short
         assert "Offset:" in dp.plan("z ~ x", DOMAIN, 1.0, offset="t").summary().as_text()
 
     def test_ledger(self, data: pd.DataFrame, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import NotReleasedError
+from dpstats.results.digits import to_the_noise
 
 DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "group": ["a", "b", "c"], "b": ["no", "yes"]}
 
@@ -47,19 +48,88 @@ def result(request: pytest.FixtureRequest) -> dp.GLMResults:
 
 
 def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -> None:
-    text = result.summary().as_text()
+    text = result.summary(full=True).as_text()
     assert max(len(line) for line in text.splitlines()) <= 80
     for word in ("Adjacency:", "Epsilon:", "Delta:", "Certified:", "Budget", "Noise in the objective"):
         assert word in text
     assert ("Excess risk" in text) == (not result.plan.request.options.replicates), "its bounds are of certified plans"
     assert len({len(line) for line in text.splitlines() if line.startswith("==")}) == 1
-    for name, value in result.params.items():
+    for name, bound in result.noise_at_most.items():
         line = next(line for line in text.splitlines() if line.startswith(str(name)[:35]))
-        assert f"{value:.4g}" in line
+        assert to_the_noise(result.params[name], bound / 10) in line
     assert ("NOT CERTIFIED" in text) == (not result.guarantee.certified)
     assert ("Selection" in text) == bool(len(result.selection))
-    assert "<table" in result.summary().as_html()
-    assert result.summary().as_latex().count(r"\begin{tabular}") == len(result.summary().tables)
+    summary = result.summary(full=True)
+    assert "<table" in summary.as_html()
+    assert summary.as_latex().count(r"\begin{tabular}") == len(summary.tables)
+
+
+def test_a_summary_is_the_coefficients_and_what_they_cost(result: dp.GLMResults) -> None:
+    text = result.summary().as_text()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= len(result.params) + 21
+    for name in result.params.index:
+        assert any(line.startswith(str(name)[:35]) for line in lines)
+    assert ("NOT CERTIFIED" in lines[0]) == (not result.guarantee.certified)
+    assert ("differentially private" in text) == result.guarantee.certified
+    assert f"Budget: eps {result.guarantee.eps:.4g}" in text
+    assert "the mean of y" in text
+    assert result._repr_html_() == result.summary().as_html()
+    assert result.to_latex() == result.summary().as_latex()
+    pipes = [line for line in result.to_markdown().splitlines() if line.startswith("|")]
+    assert len(pipes) == 2 + len(result.params)
+    assert len({line.replace("\\|", "").count("|") for line in pipes}) == 1
+
+
+def test_the_budget_line_adds_up(result: dp.GLMResults) -> None:
+    line = words(result).partition("Budget: eps ")[2].partition(" Details")[0].partition(" Ranges")[0]
+    total, _, parts = line.partition(": ")
+    spent = [float(part.rsplit(" ", 1)[1].rstrip(".")) for part in parts.split(", ")]
+    assert sum(spent) == pytest.approx(float(total.partition(",")[0]), abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (1.00234, 0.01653, "1.002"),
+        (-0.00012, 0.31, "0.00"),
+        (123456.7, 4512.0, "123500"),
+        (3.14159, 9.96, "3"),
+        (3.14159, 0.0996, "3.14"),
+        (2.5, 0.0, "2.5"),
+        (2.46813, float("inf"), "2.47"),
+        (float("nan"), 1.0, ""),
+        (1.23456789e-9, 2.2e-11, "1.235e-09"),
+        (123456789.0, 0.5, "1.235e+08"),
+        (0.0, 1e-12, "0"),
+    ],
+)
+def test_digits_end_where_the_noise_begins(value: float, error: float, text: str) -> None:
+    assert to_the_noise(value, error) == text
+
+
+def test_the_level_that_a_model_is_of_is_named() -> None:
+    text = words(dp.logit("b ~ x", frame(), 1.0, domain=DOMAIN))
+    assert "Pr(b = yes)" in text
+    assert "Pr(b = no)" in words(dp.logit("b ~ x", frame(), 1.0, domain={**DOMAIN, "b": ["yes", "no"]}))
+    assert "Pr(I(y > 0))" in words(dp.logit("I(y > 0) ~ x", frame(), 1.0, domain=DOMAIN))
+    assert "the class b = yes" in words(dp.svm("b ~ x", frame(), 1.0, domain=DOMAIN))
+    assert "Pr(y = 1)" in dp.plan("y ~ x", {"x": (0, 1)}, 1.0, family="binomial").summary().as_text()
+
+
+def test_the_price_of_a_row_stands_beside_the_null_model() -> None:
+    fit = dp.logit("b ~ x", frame(), 1.0, domain=DOMAIN)
+    assert "Excess risk" not in words(fit)
+    said = " ".join(fit.summary(n=5000).as_text().split())
+    bound = fit.excess_risk(n=5000).set_index("bound").loc["unregularised, with probability 0.95", "per_row"]
+    assert f"adds at most {bound:.2g} to the mean loss of 5,000 rows" in said
+    assert f"beside {np.log(2):.4g}" in said
+    public = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, adjacency="replace_one")
+    assert "of 2,000 rows" in words(public)
+    assert "without coefficients" not in words(public), "its loss is a function of the rows"
+    guessed = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, rows_guess=3000)
+    assert "of 3,000 rows" in words(guessed)
 
 
 def test_budget_adds_up(result: dp.GLMResults) -> None:
@@ -143,7 +213,7 @@ def test_what_a_user_of_r_asks_for_is_answered() -> None:
     for name in ("vcov", "residuals", "fitted"):
         with pytest.raises(NotReleasedError, match=name):
             getattr(fit, name)
-    assert "of the delta of 1e-06 that was allowed 0 is spent" in words(fit).lower()
+    assert "of the delta of 1e-06 that was allowed 0 is spent" in words(fit, full=True).lower()
 
 
 def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
@@ -160,6 +230,6 @@ def test_notes_on_missing_values_are_sentences() -> None:
     assert ".." not in words(fit)
 
 
-def words(fit: dp.GLMResults) -> str:
+def words(fit: dp.GLMResults, **arguments: Any) -> str:
     """The summary's text on one line, with single spaces."""
-    return " ".join(fit.summary().as_text().split())
+    return " ".join(fit.summary(**arguments).as_text().split())

@@ -159,8 +159,27 @@ def test_what_is_planned_adds_up_to_what_is_charged(strategy):
     else:
         assert fit == 1.0
         assert plan.score_eps == (1.0 if strategy == "parts" else 0.0)
-    assert plan.budget.loc["total", "eps"] == 1.0
+    budget = plan.budget
+    assert budget.loc["total", "eps"] == budget.loc["total", "charged"] == 1.0
+    assert budget["charged"].drop("total").sum() == pytest.approx(1.0)
+    assert (budget["charged"] >= 0).all()
     assert divided_eps("all", 1.0, 0.5, 4, None)[0] == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize(("strategy", "delta"), [("stopping", 0.0), ("all", 1e-5), ("parts", 1e-5)])
+def test_the_budget_of_a_tuned_fit_adds_up_and_the_summary_says_what_was_chosen(strategy, delta):
+    found = dp.tune(FORMULA, frame(), GRID, eps=1.0, delta=delta, strategy=strategy, **LOGIT)
+    for budget in (found.fit.budget,):
+        parts = budget.drop(index="total")
+        assert parts["eps"].sum() == pytest.approx(1.0)
+        assert parts["delta"].sum() <= budget.loc["total", "delta"] + 1e-15
+        assert ("choice, others" in parts.index) == (strategy != "parts")
+    text = found.summary().as_text()
+    assert text.index("coef") < text.index(f"Chosen by '{strategy}' among 2 candidates: {found.chosen}")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "untuned default" in found.summary(full=True).as_text()
+    with pytest.raises(AttributeError, match=r"dp.tune\(..., inference=True\)"):
+        _ = found.fit.bse
 
 
 def test_a_delta_is_divided_among_the_fits():

@@ -1,0 +1,200 @@
+"""What the reader of a plan or a result must know, in plain words."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dpstats.families import Poisson
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.least_squares import LeastSquaresPlan
+from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.plan.tables import format_number, is_output
+
+if TYPE_CHECKING:
+    from dpstats.plan.plan import Plan
+
+NEIGHBOURS = {
+    ("add_remove", True): "adding or removing one row",
+    ("replace_one", True): "changing the contents of one row (the number of rows is public)",
+    ("add_remove", False): "adding or removing one {unit} with all its rows",
+    ("replace_one", False): "replacing all rows of one {unit} (how many there are is public)",
+}
+"""What a guarantee hides, by its notion of neighbours and whether it is for rows."""
+
+
+def guarantee_said(plan: Plan) -> str:
+    """What is guaranteed of everything shown, in a sentence."""
+    guarantee = plan.guarantee
+    if not guarantee.certified:
+        return f"No guarantee is claimed for this output: {guarantee.reason}."
+    neighbours = NEIGHBOURS[guarantee.adjacency, guarantee.unit is None].format(unit=guarantee.unit)
+    privacy = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
+    return f"Everything above is {privacy}-differentially private for {neighbours}."
+
+
+def plan_notes(plan: Plan) -> list[str]:
+    """What the reader must know, in plain words."""
+    guarantee, objective = plan.guarantee, plan.objective
+    said = [
+        guarantee_said(plan),
+        shrinkage_note(plan),
+        errors_note(plan),
+    ]
+    if guarantee.delta < plan.request.delta:
+        said.append(
+            f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
+            "less here than Gaussian noise."
+        )
+    said += link_note(plan)
+    if guarantee.unit is not None:
+        said.append(persons_note(plan))
+    retrieved = objective.planned_eps - objective.joint_need
+    if retrieved > 0:
+        use = {"recycle": "spent on less noise", "return": "not charged"}.get(
+            str(plan.request.options.retrieval), "not used"
+        )
+        said.append(
+            f"Noise of scale {objective.classical_scale:.4g} is what the classical calibration buys with eps "
+            f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
+            f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
+        )
+    if plan.screening is not None:
+        said.append(screening_note(plan))
+    if plan.request.options.split is not None:
+        said.append(
+            "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
+            "row pays for its own part only, so the total is not the sum (docs/proofs/composition, 5)."
+        )
+    if plan.bought:
+        names = ", ".join(plan.bought)
+        said.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+    if plan.response is not None:
+        said.append(
+            f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
+            "range." + ("" if plan.completed else " Until then the range stands in: the noise will be less than shown.")
+        )
+    if plan.response is not None and plan.response.mean is not None:
+        said.append(
+            f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
+            f"{plan.response.mean:.4g}, not zero; the excess risk is over coefficients whose norm is counted from "
+            "there."
+        )
+    said += beside_note(plan.design)
+    return [*said, *design_notes(plan)]
+
+
+def design_notes(plan: Plan) -> list[str]:
+    """Public oddities of the design."""
+    return [f"{note[0].upper()}{note[1:]}." for note in plan.design.notes]
+
+
+def link_note(plan: Plan) -> list[str]:
+    """Up to which mean the link of counts is a logarithm, if not of all."""
+    if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
+        return []
+    return [
+        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
+        f"slowly, to {plan.family.lipschitz:.4g} at most, the greatest count that is not clipped; coefficients are "
+        "logarithms of ratios below that mean only."
+    ]
+
+
+def shrinkage_note(plan: Plan) -> str:
+    """What the coefficients are shrunk by."""
+    units = "on columns in model units: numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
+    if isinstance(plan.objective, LeastSquaresPlan):
+        return f"Coefficients are shrunk towards zero where the released sums have more noise than information, {units}"
+    scaled = "" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."
+    return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
+
+
+def errors_note(plan: Plan) -> str:
+    """Whether standard errors are part of the release."""
+    few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
+    information = plan.stages[-1].plan.information
+    if is_output(plan):
+        return (
+            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
+            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
+            "part of this release; method='napp' releases them."
+        )
+    if isinstance(plan.stages[-1].plan, PosteriorPlan):
+        return (
+            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
+            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
+            "this release; method='napp' releases them."
+        )
+    if isinstance(plan.objective, LeastSquaresPlan):
+        return (
+            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
+            "linear model of them: statistics.fit(formula) costs nothing. "
+            + (
+                "Errors of this fit would not be valid after a selection by the same sums."
+                if plan.request.penalty is not None and plan.request.penalty.sparse
+                else "Standard errors (model-based) account for the sample and for the noise."
+            )
+        )
+    if information is None:
+        return (
+            "Standard errors are functions of the rows and no part of this release; inference=True buys them. 'noise "
+            f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+        )
+    spread = information.purchase.spread
+    kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
+    return (
+        f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
+        f"information matrix, which is released beside them (proof: docs/proofs/information). {few}"
+    )
+
+
+def persons_note(plan: Plan) -> str:
+    """What becomes of a person's rows."""
+    record = plan.request.options.record
+    if record.shared:
+        return (
+            f"The rows of one {record.column} share a weight of 1 in equal parts, however many they are: a mean row of "
+            f"each counts. Rows without a {record.column} are left out."
+        )
+    return (
+        f"At most {record.rows} rows of each {record.column} count, drawn at random where there are more, with "
+        f"{record.rows} times the noise of one. Rows without a {record.column} are left out."
+    )
+
+
+def rounding_note(stage: ObjectivePlan) -> str:
+    """What hiding the rounding of floating point costs."""
+    added = 100 * (math.hypot(1.0, stage.final_share) - 1)
+    return (
+        f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
+        f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
+    )
+
+
+def screening_note(plan: Plan) -> str:
+    """What screening did to the model."""
+    assert plan.screening is not None
+    screening = plan.screening
+    follows = "" if plan.completed else " Noise and curvature above are those of the widest terms, which stand in."
+    return (
+        f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
+        f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms that matter little, "
+        f"alone or beside others, are missed: where many matter, a fit of all loses less.{follows}"
+    )
+
+
+def beside_note(design: PublicDesign) -> list[str]:
+    """What a reader must know of weights and trials."""
+    said = []
+    if design.score_ratio is None:
+        most = design.weights.high if isinstance(design, DesignSpec) and design.weights is not None else None
+        bound = "the greatest weight allowed" if most is None else f"{most:.4g}, the upper end of their range"
+        said.append(f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust.")
+    if isinstance(design, DesignSpec) and design.response.trials is not None:
+        said.append(
+            f"A row of successes and failures counts as its trials over {design.response.trials:.4g}, the greatest "
+            "number of them: one row has the influence of one 0/1 response at most."
+        )
+    return said

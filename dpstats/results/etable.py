@@ -1,0 +1,197 @@
+"""Several fits side by side: a coefficient a row, a fit a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.errors import ArgumentError
+from dpstats.plan.tables import WIDTH, Summary, full_width, modelled, shorten, wrap_notes
+from dpstats.privacy.accounting import compose
+from dpstats.results.digits import to_the_noise
+from dpstats.results.glm_results import GLMResults
+from dpstats.results.summary import shown_bound
+
+COLUMN = 14
+"""Width of a fit's column."""
+
+NAMES = 16
+"""Least width of the column of names."""
+
+
+@dataclass(frozen=True, eq=False)
+class ETable:
+    """Fits side by side; `etable` makes it.
+
+    Attributes
+    ----------
+    fits : tuple of GLMResults
+    labels : tuple of str
+        Of the columns.
+    """
+
+    fits: tuple[GLMResults, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Numbers: a row for each term; columns (label, "coef"), (label, "std_error") and (label, "noise_at_most").
+
+        "coef" is debiased where there are errors and as released where there are none; NaN for what a fit has not.
+        """
+        return pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
+
+    def summary(self) -> Summary:
+        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
+        summary = Summary()
+        each = (WIDTH - NAMES) // (COLUMN + 1)
+        for start in range(0, len(self.fits), each):
+            summary.tables += self._panel(slice(start, start + each))
+        summary.add_extra_txt(wrap_notes(self._notes()))
+        return summary
+
+    def to_latex(self) -> str:
+        """The summary as LaTeX."""
+        return self.summary().as_latex()
+
+    def to_markdown(self) -> str:
+        """The summary as Markdown."""
+        return self.summary().as_markdown()
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<ETable of {', '.join(self.labels)}>"
+
+    def _panel(self, which: slice) -> list[SimpleTable]:
+        """Coefficients and facts of as many fits as stand beside each other."""
+        fits = self.fits[which]
+        labels = [shorten(label, COLUMN) for label in self.labels[which]]
+        names = list(dict.fromkeys(str(name) for fit in fits for name, kept in _kept(fit) if kept))
+        cells = [_cells(fit) for fit in fits]
+        rows: list[tuple[str, list[str]]] = []
+        for name in names:
+            rows.append((name, [column.get(name, ("", ""))[0] for column in cells]))
+            rows.append(("", [column.get(name, ("", ""))[1] for column in cells]))
+        facts = [_facts(fit) for fit in fits]
+        below = [(name, [shorten(fact[name], COLUMN) for fact in facts]) for name in facts[0]]
+        widths = [COLUMN] * len(fits)
+        return [full_width(labels, rows, widths), full_width([], below, widths)]
+
+    def _notes(self) -> list[str]:
+        """What the cells are, and what the fits cost together."""
+        kinds = {shown_bound(fit) for fit in self.fits}
+        said = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
+        bounds = sorted(kind for kind in kinds if kind is not None)
+        said += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
+        about: dict[str, list[str]] = {}
+        for label, fit in zip(self.labels, self.fits, strict=True):
+            about.setdefault(modelled(fit.plan), []).append(label)
+        said += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
+        uncertified = [
+            f"{label} is NOT CERTIFIED: {fit.guarantee.reason}."
+            for label, fit in zip(self.labels, self.fits, strict=True)
+            if not fit.guarantee.certified
+        ]
+        guarantees = [fit.guarantee for fit in self.fits]
+        if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
+            total = compose(guarantees)
+            spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
+            said.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
+        return [*uncertified, *said]
+
+
+def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None = None) -> ETable:
+    """Released fits side by side: coefficients, errors or bounds on the noise, and what each cost.
+
+    Parameters
+    ----------
+    fits : sequence of GLMResults, or dict
+        A dict's keys are the labels. Tuned fits are taken too.
+    labels : sequence of str, optional
+        Of the columns; (1), (2), ... by default.
+
+    Returns
+    -------
+    ETable
+        ``frame`` has the numbers; ``summary()``, ``to_latex()`` and ``to_markdown()`` the table.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no fits, something is none, or labels do not go with them.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> adult = dp.datasets.load_adult()
+    >>> small, large = (dp.logit(f"income ~ age + sex{more}", adult.data, 1.0, domain=adult.domain, seed=1)
+    ...                 for more in ("", " + education_num"))
+    >>> dp.etable({"small": small, "large": large})
+    <ETable of small, large>
+    """
+    if isinstance(fits, Mapping):
+        if labels is not None:
+            raise ArgumentError("labels must be left out where fits is a dict: its keys are the labels")
+        labels, fits = list(fits), list(fits.values())
+    if not isinstance(fits, Sequence) or not fits:
+        raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
+    found = tuple(one if isinstance(one, GLMResults) else getattr(one, "fit", None) for one in fits)
+    for place, one in enumerate(found):
+        if not isinstance(one, GLMResults):
+            raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
+    named = [f"({place + 1})" for place in range(len(found))] if labels is None else list(labels)
+    if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
+        raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
+    return ETable(found, tuple(named))  # type: ignore[arg-type]
+
+
+def _kept(fit: GLMResults) -> list[tuple[str, bool]]:
+    return list(zip(fit.plan.names, fit.plan.kept, strict=True))
+
+
+def _numbers(fit: GLMResults) -> pd.DataFrame:
+    """coef, std_error and noise_at_most of a fit, a row for each column that it kept."""
+    errors = shown_bound(fit) is None
+    table = pd.DataFrame(
+        {
+            "coef": fit.debiased if errors else fit.params,
+            "std_error": fit.bse if errors else np.nan,
+            "noise_at_most": fit.noise_at_most,
+        }
+    )
+    return table[fit.plan.kept]
+
+
+def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
+    """Coefficient and what is known of its error, as text, by name."""
+    bound = shown_bound(fit)
+    cells = {}
+    for name, (coef, error, noise) in _numbers(fit).iterrows():
+        if bound is None:
+            cells[str(name)] = to_the_noise(coef, error), f"({to_the_noise(error, error)})"
+        else:
+            cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]"
+    return cells
+
+
+def _facts(fit: GLMResults) -> dict[str, str]:
+    """What stands below a fit's coefficients."""
+    guarantee = fit.guarantee
+    return {
+        "Family": fit.plan.family.name,
+        "Epsilon": f"{guarantee.eps:.4g}",
+        "Delta": f"{guarantee.delta:.4g}",
+        "Neighbours": guarantee.neighbours,
+        "Certified": "yes" if guarantee.certified else "NO",
+        "Rows": "private" if fit.nobs is None else str(fit.nobs),
+    }

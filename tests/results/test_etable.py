@@ -1,0 +1,76 @@
+"""Fits side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+from dpstats.results.digits import to_the_noise
+
+DOMAIN = {"y": (-6, 10), "x": (0, 10), "z": (0, 1), "b": ["no", "yes"]}
+
+
+@pytest.fixture(scope="module")
+def fits() -> dict[str, dp.GLMResults]:
+    rng = np.random.default_rng(8)
+    data = pd.DataFrame({"x": rng.uniform(0, 10, 4000), "z": rng.uniform(size=4000)})
+    data["y"] = 1 + 0.5 * data["x"] - data["z"] + rng.normal(size=4000)
+    data["b"] = np.where(data["y"] > 3, "yes", "no")
+    return {
+        "paid": dp.ols("y ~ x + z", data, 1.0, domain=DOMAIN, inference=True),
+        "plain": dp.ols("y ~ x", data, 0.5, domain=DOMAIN),
+        "logit": dp.logit("b ~ x", data, 1.0, domain=DOMAIN, seed=1),
+    }
+
+
+def test_cells_are_the_fits_own(fits: dict[str, dp.GLMResults]) -> None:
+    table = dp.etable(fits)
+    text = table.summary().as_text()
+    assert max(map(len, text.splitlines())) <= 80
+    paid, plain = fits["paid"], fits["plain"]
+    assert to_the_noise(paid.debiased["z"], paid.bse["z"]) in text
+    assert f"({to_the_noise(paid.bse['z'], paid.bse['z'])})" in text
+    bound = plain.noise_at_most["x"]
+    assert f"[{to_the_noise(bound, bound)}]" in text
+    assert "logit is NOT CERTIFIED: seeded" in " ".join(text.split())
+    assert "these cost eps 2.5 together" in " ".join(text.split())
+    assert "logit: Pr(b = yes)." in text
+    frame = table.frame
+    assert frame["paid", "coef"].to_numpy() == pytest.approx(paid.debiased.to_numpy())
+    assert np.isnan(frame.loc["z", ("plain", "coef")])
+    assert np.isnan(frame.loc["x", ("plain", "std_error")])
+    assert frame.loc["x", ("plain", "coef")] == plain.params["x"]
+
+
+def test_every_form_has_every_fit(fits: dict[str, dp.GLMResults]) -> None:
+    table = dp.etable([fits["paid"]] * 6)
+    assert max(map(len, str(table).splitlines())) <= 80
+    for text in (str(table), table.to_latex(), table.to_markdown(), table._repr_html_()):
+        for place in range(1, 7):
+            assert f"({place})" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "fix"),
+    [
+        ([], None, "a list of results"),
+        (None, None, "a list of results"),
+        ([3], None, r"fits\[0\] must be what dp.glm returns, got int"),
+        ("paid", ["a", "b"], "1 different strings"),
+        ("dict", ["a"], "its keys are the labels"),
+    ],
+)
+def test_other_things_are_refused(given: Any, labels: Any, fix: str, fits: dict[str, dp.GLMResults]) -> None:
+    asked = {"paid": [fits["paid"]], "dict": fits}.get(given, given) if isinstance(given, str) else given
+    with pytest.raises(ArgumentError, match=fix):
+        dp.etable(asked, labels)
+
+
+def test_results_are_composed_as_their_guarantees(fits: dict[str, dp.GLMResults]) -> None:
+    both = [fits["paid"], fits["plain"]]
+    assert dp.compose(both) == dp.compose([fit.guarantee for fit in both])
