@@ -32,7 +32,7 @@ def test_init_fixes_the_totals(path: Path) -> None:
 
 
 def test_init_never_touches_a_file(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ledger", "init", str(path), "--dataset", "adult", "--eps", "1"]) == 1
+    assert main(["ledger", "init", str(path), "--dataset", "adult", "--eps", "1"]) == 4
     assert "exists already" in capsys.readouterr().err
 
 
@@ -45,7 +45,7 @@ def test_show_prints_the_report(path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_show_of_a_missing_ledger_makes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ledger", "show", str(tmp_path / "none.db")]) == 1
+    assert main(["ledger", "show", str(tmp_path / "none.db")]) == 4
     assert capsys.readouterr().err.startswith("error: ")
     assert not list(tmp_path.iterdir())
 
@@ -56,7 +56,7 @@ def test_export_as_csv_to_a_new_file_only(path: Path, tmp_path: Path, capsys: py
     assert main(arguments) == 0
     table = pd.read_csv(output)
     assert (table["entry"].tolist(), table["delta"].tolist(), table["label"].tolist()) == ([1], [1e-16], ["first"])
-    assert main(arguments) == 1
+    assert main(arguments) == 4
     assert "choose a new file" in capsys.readouterr().err
 
 
@@ -82,3 +82,26 @@ def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
         main(["ledger"])
     assert caught.value.code == 2
     assert "usage: python -m dpstats ledger" in capsys.readouterr().err
+
+
+def test_show_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "quota", str(path), "--analyst", "Ada", "--eps", "0.5", "--delta", "1e-6"]) == 0
+    capsys.readouterr()
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["dataset"], facts["total"], facts["domain"]) == ("adult", {"eps": 1.0, "delta": 1e-5}, None)
+    assert [entry["label"] for entry in facts["entries"]] == ["first"]
+    assert [(one["analyst"], one["quota_eps"]) for one in facts["analysts"]] == [("Ada", 0.5), ("", None)]
+
+
+def test_a_quota_for_everyone_else(path: Path) -> None:
+    assert main(["ledger", "quota", str(path), "--everyone-else", "--eps", "0"]) == 0
+    with Ledger.open(path) as ledger:
+        assert ledger.signed("Bob").remaining == (0.0, 0.0)
+
+
+def test_a_page_goes_to_a_new_file_only(path: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    assert main(["ledger", "html", str(path), "--output", str(output)]) == 0
+    assert output.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert main(["ledger", "html", str(path), "--output", str(output)]) == 4

@@ -1,0 +1,10 @@
+"""The command line: ``python -m dpstats plan|fit|evaluate|ledger|demo``.
+
+Exit status: 0, done; 1, an argument, the formula, the Domain or the data cannot be used, and nothing was spent; 2, the
+command was not understood; 3, budget or quota do not suffice, and nothing was spent; 4, the ledger cannot be used, and
+nothing was released; 5, the request cannot be certified; 6, the release failed after its charge, which stays.
+"""
+
+from dpstats.cli.main import main
+
+__all__ = ["main"]

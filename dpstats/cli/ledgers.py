@@ -1,0 +1,108 @@
+"""``ledger``: looking after the privacy budget of a data set."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import get_args
+
+from dpstats.cli.domains import read_domain
+from dpstats.cli.shared import ADJACENCIES, Commands, as_json, records
+from dpstats.errors import LedgerError
+from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.ledger.filters import LedgerAccountant
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``ledger`` and its actions."""
+    ledger = commands.add_parser("ledger", help="look after the privacy budget of a data set")
+    actions = ledger.add_subparsers(required=True, metavar="action")
+
+    show = actions.add_parser("show", help="print who spent what on what, and what remains")
+    show.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    show.set_defaults(run=_show)
+
+    init = actions.add_parser("init", help="make a new ledger")
+    init.add_argument("--dataset", required=True, help="the name of the data set")
+    init.add_argument("--eps", type=float, required=True, help="the total eps")
+    init.add_argument("--delta", type=float, default=0.0, help="the total delta (default 0)")
+    init.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
+    init.add_argument("--unit", help="the column that tells persons apart, if the total is for persons (default: rows)")
+    init.add_argument("--accountant", choices=get_args(LedgerAccountant), default="basic")
+    init.add_argument("--domain", type=Path, help="YAML or JSON file of the data set's columns, kept in the ledger")
+    init.set_defaults(run=_init)
+
+    quota = actions.add_parser("quota", help="limit what one analyst may spend from now on")
+    who = quota.add_mutually_exclusive_group(required=True)
+    who.add_argument("--analyst", help="whose charges")
+    who.add_argument("--everyone-else", action="store_true", help="all who have no quota of their own, each")
+    quota.add_argument("--eps", type=float, required=True)
+    quota.add_argument("--delta", type=float, default=0.0)
+    quota.set_defaults(run=_quota)
+
+    html = actions.add_parser("html", help="write the report as one HTML page")
+    html.set_defaults(run=_html)
+
+    export = actions.add_parser("export", help="write the entries as CSV or JSON")
+    export.add_argument("--format", choices=("csv", "json"), default="csv")
+    export.set_defaults(run=_export)
+
+    for action in (html, export):
+        action.add_argument("--output", type=Path, help="a new file (default: standard output)")
+    for action in (show, init, quota, html, export):
+        action.add_argument("path", type=Path, help="the ledger's file")
+
+
+def _show(options: argparse.Namespace) -> None:
+    with Ledger.open(options.path) as ledger:
+        if not options.json:
+            print(ledger.report())
+            return
+        left, total = ledger.remaining, ledger.total
+        names = ("dataset", "adjacency", "unit", "accountant")
+        facts = {name: getattr(ledger, name) for name in names}
+        facts |= {"total": total._asdict(), "remaining": left._asdict()}
+        facts |= {"analysts": records(ledger.spending()), "entries": records(ledger.entries())}
+        facts["domain"] = None if ledger.domain is None else ledger.domain.to_dict()
+        print(as_json(facts), end="")
+
+
+def _init(options: argparse.Namespace) -> None:
+    if options.path.exists():
+        raise LedgerError(f"path: {options.path} exists already; choose another path")
+    domain = None if options.domain is None else read_domain(options.domain)
+    fixed = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
+    totals = {name: getattr(options, name) for name in fixed}
+    with Ledger(options.path, **totals, domain=domain) as ledger:
+        print(ledger.report())
+
+
+def _quota(options: argparse.Namespace) -> None:
+    with Ledger.open(options.path) as ledger:
+        ledger.set_quota(options.analyst, options.eps, options.delta)
+        print(ledger.report())
+
+
+def _html(options: argparse.Namespace) -> None:
+    with Ledger.open(options.path) as ledger:
+        _write(ledger.to_html(), options.output)
+
+
+def _export(options: argparse.Namespace) -> None:
+    with Ledger.open(options.path) as ledger:
+        entries = ledger.entries()
+    csv = options.format == "csv"
+    _write(entries.reset_index().to_csv(index=False) if csv else as_json(records(entries)), options.output)
+
+
+def _write(text: str, output: Path | None) -> None:
+    """To a new file, or to standard output."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise LedgerError(f"output: {output} cannot be written ({error.strerror}); choose a new file") from error

@@ -1,0 +1,61 @@
+"""Which command was asked for, and how it ended."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from dpstats.cli import evaluations, ledgers, models
+from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, ReleaseError, UncertifiedError
+
+STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
+    (BudgetExceeded, 3),
+    (LedgerError, 4),
+    (UncertifiedError, 5),
+    (ReleaseError, 6),
+    (DPStatsError, 1),
+)
+"""The exit status of an error, by the first class that it belongs to; argparse itself ends with 2."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        ``sys.argv[1:]`` by default.
+
+    Returns
+    -------
+    int
+        The exit status; an error's message goes to standard error.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except DPStatsError as error:
+        print(f"error: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        return next(status for kind, status in STATUS if isinstance(error, kind))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dpstats",
+        description="Private regression from the shell. Output holds released values and public facts alone.",
+        epilog="Exit status: 0 done; 1 input not usable, nothing spent; 2 usage; 3 budget or quota exceeded, nothing "
+        "spent; 4 ledger not usable; 5 not certified; 6 failed after its charge.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    models.add_commands(commands)
+    evaluations.add_command(commands)
+    ledgers.add_commands(commands)
+    commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=_demo)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> None:
+    importlib.import_module("dpstats.demo").main()

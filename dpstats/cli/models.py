@@ -1,0 +1,134 @@
+"""``plan`` and ``fit``: a model from the shell."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpstats.api import glm, plan
+from dpstats.cli.domains import read_domain
+from dpstats.cli.shared import ADJACENCIES, Commands, add_output, add_payment, as_json, new_file, paying, records
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.plan import Plan
+from dpstats.privacy.ledger import Ledger
+from dpstats.request import METHODS
+
+_INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
+_NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``plan`` and ``fit``."""
+    dry = commands.add_parser("plan", help="what a fit would release and cost; reads no data")
+    dry.add_argument("formula", help='such as "income ~ age + C(sex)"')
+    dry.add_argument("--ledger", type=Path, help="take the Domain that this ledger keeps; nothing is charged")
+    _add_model(dry)
+    add_output(dry)
+    dry.set_defaults(run=_plan)
+
+    fit = commands.add_parser("fit", help="charge the ledger, read the rows, and release a model")
+    fit.add_argument("formula", help='such as "income ~ age + C(sex)"')
+    fit.add_argument("data", help="path or pattern of CSV or Parquet files")
+    _add_model(fit)
+    add_payment(fit)
+    add_output(fit, "the released values, which evaluate reads")
+    fit.set_defaults(run=_fit)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--domain", type=Path, help="YAML or JSON file with the columns' ranges and levels")
+    parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
+    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument("--family", default="gaussian", help="gaussian (default), binomial, poisson, huber_svm ...")
+    parser.add_argument("--method", choices=METHODS, default="napp")
+    parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
+    parser.add_argument("--alpha", type=float, help="strength of the penalty")
+    parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
+    for name in ("weights", "offset", "exposure"):
+        parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
+    parser.add_argument("--inference", choices=list(_INFERENCE), default="auto", help="standard errors and tests")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another option of dpstats.glm, such as --set screen=5",
+    )
+
+
+def _plan(options: argparse.Namespace) -> None:
+    domain = _domain(options, None)
+    if domain is None and options.ledger is not None:
+        with Ledger.open(options.ledger) as ledger:
+            domain = ledger.domain
+    found = plan(options.formula, domain, options.eps, **_arguments(options))
+    if options.json:
+        print(as_json(_plan_facts(found)), end="")
+    else:
+        print(found.summary())
+
+
+def _fit(options: argparse.Namespace) -> None:
+    arguments = _arguments(options)
+    with paying(options) as ledger, new_file(options.output):
+        domain = _domain(options, ledger)
+        found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
+        # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
+        found = replace(found, nobs=None)
+        if options.output is not None:
+            found.save(options.output)
+    if options.json:
+        print(as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())}), end="")
+    else:
+        print(found.summary())
+
+
+def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:
+    """The Domain of the file that was named, else the one that the ledger keeps, if any."""
+    if options.domain is not None:
+        return read_domain(options.domain)
+    return None if ledger is None else ledger.domain
+
+
+def _arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments of `dpstats.glm`."""
+    arguments = {name: getattr(options, name) for name in _NAMED}
+    arguments["inference"] = _INFERENCE[options.inference]
+    if options.unit is not None:
+        arguments["unit"] = options.unit
+    for setting in options.set:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise ArgumentError(f"--set takes NAME=VALUE, such as screen=5; got {setting!r}")
+        if name in arguments or hasattr(options, name):
+            raise ArgumentError(f"--set: {name} has an argument of its own, --{name}")
+        arguments[name] = _value(text)
+    return arguments
+
+
+def _value(text: str) -> Any:
+    """A number, True, False, None or another literal of Python; else the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _plan_facts(found: Plan) -> dict[str, Any]:
+    request = found.request
+    return {
+        "formula": found.formula,
+        "family": found.family.name,
+        "method": request.method,
+        "penalty": None if request.penalty is None else request.penalty.name,
+        "guarantee": found.guarantee.to_dict(),
+        "bought_ranges": list(found.bought),
+        "columns": list(found.names),
+        "noise_sd": found.noise_sd.to_dict(),
+        "budget": records(found.budget),
+    }

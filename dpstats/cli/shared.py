@@ -1,0 +1,95 @@
+"""What several commands have in common: the ledger that pays, and where the output goes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpstats.errors import ArgumentError
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.ledger import Ledger
+
+Commands = Any
+"""What argparse's add_subparsers returns; the class is not public."""
+
+ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
+
+
+def add_payment(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say who pays."""
+    group = parser.add_argument_group("who pays")
+    group.add_argument("--ledger", type=Path, help="the file of an existing ledger; charged before rows are read")
+    group.add_argument("--analyst", help="who asks: whose quota pays")
+    group.add_argument("--purpose", help="what it is for")
+    group.add_argument("--label", help="the title of the ledger's entry")
+
+
+def add_output(parser: argparse.ArgumentParser, saved: str | None = None) -> None:
+    """The arguments that say what is printed, and what is written to a file."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    if saved is not None:
+        group.add_argument("--output", type=Path, metavar="FILE", help=f"a new file for {saved}")
+
+
+@contextlib.contextmanager
+def paying(options: argparse.Namespace) -> Iterator[Ledger | None]:
+    """The ledger that was named, signed, or None with a word of warning; what would not be recorded is refused."""
+    given = {name: getattr(options, name) for name in ("analyst", "purpose", "label")}
+    if options.ledger is None:
+        if named := [name for name, text in given.items() if text is not None]:
+            raise ArgumentError(f"--{named[0]} is kept in a ledger; name it with --ledger")
+        print("note: without --ledger nobody keeps count of what is spent on these data", file=sys.stderr)
+        yield None
+        return
+    with Ledger.open(options.ledger) as ledger:
+        yield ledger.signed(given["analyst"], purpose=given["purpose"], label=given["label"])
+
+
+@contextlib.contextmanager
+def new_file(path: Path | None) -> Iterator[None]:
+    """Make sure that a new file can be written at `path` before anything is spent; none is left after an error."""
+    if path is None:
+        yield
+        return
+    try:
+        path.open("x").close()
+    except OSError as error:
+        raise ArgumentError(f"--output: {path} cannot be written ({error.strerror}); choose a new file") from error
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def as_json(facts: Any) -> str:
+    """Facts as JSON that any reader takes: what is missing or infinite is null."""
+    return json.dumps(_plain(facts), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table, its index first where that has a name."""
+    table = table if table.index.name is None else table.reset_index()
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat()
+    value = value.item() if hasattr(value, "item") else value
+    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value

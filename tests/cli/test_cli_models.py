@@ -1,0 +1,201 @@
+"""Plans, fits and evaluations from the shell: what is printed, what is charged, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.cli import main
+from dpstats.cli.domains import read_domain
+from dpstats.errors import DomainError
+
+ROWS = 3173
+"""A number that no public fact and no rounding gives: it must not be seen anywhere."""
+
+COUNT = re.compile(rf"(?<![\d.eE-]){ROWS}(?![\d.])")
+
+YAML = """
+age: {range: [17, 90]}
+sex: [F, M]
+income: {levels: [low, high]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Rows as CSV and Parquet, a Domain, and a ledger that keeps it."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(17, 90, ROWS).round(), "sex": rng.choice(["F", "M"], ROWS)})
+    rows["income"] = np.where(rng.random(ROWS) < 1 / (1 + np.exp(-(rows["age"] - 50) / 20)), "high", "low")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "adult.yaml").write_text(YAML)
+    monkeypatch.chdir(tmp_path)
+    assert main(["ledger", "init", "adult.ledger", "--dataset", "adult", "--eps", "3", "--domain", "adult.yaml"]) == 0
+    return tmp_path
+
+
+FIT = ["fit", "income ~ age + C(sex)"]
+LOGIT = ["--family", "binomial", "--eps", "1"]
+
+
+def spent() -> float:
+    with dp.Ledger.open("adult.ledger") as ledger:
+        return ledger.total.eps - ledger.remaining.eps
+
+
+@pytest.mark.parametrize("file", ["rows.csv", "rows.parquet"])
+def test_plan_fit_and_evaluation_for_a_team(folder: Path, file: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "income ~ age + C(sex)", "--ledger", "adult.ledger", *LOGIT]) == 0
+    assert spent() == 0
+    signed = ["--ledger", "adult.ledger", "--analyst", "Ada", "--purpose", "thesis", "--label", "main model"]
+    assert main([*FIT, file, *LOGIT, *signed, "--output", "fit.json"]) == 0
+    assert main(["evaluate", "fit.json", file, "--eps", "0.5", *signed[:4], "--output", "score.json"]) == 0
+    with dp.Ledger.open("adult.ledger") as ledger:
+        entries = ledger.entries()
+    assert entries["eps"].tolist() == [1.0, 0.5]
+    assert entries["label"].tolist()[0] == "main model"
+    assert entries["analyst"].tolist() == ["Ada", "Ada"]
+    assert entries["state"].tolist() == ["read", "read"]
+    assert dp.GLMResults.load("fit.json").params.index.tolist() == ["Intercept", "C(sex)[T.M]", "age"]
+    shown = capfd.readouterr()
+    for text in (shown.out, shown.err, Path("fit.json").read_text(), Path("score.json").read_text()):
+        assert not COUNT.search(text)
+
+
+def printed(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> dict[str, Any]:
+    capfd.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    domain = ["--domain", "adult.yaml"]
+    plan = printed(capfd, ["plan", "income ~ age", *domain, *LOGIT])
+    fit = printed(capfd, ["fit", "income ~ age", "rows.csv", *domain, *LOGIT, "--output", "fit.json"])
+    assert plan["guarantee"] == fit["guarantee"]
+    assert plan["guarantee"]["certified"] is True
+    assert [row["purchase"] for row in plan["budget"]][-1] == "total"
+    saved = dp.GLMResults.load("fit.json")
+    assert [row["estimate"] for row in fit["coefficients"]] == saved.params.tolist()
+    assert {"term", "std_error", "conf_low", "conf_high"} <= set(fit["coefficients"][0])
+    found = printed(capfd, ["evaluate", "fit.json", "rows.csv", "--eps", "0.5"])
+    assert {"metric", "estimate", "std_err"} <= set(found["metrics"][0])
+    assert "rows" not in found
+
+
+def test_replace_one_shows_no_count_either(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The guarantee takes it to be public, and a log file need not tell it."""
+    arguments = ["fit", "income ~ age", "rows.csv", "--domain", "adult.yaml", *LOGIT, "--adjacency", "replace_one"]
+    assert main([*arguments, "--output", "fit.json"]) == 0
+    shown = capfd.readouterr()
+    assert "private" in shown.out
+    for text in (shown.out, shown.err, Path("fit.json").read_text()):
+        assert not COUNT.search(text)
+
+
+ENDS: list[tuple[list[str], int, str]] = [
+    ([*FIT, "rows.csv", "--eps", "4", "--family", "binomial"], 3, "exceeds what remains of 'adult'"),
+    (["fit", "income ~ wage", "rows.csv", *LOGIT], 1, "'wage'"),
+    (["fit", "income ~", "rows.csv", *LOGIT], 1, "formula"),
+    ([*FIT, "none.csv", *LOGIT], 1, "none.csv"),
+    ([*FIT, "rows.csv", "--eps", "-1"], 1, "eps"),
+    ([*FIT, "rows.csv", *LOGIT, "--set", "screen"], 1, "NAME=VALUE"),
+    ([*FIT, "rows.csv", *LOGIT, "--set", "eps=3"], 1, "--eps"),
+    ([*FIT, "rows.csv", *LOGIT, "--set", "scren=3"], 1, "screen"),
+    ([*FIT, "rows.csv", *LOGIT, "--domain", "none.yaml"], 1, "cannot be read"),
+    ([*FIT, "rows.csv", *LOGIT, "--output", "rows.csv"], 1, "choose a new file"),
+    ([*FIT, "rows.csv", *LOGIT, "--output", "nowhere/fit.json"], 1, "cannot be written"),
+    ([*FIT, "rows.csv", *LOGIT, "--set", "realization=augmented"], 5, "not certified"),
+    (["evaluate", "rows.csv", "rows.csv", "--eps", "1"], 1, "GLMResults.save"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), ENDS, ids=[" ".join(case[0][2:]) for case in ENDS])
+def test_how_commands_end(
+    folder: Path, arguments: list[str], status: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An error names its cause, spends nothing and leaves no file."""
+    files = sorted(folder.iterdir())
+    assert main([*arguments, "--ledger", "adult.ledger"]) == status
+    shown = capfd.readouterr()
+    assert words in shown.err
+    assert shown.err.startswith("error: ")
+    assert spent() == 0
+    assert sorted(path for path in folder.iterdir() if ".ledger" not in path.name) == [
+        path for path in files if ".ledger" not in path.name
+    ]
+
+
+def test_a_missing_or_foreign_ledger_ends_with_4(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for ledger in ("none.ledger", "rows.csv"):
+        assert main([*FIT, "rows.csv", *LOGIT, "--ledger", ledger, "--output", "fit.json"]) == 4
+    assert not Path("fit.json").exists()
+    (folder / "other.yaml").write_text(YAML.replace("90", "99"))
+    assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger", "--domain", "other.yaml"]) == 4
+    assert "domain=ledger.domain" in capfd.readouterr().err
+
+
+def test_without_a_ledger_a_word_of_warning(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml"]) == 0
+    assert "nobody keeps count" in capfd.readouterr().err
+    assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--analyst", "Ada"]) == 1
+    assert "name it with --ledger" in capfd.readouterr().err
+
+
+def test_other_options_reach_the_model(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plain = ["plan", "income ~ age + C(sex)", "--domain", "adult.yaml", *LOGIT]
+    assert printed(capfd, plain)["budget"] != printed(capfd, [*plain, "--set", "curvature=9.5"])["budget"]
+    assert "information" in [row["purchase"] for row in printed(capfd, plain)["budget"]]
+    without = printed(capfd, [*plain, "--inference", "no"])["budget"]
+    assert "information" not in [row["purchase"] for row in without]
+
+
+def test_as_a_process(folder: Path) -> None:
+    """The exit status and both streams as a shell sees them."""
+    command = [sys.executable, "-m", "dpstats", *FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(dp.__file__).parents[1])}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert "C(sex)[T.M]" in run.stdout
+    assert run.stderr == ""
+    again = subprocess.run([*command, "--eps", "9"], capture_output=True, text=True, check=False, env=environment)
+    assert (again.returncode, again.stdout) == (3, "")
+
+
+def test_a_domain_in_yaml_and_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "d.yaml"
+    path.write_text('age: {range: [17, 90.5]}\nsmokes: [no, yes]\nkids: ["0", 1, 2+]\nmember: bool\n')
+    domain = read_domain(path)
+    assert domain == dp.Domain(age=(17, 90.5), smokes=["no", "yes"], kids=[0, 1, "2+"], member=bool)
+    (tmp_path / "d.json").write_text(domain.to_json())
+    assert read_domain(tmp_path / "d.json") == domain
+
+
+BAD_DOMAINS = ["", "age", "age: 3", "age: {range: [1]}", "age: {range: [a, b]}", "age: {range: [9, 1]}", "a: [b, b]",
+               "age: {range: [1, 2], more: 3}", "age: [1, 90]", "{", "a: !!python/object:os.system {}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD_DOMAINS)
+def test_bad_domains(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "d.yaml"
+    path.write_text(text)
+    with pytest.raises(DomainError):
+        read_domain(path)
+
+
+def test_a_domain_file_of_another_kind(tmp_path: Path) -> None:
+    with pytest.raises(DomainError, match=r"must end in \.yaml"):
+        read_domain(tmp_path / "d.toml")
+    (tmp_path / "d.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(DomainError, match="as text"):
+        read_domain(tmp_path / "d.json")
