@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from dpstats.errors import ArgumentError
 from dpstats.penalties.base import number
@@ -20,6 +21,18 @@ from dpstats.streaming.constraints import Constraint, L2Ball
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+
+class Region(Protocol):
+    """What a descent asks of a set; a `Constraint` has it."""
+
+    @property
+    def reach(self) -> float: ...
+
+    def project(self, point: ArrayLike) -> Vector: ...
+
+    def support(self, direction: ArrayLike) -> float: ...
+
 
 MOST_STEPS = 20_000
 
@@ -68,7 +81,7 @@ def minimise(
     ArgumentError
         If shapes do not fit, a number is not finite or an argument is outside its range.
     """
-    vector, matrix = _sums(cross, gram)
+    vector, matrix = check_sums(cross, gram)
     if ridge is not None:
         matrix = smoothed(matrix, number("ridge", ridge, 0.0, math.inf))
     if constraint is None:
@@ -76,8 +89,8 @@ def minimise(
     outside = _mask(free, len(vector))
     inner, moments, lift = _without_free(matrix, vector, outside)
     constraint.check_size(len(moments))
-    begin = np.zeros(len(vector)) if start is None else _vector("start", start, len(vector))
-    found = _descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
+    begin = np.zeros(len(vector)) if start is None else check_vector("start", start, len(vector))
+    found = descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
     whole = np.empty(len(vector))
     whole[~outside] = found
     whole[outside] = lift(found)
@@ -156,7 +169,7 @@ def fit_noisy(
     ArgumentError
         As for `minimise`.
     """
-    vector, matrix = _sums(cross, gram)
+    vector, matrix = check_sums(cross, gram)
     if noise_alone(vector, cross_sd, constraint):
         zero = np.zeros(len(vector))
         return zero if constraint is None else constraint.project(zero)
@@ -207,10 +220,9 @@ def excess_gap(theta: ArrayLike, cross: ArrayLike, gram: ArrayLike, constraint: 
 
     For positive Q (Frank and Wolfe's gap).
     """
-    vector, matrix = _sums(cross, gram)
-    point = _vector("theta", theta, len(vector))
-    gradient = 2 * (matrix @ point - vector)
-    return float(gradient @ point + constraint.support(-gradient))
+    vector, matrix = check_sums(cross, gram)
+    point = check_vector("theta", theta, len(vector))
+    return _gap(point, vector, matrix, constraint)
 
 
 def printed_descent(
@@ -251,12 +263,12 @@ def printed_descent(
     ArgumentError
         As for `minimise`.
     """
-    vector, matrix = _sums(cross, gram)
+    vector, matrix = check_sums(cross, gram)
     alpha = number("error", error, 0.0, math.inf, open_low=True)
     whole = alpha + number("lipschitz", lipschitz, 0.0, math.inf)
     steps = max(1, min(most_steps, math.ceil((whole / alpha) ** 2)))
     length = 2 * constraint.reach / (math.sqrt(steps) * whole)
-    point = constraint.project(np.zeros(len(vector)) if start is None else _vector("start", start, len(vector)))
+    point = constraint.project(np.zeros(len(vector)) if start is None else check_vector("start", start, len(vector)))
     total = np.zeros(len(vector))
     for _ in range(steps):
         total += point
@@ -277,19 +289,49 @@ def gradient_error(size: int, cross_sd: float, gram_sd: float, reach: float, fai
     return 2 * crossing + 2 * reach * turning
 
 
-def _descend(
-    moments: Vector, gram: Matrix, constraint: Constraint, start: Vector, tolerance: float, most_steps: int
+class Sandwich:
+    """A'SA without making it: for A of shape (m, d), S positive of shape (m, m) and d far above m."""
+
+    def __init__(self, outer: Matrix, inner: Matrix) -> None:
+        self.outer, self.inner = outer, inner
+        self.shape = (outer.shape[1], outer.shape[1])
+
+    def __matmul__(self, vector: Vector) -> Vector:
+        return np.asarray(self.outer.T @ (self.inner @ (self.outer @ vector)))
+
+
+def descend(
+    moments: Vector,
+    gram: Matrix | Sandwich,
+    constraint: Region,
+    start: Vector,
+    tolerance: float = 1e-9,
+    most_steps: int = MOST_STEPS,
+    enough: Callable[[Vector, float], bool] | None = None,
 ) -> Vector:
     """Accelerated projected gradient (Nesterov; Beck and Teboulle 2009), begun again where it turns back.
 
-    O'Donoghue and Candes (2015) for the restarts. Stops at a certified gap.
+    O'Donoghue and Candes (2015) for the restarts. Stops at a certified gap, as `minimise` says.
+
+    Parameters
+    ----------
+    moments, gram : ndarray or Sandwich, shapes (d,) and (d, d)
+        Of a positive semidefinite problem.
+    constraint : Constraint
+        Or anything with its projection, support and reach.
+    start : ndarray, shape (d,)
+        In the set.
+    tolerance, most_steps
+        As in `minimise`.
+    enough : callable, optional
+        Stops at the first (point, gap) for which it is True.
     """
     largest = _largest_eigenvalue(gram)
-    enough = tolerance * (float(np.linalg.norm(moments)) * constraint.reach + constraint.reach**2 * largest)
-    best, least = start, excess_gap(start, moments, gram, constraint)
+    least = tolerance * (float(np.linalg.norm(moments)) * constraint.reach + constraint.reach**2 * largest)
     point, ahead, weight = start, start, 1.0
+    best, best_gap = start, _gap(start, moments, gram, constraint)
     for step in range(1, most_steps + 1):
-        if least <= enough or largest == 0:
+        if best_gap <= least or largest == 0 or (enough is not None and enough(best, best_gap)):
             break
         moved = constraint.project(ahead - (gram @ ahead - moments) / largest)
         if (ahead - moved) @ (moved - point) > 0:
@@ -299,20 +341,33 @@ def _descend(
         ahead = moved + (weight - 1) / following * (moved - point)
         point, weight = moved, following
         if step % 10 == 0 or step == most_steps:
-            gap = excess_gap(point, moments, gram, constraint)
-            if gap < least:
-                best, least = point, gap
+            gap = _gap(point, moments, gram, constraint)
+            if gap < best_gap:
+                best, best_gap = point, gap
     return best
 
 
-def _largest_eigenvalue(gram: Matrix) -> float:
+def _gap(point: Vector, moments: Vector, gram: Matrix | Sandwich, constraint: Region) -> float:
+    """Frank and Wolfe's gap: sup <gradient, point - v> over v in the set."""
+    gradient = 2 * (gram @ point - moments)
+    return float(gradient @ point + constraint.support(-gradient))
+
+
+def _largest_eigenvalue(gram: Matrix | Sandwich) -> float:
     """A number just above the largest eigenvalue of a positive matrix."""
-    if len(gram) <= 200:
-        return max(float(linalg.eigvalsh(gram)[-1]) * (1 + 1e-9), 0.0)
-    if not gram.any():
-        return 0.0
-    start = np.random.default_rng(0).standard_normal(len(gram))  # the same for all: nothing is random here
-    return float(eigsh(gram, k=1, which="LA", v0=start, tol=1e-3, return_eigenvectors=False)[0]) * 1.01
+    size = gram.shape[0]
+    operator: Any = gram
+    if isinstance(gram, np.ndarray):
+        if size <= 200:
+            return max(float(linalg.eigvalsh(gram)[-1]) * (1 + 1e-9), 0.0)
+        if not gram.any():
+            return 0.0
+    else:
+        if size < 3 or not gram.inner.any():
+            return float(np.linalg.norm(gram.inner, 2) * np.linalg.norm(gram.outer, 2) ** 2)
+        operator = LinearOperator(gram.shape, matvec=lambda v: gram @ np.ravel(v), dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(size)  # the same for all: nothing is random here
+    return float(cast(Any, eigsh)(operator, k=1, which="LA", v0=start, tol=1e-3, return_eigenvectors=False)[0]) * 1.01
 
 
 def _without_free(
@@ -337,17 +392,19 @@ def _solve(matrix: Matrix, vector: Vector) -> Vector:
         return np.asarray(linalg.pinvh(matrix) @ vector)
 
 
-def _sums(cross: ArrayLike, gram: ArrayLike) -> tuple[Vector, Matrix]:
+def check_sums(cross: ArrayLike, gram: ArrayLike) -> tuple[Vector, Matrix]:
+    """q and Q as arrays; ArgumentError if shapes do not fit or a number is not finite."""
     matrix = np.asarray(gram, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
         raise ArgumentError("gram must be a square matrix of finite numbers")
-    return _vector("cross", cross, len(matrix)), matrix
+    return check_vector("cross", cross, len(matrix)), matrix
 
 
-def _vector(name: str, given: ArrayLike, size: int) -> Vector:
+def check_vector(name: str, given: ArrayLike, size: int) -> Vector:
+    """`given` as `size` finite numbers, else ArgumentError."""
     vector = np.asarray(given, dtype=np.float64)
     if vector.shape != (size,) or not np.isfinite(vector).all():
-        raise ArgumentError(f"{name} must be a vector of {size} finite numbers, as many as gram has columns")
+        raise ArgumentError(f"{name} must be a vector of {size} finite numbers, one for each coefficient")
     return vector
 
 

@@ -1,0 +1,354 @@
+"""Regression on few public random directions: PrivIncReg2 of source 001, section 5 (docs/proofs/geometry, 3).
+
+Rows are turned into m numbers by a public matrix before anything is summed, so the stream keeps m (m + 3) / 2 sums in
+place of d (d + 3) / 2; coefficients are lifted back. It buys memory and time by (d / m)^2, not accuracy: the
+constrained solver on all columns has the same dependence on the width of the set without a sketch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.penalties.base import number
+from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.solving import Sandwich, check_sums, check_vector, descend, smoothed
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+MOST_ENTRIES = 2 * 10**8
+
+LIFT_TOLERANCE = 1e-6
+"""Of a lifted point's image, relative to the image's norm."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A public m by d matrix Phi of normal numbers of variance 1 / m, made from a seed.
+
+    Attributes
+    ----------
+    columns : int
+        d.
+    directions : int
+        m.
+    seed : int
+        Public: the matrix is no secret, and no noise comes of it.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range, or the matrix would have more than 2e8 entries.
+    """
+
+    columns: int
+    directions: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("columns", 1), ("directions", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ArgumentError(f"{name} must be an integer from {least}")
+            object.__setattr__(self, name, int(value))
+        if self.columns * self.directions > MOST_ENTRIES:
+            raise ArgumentError(f"directions must be at most {MOST_ENTRIES // self.columns:,} with so many columns")
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """Phi, shape (m, d)."""
+        random = np.random.Generator(np.random.PCG64(self.seed))
+        made = random.standard_normal((self.directions, self.columns)) / math.sqrt(self.directions)
+        made.flags.writeable = False
+        return made
+
+    def rows(self, exog: ArrayLike, region: Constraint | int | None = None) -> Matrix:
+        """|x| / |Phi x| Phi x for each row x, shape (n, m): as long as the row itself.
+
+        Parameters
+        ----------
+        exog : array_like, shape (n, d)
+        region : Constraint or int, optional
+            G of section 5.2: rows outside it become 0. A constraint keeps rows in the set, k those with at most k
+            entries that are not 0. Which rows those are is not released.
+
+        Returns
+        -------
+        ndarray
+            A row with Phi x = 0, or with an entry that is not finite, is 0.
+
+        Raises
+        ------
+        ArgumentError
+            If `exog` has another number of columns, or `region` is neither.
+        """
+        given = np.asarray(exog, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != self.columns:
+            raise ArgumentError(f"exog must have {self.columns} columns, as the projection has")
+        with np.errstate(all="ignore"):
+            kept = inside(given, region)
+            whole = np.where(kept[:, None], given, 0.0)
+            image = whole @ self.matrix.T
+            lengths, images = np.linalg.norm(whole, axis=1), np.linalg.norm(image, axis=1)
+            scale = np.divide(lengths, images, out=np.zeros_like(lengths), where=images > 0)
+            made = image * scale[:, None]
+        return np.where(np.isfinite(made), made, 0.0)
+
+    def fit(
+        self,
+        cross: ArrayLike,
+        gram: ArrayLike,
+        constraint: Constraint,
+        *,
+        start: ArrayLike | None = None,
+        tolerance: float = 1e-7,
+        lift: bool = True,
+    ) -> Vector:
+        """The coefficients in the set whose image has the least noisy sum of squares, shape (d,).
+
+        Parameters
+        ----------
+        cross, gram : array_like, shapes (m,) and (m, m)
+            Noisy sums of z y and z z' over the rows z that `rows` makes.
+        constraint : Constraint
+            Of the d coefficients.
+        start : array_like, shape (d,), optional
+        tolerance : float
+            As in `dpstats.streaming.solving.minimise`.
+        lift : bool
+            Whether to return the coefficients of least gauge among those with the same image, as step 9 asks for; else
+            the ones that were found.
+        """
+        vector, matrix = check_sums(cross, gram)
+        if len(vector) != self.directions:
+            raise ArgumentError(f"cross and gram must be sums of the {self.directions} numbers of projected rows")
+        inner, moments = smoothed(matrix), self.matrix.T @ vector
+        begin = np.zeros(self.columns) if start is None else check_vector("start", start, self.columns)
+        begin = constraint.project(begin)
+        found = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
+        return self.lift(self.matrix @ found, constraint, start=found) if lift else found
+
+    def lift(
+        self, image: ArrayLike, constraint: Constraint, *, start: ArrayLike | None = None, steps: int = 14
+    ) -> Vector:
+        """The point of least gauge among those that Phi maps to `image`, which must be that of a point of the set.
+
+        By bisection: a multiple rho of the set has such a point if the least |Phi theta - image| over it is 0, and has
+        none if a lower bound on it (a certified gap) is above 0.
+
+        Parameters
+        ----------
+        image : array_like, shape (m,)
+        constraint : Constraint
+        start : array_like, shape (d,), optional
+            A point of the set with that image, the answer if no smaller one is found.
+        steps : int
+            Of the bisection: rho is found within 2**-steps.
+
+        Returns
+        -------
+        ndarray, shape (d,)
+            Of gauge at most 1; its image is within a millionth of `image`.
+        """
+        goal = check_vector("image", image, self.directions)
+        scale = float(np.linalg.norm(goal))
+        best = constraint.project(np.zeros(self.columns)) if start is None else np.asarray(start, dtype=np.float64)
+        low, high = 0.0, 1.0
+        if start is None:
+            best = _nearest_image(self.matrix, goal, constraint, 1.0, best, scale)[0]
+        for _ in range(steps):
+            middle = (low + high) / 2
+            point, feasible = _nearest_image(self.matrix, goal, constraint, middle, best * middle / high, scale)
+            if feasible:
+                best, high = point, middle
+            else:
+                low = middle
+        return best
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {"columns": self.columns, "directions": self.directions, "seed": self.seed}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Projection:
+        """The projection whose `to_dict` gave `stored`."""
+        return cls(**stored)
+
+
+def inside(exog: Matrix, region: Constraint | int | None) -> NDArray[np.bool_]:
+    """Which rows lie in G, shape (n,): each by itself, from public facts."""
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(exog).all(axis=1))
+    if region is None:
+        return finite
+    if isinstance(region, Constraint):
+        gauges = np.array([region.gauge(row) for row in np.where(finite[:, None], exog, 0.0)])
+        return finite & (gauges <= 1 + 1e-9)
+    if isinstance(region, bool) or not isinstance(region, (int, np.integer)) or region < 1:
+        raise ArgumentError("region must be a constraint, or the greatest number of entries of a row that are not 0")
+    return np.asarray(finite & (np.count_nonzero(exog, axis=1) <= int(region)))
+
+
+def region_width(columns: int, region: Constraint | int | None, reach: float = 1.0) -> float:
+    """w(G), an upper bound, for rows of Euclidean norm at most `reach`.
+
+    k entries that are not 0: sup |g restricted to k| is at most sqrt(k) + sqrt(2 k log(e d / k)) on average.
+    """
+    if isinstance(region, Constraint):
+        return region.gaussian_width(columns)
+    if region is None or region >= columns:
+        return reach * math.sqrt(columns)
+    sparse = math.sqrt(region) + math.sqrt(2 * region * math.log(math.e * columns / region))
+    return reach * min(sparse, math.sqrt(columns))
+
+
+def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
+    """m of Algorithm 3 as printed, with 1 for its constants: max(W^2, log(T / failure)) / gamma^2.
+
+    gamma = (W / T)^(1/3), so m is of order T^(2/3) W^(4/3): at sizes that are met in practice it exceeds d, so that
+    nothing is gained. Offered to be compared with.
+
+    Parameters
+    ----------
+    rows : int
+        T, of the whole stream.
+    width : float
+        W = w(X) + w(C).
+    failure : float
+        beta.
+    """
+    many = number("rows", rows, 1, math.inf)
+    wide = number("width", width, 0.0, math.inf, open_low=True)
+    gamma = (wide / many) ** (1 / 3)
+    return math.ceil(max(wide**2, math.log(many / number("failure", failure, 0.0, 1.0, open_low=True))) / gamma**2)
+
+
+def choose_directions(
+    columns: int, rows: float, noise_sd: float, row_reach: float = 1.0, most_numbers: int | None = None
+) -> int:
+    """m by balancing what the sketch and the noise are likely to add, from public facts: "auto".
+
+    A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 r^2 / m; the noise adds about
+    2 sqrt(m) noise_sd r^2 (the spectral norm of that of Q): m = (T X^2 / noise_sd)^(2/3) has the least sum
+    whatever the reach r of the set.
+
+    Parameters
+    ----------
+    columns : int
+        d, which m does not exceed.
+    rows : float
+        A public guess at the rows of the stream.
+    noise_sd : float
+        Of the entries of Q off the diagonal.
+    row_reach : float
+        X, the greatest norm of a row.
+    most_numbers : int, optional
+        The memory: m (m + 3) / 2 is kept at or below it.
+    """
+    best = (
+        number("rows", rows, 1, math.inf) * row_reach**2 / number("noise_sd", noise_sd, 0.0, math.inf, open_low=True)
+    ) ** (2 / 3)
+    if most_numbers is not None:
+        best = min(best, (math.sqrt(9 + 8 * most_numbers) - 3) / 2)
+    return max(1, min(columns, round(best)))
+
+
+def plan_projection(
+    columns: int,
+    constraint: Constraint,
+    *,
+    rows: float,
+    noise_sd: float,
+    directions: int | str = "auto",
+    region: Constraint | int | None = None,
+    row_reach: float = 1.0,
+    most_numbers: int | None = None,
+    seed: int = 0,
+) -> tuple[Projection, list[str]]:
+    """A projection from public facts, and what a plan must say of it.
+
+    Parameters
+    ----------
+    columns : int
+        d.
+    constraint : Constraint
+        Of the coefficients.
+    rows, noise_sd, row_reach, most_numbers
+        As in `choose_directions`.
+    directions : int or {"auto", "printed"}
+        m; "printed" is refused where it exceeds d.
+    region : Constraint or int, optional
+        G, as in `Projection.rows`.
+    seed : int
+
+    Returns
+    -------
+    tuple of Projection and list of str
+
+    Raises
+    ------
+    ArgumentError
+        If `directions` is neither, or no fewer than d.
+    """
+    width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)
+    printed = printed_directions(round(rows), width)
+    if directions == "auto":
+        chosen = choose_directions(columns, rows, noise_sd, row_reach, most_numbers)
+    elif directions == "printed":
+        chosen = printed
+    elif isinstance(directions, (int, np.integer)) and not isinstance(directions, bool):
+        chosen = int(directions)
+    else:
+        raise ArgumentError("directions must be an integer, 'auto' or 'printed'")
+    if chosen >= columns and directions != "auto":
+        fix = f"give fewer, or take all {columns:,} columns, which are more accurate"
+        raise ArgumentError(f"directions: {chosen:,} are no fewer than the {columns:,} columns; {fix}")
+    how = "which exceeds d" if printed >= columns else "for comparison"
+    notes = [
+        f"Rows are summed along m = {chosen:,} public random directions (seed {seed}) in place of d = {columns:,} "
+        f"columns: {chosen * (chosen + 3) // 2:,} sums in place of {columns * (columns + 3) // 2:,}.",
+        f"m as printed in the source, T^(2/3) W^(4/3), is {printed:,}, {how}.",
+        "Fewer directions buy memory and time, not accuracy: with room for all columns take mechanism 'linear'.",
+    ]
+    return Projection(columns, chosen, seed), notes
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """rho times a set."""
+
+    constraint: Constraint
+    rho: float
+
+    @property
+    def reach(self) -> float:
+        return self.rho * self.constraint.reach
+
+    def project(self, point: ArrayLike) -> Vector:
+        return self.rho * self.constraint.project(np.asarray(point) / self.rho)
+
+    def support(self, direction: ArrayLike) -> float:
+        return self.rho * self.constraint.support(direction)
+
+
+def _nearest_image(
+    matrix: Matrix, goal: Vector, constraint: Constraint, rho: float, start: Vector, scale: float
+) -> tuple[Vector, bool]:
+    """The point of rho times the set whose image is nearest to `goal`, and whether it is there."""
+    close = (LIFT_TOLERANCE * scale) ** 2
+
+    def decided(point: Vector, gap: float) -> bool:
+        square = float(np.sum((matrix @ point - goal) ** 2))
+        return square <= close or square - gap > close
+
+    region = _Scaled(constraint, rho)
+    gram = Sandwich(matrix, np.eye(len(matrix)))
+    point = descend(matrix.T @ goal, gram, region, region.project(start), 0.0, 5_000, decided)
+    return point, float(np.sum((matrix @ point - goal) ** 2)) <= close
