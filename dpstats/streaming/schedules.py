@@ -1,0 +1,225 @@
+"""When a stream is fitted anew, and what each fit may cost: PrivIncERM of source 001 (docs/proofs/geometry, 4).
+
+A batch method is run on all rows so far at given ticks and its result kept in between. A row is in at most as many fits
+as there are ticks from its own to the horizon, so the horizon must be known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dpstats.errors import ArgumentError
+from dpstats.penalties.base import number
+from dpstats.privacy.accounting import compose, split_budget
+from dpstats.privacy.guarantee import Guarantee
+
+MOST_TICKS = 10**6
+
+RATIO = 1.6
+
+DELTA_SHARE = 0.5
+"""Of delta goes to the fits themselves, the rest to their composition."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The ticks after which a stream is fitted anew.
+
+    Attributes
+    ----------
+    times : tuple of int
+        Increasing, from 1 on.
+    horizon : int
+        The last tick of the stream, at or after the last of `times`.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no such integers, or none.
+    """
+
+    times: tuple[int, ...]
+    horizon: int
+
+    def __post_init__(self) -> None:
+        last = _whole("horizon", self.horizon)
+        if not isinstance(self.times, (tuple, list)) or not self.times:
+            raise ArgumentError("times must be a tuple of ticks, at least one")
+        times = tuple(_whole("times", tick) for tick in self.times)
+        if any(later <= earlier for earlier, later in pairwise(times)) or times[-1] > last:
+            raise ArgumentError(f"times must increase and not lie beyond the horizon, {last:,}")
+        object.__setattr__(self, "times", times)
+        object.__setattr__(self, "horizon", last)
+
+    @classmethod
+    def every(cls, period: int, horizon: int) -> Schedule:
+        """After every `period` ticks, as printed."""
+        step, last = _whole("period", period), _whole("horizon", horizon)
+        if step > last:
+            raise ArgumentError(f"period must be at most the horizon, {last:,}, or nothing is ever fitted")
+        return cls(tuple(range(step, last + 1, step)), last)
+
+    @classmethod
+    def geometric(cls, horizon: int, ratio: float = RATIO, first: int = 1) -> Schedule:
+        """At first, first ratio, first ratio^2, ..., rounded up: about log(horizon / first) / log(ratio) fits.
+
+        The rows that the latest fit has not seen are at all times at most 1 - 1/ratio of the ticks so far, and a tick.
+
+        Parameters
+        ----------
+        horizon : int
+        ratio : float
+            From 1.01 to 1e6.
+        first : int
+            The first tick that is fitted.
+        """
+        last, begin = _whole("horizon", horizon), _whole("first", first)
+        factor = Fraction(number("ratio", ratio, 1.01, 1e6)).limit_denominator(10**6)
+        times: list[int] = []
+        exact = Fraction(begin)
+        while exact <= last:
+            tick = math.ceil(exact)
+            if tick <= last and (not times or tick > times[-1]):
+                times.append(tick)
+            exact = Fraction(exact * factor).limit_denominator(10**6)
+        return cls(tuple(times), last)
+
+    def latest(self, tick: int) -> int:
+        """The last time up to `tick`, 0 if there is none."""
+        place = int(np.searchsorted(self.times, tick, side="right"))
+        return self.times[place - 1] if place else 0
+
+    @property
+    def staleness(self) -> float:
+        """The greatest share of the ticks so far that a fit has not seen, from the first fit to the horizon."""
+        ends = [*(time - 1 for time in self.times[1:]), self.horizon]
+        return max(1 - time / end for time, end in zip(self.times, ends, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {"times": list(self.times), "horizon": self.horizon}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Schedule:
+        """The schedule whose `to_dict` gave `stored`."""
+        return cls(tuple(stored["times"]), stored["horizon"])
+
+
+def printed_period(
+    case: int,
+    *,
+    rows: int,
+    columns: int,
+    eps: float,
+    reach: float = 1.0,
+    lipschitz: float = 1.0,
+    convexity: float | None = None,
+    width: float | None = None,
+    curvature: float | None = None,
+) -> int:
+    """tau of Theorem 3.1, in rows: how often it has a stream of T rows fitted anew.
+
+    Parameters
+    ----------
+    case : {1, 2, 3}
+        1, convex losses: (T d)^(1/3) / eps^(2/3). 2, strongly convex ones: sqrt(d L) / (nu^(1/2) eps |C|^(1/2)). 3,
+        sets of small width: sqrt(T w) C_j^(1/4) / ((L |C|)^(1/4) eps^(1/2)). Rounded up; at most T.
+    rows, columns : int
+        T and d.
+    eps : float
+    reach, lipschitz : float
+        |C| and L, of a row's loss on the set.
+    convexity, width, curvature : float, optional
+        nu (case 2), w(C) and C_j (case 3).
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentError
+        If the case is unknown, or misses what it needs.
+    """
+    many, wide = _whole("rows", rows, 10**15), _whole("columns", columns)
+    budget = number("eps", eps, 0.0, math.inf, open_low=True)
+    size = number("reach", reach, 0.0, math.inf, open_low=True)
+    slope = number("lipschitz", lipschitz, 0.0, math.inf, open_low=True)
+    if case == 1:
+        period = (many * wide) ** (1 / 3) / budget ** (2 / 3)
+    elif case == 2:
+        nu = number("convexity", _needed("convexity", convexity), 0.0, math.inf, open_low=True)
+        period = math.sqrt(wide * slope) / (math.sqrt(nu) * budget * math.sqrt(size))
+    elif case == 3:
+        across = number("width", _needed("width", width), 0.0, math.inf, open_low=True)
+        bend = number("curvature", _needed("curvature", curvature), 0.0, math.inf, open_low=True)
+        period = math.sqrt(many * across) * bend**0.25 / ((slope * size) ** 0.25 * math.sqrt(budget))
+    else:
+        raise ArgumentError("case must be 1, 2 or 3, those of Theorem 3.1")
+    return max(1, min(many, math.ceil(period * (1 - 1e-12))))
+
+
+def share(
+    eps: float, delta: float, fits: int, guarantee: Callable[[float, float], Guarantee]
+) -> tuple[float, float, Guarantee]:
+    """The most that each of `fits` equal fits may spend, and the guarantee of all together.
+
+    With delta = 0 equal shares of eps. Else the greatest eps, to a thousandth, at which privacy loss distributions of
+    the fits' own guarantees compose to (eps, delta); the printed sum is never used.
+
+    Parameters
+    ----------
+    eps, delta : float
+        Of all together.
+    fits : int
+    guarantee : callable
+        Of one fit at its (eps, delta), as its plan has it.
+
+    Returns
+    -------
+    tuple of float, float and Guarantee
+        eps and delta of a fit, and what all promise: at most `eps` and `delta`.
+
+    Raises
+    ------
+    ArgumentError
+        If the budget is too small to be divided so often.
+    """
+    count = _whole("fits", fits)
+    if delta == 0 or count == 1:
+        each_eps, each_delta = split_budget(eps, delta, [1.0] * count)[0]
+        return each_eps, each_delta, compose([guarantee(each_eps, each_delta)] * count)
+    each_delta = split_budget(1.0, delta * DELTA_SHARE, [1.0] * count)[0][1]
+    spent: dict[float, Guarantee] = {}
+
+    def fits_in(each_eps: float) -> bool:
+        total = compose([guarantee(each_eps, each_delta)] * count, delta=delta, accountant="pld")
+        spent[each_eps] = total
+        return total.eps <= eps
+
+    low, high = split_budget(eps, delta, [1.0] * count)[0][0], eps
+    if not fits_in(low):  # what is added up is never above the budget
+        raise AssertionError("equal shares of a budget are above it")
+    while high > low * 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits_in(middle) else (low, middle)
+    return low, each_delta, spent[low]
+
+
+def _needed(name: str, value: float | None) -> float:
+    if value is None:
+        raise ArgumentError(f"{name} must be given for this case of Theorem 3.1")
+    return value
+
+
+def _whole(name: str, value: object, most: int = MOST_TICKS) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+        raise ArgumentError(f"{name} must be integers from 1 to {most:,}")
+    return int(value)
