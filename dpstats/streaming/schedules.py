@@ -204,9 +204,12 @@ def share(
         spent[each_eps] = total
         return total.eps <= eps
 
-    low, high = split_budget(eps, delta, [1.0] * count)[0][0], eps
+    low = split_budget(eps, delta, [1.0] * count)[0][0]
     if not fits_in(low):  # what is added up is never above the budget
         raise AssertionError("equal shares of a budget are above it")
+    high = 2 * low
+    while fits_in(high):  # from below, where distributions of losses are narrow
+        low, high = high, 2 * high
     while high > low * 1.001:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fits_in(middle) else (low, middle)
