@@ -1,9 +1,9 @@
-"""What an audit found, as a table and a plot."""
+"""What an audit found, as a table and a picture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from statsmodels.iolib.summary import Summary
@@ -11,9 +11,10 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.audit.bounds import FloatArray
 from dpstats.audit.search import Curve
+from dpstats.plots import draw_audit
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -128,32 +129,9 @@ class AuditResult:
     def __str__(self) -> str:
         return self.summary().as_text()
 
-    def plot(self) -> Figure:
-        """Lower bound by threshold, and the two distributions of the telling score.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed (``pip install dpstats[plots]``).
-        """
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        _draw_bounds(left, self.picture.curve, self.eps)
-        middle = (self.picture.edges[1:] + self.picture.edges[:-1]) / 2
-        for counts, name in zip(self.picture.counts, ("data", "neighbour"), strict=True):
-            right.step(middle, counts / max(counts.sum(), 1), where="mid", label=name)
-        right.set(xlabel=_short(self.event.rsplit(" ", 2)[0]), ylabel="share of the runs")
-        right.legend()
-        return figure
-
-
-def _draw_bounds(axes: Any, curve: Curve, eps: float) -> None:
-    axes.step(curve.thresholds, curve.bounds.eps, where="post", label="lower bound")
-    axes.axhline(eps, linestyle="--", color="black", label="claimed")
-    axes.set(xlabel="threshold", ylabel="epsilon")
-    axes.legend()
+    def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
+        """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
+        return draw_audit(self, what=what, ax=ax)
 
 
 def _short(text: str, width: int = 44) -> str:

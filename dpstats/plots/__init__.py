@@ -10,17 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
+from dpstats.plots.audits import Audited, audit
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.comparisons import Compared, methods
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget
 from dpstats.plots.quality import calibration, residuals, roc
+from dpstats.plots.spending import spending
 from dpstats.plots.subjects import Evaluated, Fitted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["budget", "calibration", "coefficients", "effect", "methods", "residuals", "roc", "shares"]
+__all__ = [
+    "audit",
+    "budget",
+    "calibration",
+    "coefficients",
+    "effect",
+    "methods",
+    "residuals",
+    "roc",
+    "shares",
+    "spending",
+]
 
 OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "shares": shares, "effect": effect}
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
@@ -36,6 +49,11 @@ def draw_evaluation(evaluation: Evaluated, kind: str | None, **arguments: Any) -
     if kind is None:
         kind = next((name for name in OF_EVALUATIONS if getattr(evaluation, name) is not None), "calibration")
     return _chosen(OF_EVALUATIONS, kind)(evaluation, **arguments)
+
+
+def draw_audit(result: Audited, **arguments: Any) -> Axes:
+    """The picture of an audit."""
+    return audit(result, **arguments)
 
 
 def draw_comparison(comparison: Compared, **arguments: Any) -> Axes:

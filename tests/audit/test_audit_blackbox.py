@@ -344,6 +344,6 @@ def test_an_event_in_many_words_is_cut_short_in_the_summary():
 
 @pytest.mark.parametrize("mechanism", [lambda neighbour, rng: rng.normal() + neighbour, raising])
 def test_the_plot_shows_bounds_and_both_distributions(mechanism):
-    left, right = counted(mechanism, runs=1000).plot().axes
-    assert left.get_ylabel() == "epsilon"
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["data", "neighbour"]
+    result = counted(mechanism, runs=1000)
+    assert result.plot().get_ylabel() == "eps, at least"
+    assert [text.get_text() for text in result.plot("scores").get_legend().get_texts()] == ["data", "neighbour"]

@@ -68,6 +68,10 @@ class Books:
             if account.parent is not None and account.rule is not None:
                 self._partitions.setdefault(account.parent, {}).setdefault(account.rule, []).append(account.id)
 
+    def accounts(self) -> tuple[Account, ...]:
+        """All of them, by number."""
+        return tuple(self._accounts[number] for number in sorted(self._accounts))
+
     def parts(self, account: int, rule: str) -> list[Account]:
         """The parts of one partition of `account`, in the order in which they were declared."""
         return [self._accounts[part] for part in sorted(self._partitions.get(account, {}).get(rule, []))]

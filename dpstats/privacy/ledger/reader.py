@@ -15,6 +15,7 @@ from dpstats.privacy.ledger.analysts import analysts
 from dpstats.privacy.ledger.codebook import read_codebook
 from dpstats.privacy.ledger.facts import Budget, Facts, Statement
 from dpstats.privacy.ledger.filters import Amount, LedgerAccountant, largest
+from dpstats.privacy.ledger.history import history
 from dpstats.privacy.ledger.prices import left_of
 from dpstats.privacy.ledger.queries import quota_left, read_books
 from dpstats.privacy.ledger.store import Store
@@ -112,6 +113,19 @@ class Reader:
         """
         with self._store.transaction(write=False) as connection:
             return analysts(connection, self._facts)
+
+    def history(self) -> pd.DataFrame:
+        """What was spent in all after each entry, by number; refunded ones are left out, as if they had never been.
+
+        Returns
+        -------
+        DataFrame
+            `time`; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN) spent so far: of the parts of a partition
+            the worst; `analyst`, "" without a name, and `by_analyst`, the eps or rho that this one has spent so far.
+            `dpstats.plots.spending` draws it.
+        """
+        with self._store.transaction(write=False) as connection:
+            return history(connection, self._facts, self._account)
 
     def _statement(self) -> Statement:
         with self._store.transaction(write=False) as connection:

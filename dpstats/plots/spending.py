@@ -1,0 +1,123 @@
+"""How a ledger's budget was spent, charge by charge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
+from dpstats.plots import style
+from dpstats.privacy.ledger import Ledger, LedgerLike, as_ledger
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_ANALYSTS = 4
+"""So many analysts have a line of their own: those who have spent most."""
+
+SHORT = pd.Timedelta(minutes=10)
+"""Charges within so short a time stand by their number."""
+
+NAMELESS = "(no name)"
+
+
+def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
+    """What is spent of a ledger's budget over time, in all and by analyst.
+
+    Parameters
+    ----------
+    ledger : Ledger or path
+        Of the whole data set, not of a part.
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        Time in UTC across, or the entries' numbers where all lie within ten minutes; eps upward, or rho under zCDP. Steps are charges, and refunded ones are left out.
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, or `ledger` is no ledger.
+    LedgerError
+        If the file cannot be read.
+    """
+    found = as_ledger(ledger)
+    if not isinstance(found, Ledger):
+        raise ArgumentError(f"ledger must be a whole ledger or the path of its file, got {shown(found)}")
+    ax = style.new_axes(ax)
+    table = found.history()
+    counted = "eps" if found.accountant == "basic" else "rho"
+    spent = float(table[counted].max()) if len(table) else 0.0
+    total = found.total.eps if counted == "eps" else spent + (found.remaining_rho or 0.0)
+    across = _draw_steps(ax, table, counted)
+    ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
+    ax.set_ylim(0.0, 1.06 * total)
+    style.name_axes(ax, across, f"{counted} spent")
+    lines = style.show_legend_above(ax)
+    style.finish(ax, f"Privacy budget of {found.dataset}", *_said(found, table, counted, spent), lines_above=lines)
+    return ax
+
+
+def _draw_steps(ax: Axes, table: pd.DataFrame, counted: str) -> str:
+    """A step at each charge: of all together, and of those who have spent most. What the horizontal axis shows."""
+    timed = len(table) > 0 and table["time"].max() - table["time"].min() >= SHORT
+    # Within a few minutes, the order says more than fractions of seconds.
+    across = pd.Series(table["time"].dt.tz_localize(None) if timed else table.index, index=table.index)
+    _step(ax, across, table[counted], across.max(), color=style.INK, linewidth=2.0, label="all")
+    most = table.groupby("analyst")["by_analyst"].max().sort_values(ascending=False, kind="stable")
+    if list(most.index) not in ([], [""]):
+        for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):
+            own, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
+            look: dict[str, Any] = {"color": style.SERIES[number], "linewidth": 1.4, "label": label}
+            _step(ax, across[own], table["by_analyst"][own], across.max(), **look)
+    _tick(ax, table, timed)
+    return "time (UTC)" if timed else "entry"
+
+
+def _tick(ax: Axes, table: pd.DataFrame, timed: bool) -> None:
+    """Dates, or whole numbers of entries."""
+    from matplotlib import dates, ticker
+
+    drawer: Any = dates if timed else ticker
+    if timed:
+        locator = drawer.AutoDateLocator(minticks=2, maxticks=5)
+        ax.xaxis.set_major_formatter(drawer.ConciseDateFormatter(locator))
+    else:
+        locator = drawer.MaxNLocator(nbins=8, integer=True)
+        low, high = (table.index.min(), table.index.max()) if len(table) else (0, 1)
+        ax.set_xlim(low - 0.5, high + 0.5)
+    ax.xaxis.set_major_locator(locator)
+
+
+def _step(ax: Axes, places: pd.Series[Any], amounts: pd.Series[float], end: Any, **look: Any) -> None:
+    """A line that starts at nothing, rises at each place and goes on to the end; dots mark the charges."""
+    across = [*places, end] if len(places) else []
+    upward = [*amounts, amounts.iloc[-1]] if len(places) else []
+    dots = list(range(len(places))) if len(places) <= 40 else []
+    ax.plot(across, upward, drawstyle="steps-post", marker="o", markersize=4, markevery=dots, **look)
+    if len(places):
+        ax.vlines(across[0], 0.0, upward[0], color=look["color"], linewidth=look["linewidth"])
+
+
+def _said(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> list[str]:
+    """The caption's sentences."""
+    whose = "row" if ledger.unit is None else ledger.unit
+    kept = {
+        "add_remove": f"whether any one {whose} is in the data",
+        "replace_one": f"the contents of any one {whose}",
+    }[ledger.adjacency]
+    people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
+    if table.empty:
+        return [f"Protected: {kept}. Nothing has been charged yet."]
+    return [
+        f"Protected: {kept}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
+        "Of the parts of a partition the worst counts, so that lines do not add up."
+        if apart > spent * (1 + 1e-9)
+        else "",
+        f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
+        "No row was read.",
+    ]
