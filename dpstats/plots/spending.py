@@ -36,7 +36,8 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Time in UTC across, or the entries' numbers where all lie within ten minutes; eps upward, or rho under zCDP. Steps are charges, and refunded ones are left out.
+        Time in UTC across, or the entries' numbers where all lie within ten minutes; eps
+        upward, or rho under zCDP. Steps are charges, and refunded ones are left out.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def _tick(ax: Axes, table: pd.DataFrame, timed: bool) -> None:
         locator = drawer.AutoDateLocator(minticks=2, maxticks=5)
         ax.xaxis.set_major_formatter(drawer.ConciseDateFormatter(locator))
     else:
-        locator = drawer.MaxNLocator(nbins=8, integer=True)
+        locator = drawer.MaxNLocator(nbins=8, integer=True, min_n_ticks=1)
         low, high = (table.index.min(), table.index.max()) if len(table) else (0, 1)
         ax.set_xlim(low - 0.5, high + 0.5)
     ax.xaxis.set_major_locator(locator)
@@ -113,11 +114,10 @@ def _said(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> li
     people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
     if table.empty:
         return [f"Protected: {kept}. Nothing has been charged yet."]
+    parallel = "Of the parts of a partition the worst counts, so that lines do not add up."
     return [
         f"Protected: {kept}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
-        "Of the parts of a partition the worst counts, so that lines do not add up."
-        if apart > spent * (1 + 1e-9)
-        else "",
+        parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
         "No row was read.",
     ]
