@@ -191,7 +191,7 @@ class _Listening:
 def test_noise_is_not_sent_to_workers(client: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     listening = _Listening(monkeypatch)
     dp.logit("b ~ x + g", parts().persist(), 1.0, domain=DOMAIN, **options)
-    assert len(listening.sent) > 20
+    assert len(listening.sent) > 5
     if "method" not in options:
         assert not listening.found()
     assert not any(TEXT.encode() in sent for sent in listening.sent)

@@ -14,10 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpstats.errors import DataError
 from dpstats.rows.gathering import BUCKETS, gathered, picked, split
 from dpstats.rows.passes import Change, Element, Other, Result, Rows, chained
-from dpstats.rows.remote import Lost, Sealed, Work, added, kept, summed
+from dpstats.rows.remote import Lost, Sealed, Together, Work, added, kept, summed
 
 FAN_IN = 16
 """Sums that one task adds up."""
@@ -119,18 +122,46 @@ class DaskRows(Rows[Element]):
         return DaskRows(self._client, self._shards, both, self._marks, self._tasks)
 
     def held(self) -> DaskRows[Element]:
-        """The same elements, kept on the workers until the rows are gone."""
+        """The same elements, kept on the workers until the rows are gone: in as few shards as keep all threads busy.
+
+        A task costs some milliseconds, in every pass.
+        """
         made = all(shard.source is None for shard in self._shards)
         if made and self._change is None:
             return self
-        names = _names("rows")
-        futures = [
-            self._client.submit(kept, Sealed(work), shard.inputs, key=next(names), pure=False)
-            for work, shard in zip(self._works(), self._shards, strict=True)
-        ]
+        names, works = _names("rows"), self._works()
+        futures = []
+        for group in [[at] for at in range(len(works))] if made else self._groups():
+            inputs = [self._shards[at].inputs for at in group]
+            one = Together(tuple(works[at] for at in group), tuple(map(len, inputs)))
+            work = works[group[0]] if made else one
+            futures.append(self._client.submit(kept, Sealed(work), sum(inputs, ()), key=next(names), pure=False))
         self._tasks.update(futures)
         marks = self._marks if made else None
         return DaskRows(self._client, [Shard(None, (one,)) for one in futures], None, marks, self._tasks)
+
+    def _groups(self) -> list[list[int]]:
+        """The shards that are to be kept together: by where their inputs are, for each thread of a worker."""
+        threads = self._client.nthreads()
+        if not threads:
+            return [[at] for at in range(len(self._shards))]
+        homes = self._homes(list(threads))
+        groups = [
+            [int(at) for at in part]
+            for worker, count in threads.items()
+            for part in np.array_split(np.flatnonzero(homes == worker), count)
+        ]
+        return sorted(group for group in groups if group)
+
+    def _homes(self, workers: Sequence[str]) -> NDArray[np.str_]:
+        """The worker that has a shard's inputs; workers in turn where none has, shape (shards,)."""
+        waited = [future for shard in self._shards for future in shard.inputs]
+        holding = self._client.who_has(waited) if waited else {}
+        homes = [workers[at * len(workers) // len(self._shards)] for at in range(len(self._shards))]
+        for at, shard in enumerate(self._shards):
+            holders = [worker for future in shard.inputs for worker in holding.get(future.key, ())]
+            homes[at] = next((worker for worker in holders if worker in workers), homes[at])
+        return np.array(homes)
 
     def collected(self) -> list[Element]:
         """Refused: rows stay on the workers."""
@@ -146,7 +177,7 @@ class DaskRows(Rows[Element]):
 
     def by_person(self) -> DaskRows[Element]:
         """The same elements, of `Owned`, in new shards on the workers that hold their persons whole."""
-        names, count = _names("person"), min(len(self._shards), BUCKETS)
+        names, count = _names("person"), max(1, min(len(self._shards), BUCKETS, sum(self._client.nthreads().values())))
         parts = [
             self._client.submit(split, Sealed((work, count)), shard.inputs, key=next(names), pure=False)
             for work, shard in zip(self._works(), self._shards, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.quiet import quiet
+from dpstats.rows.heap import kept_heap
 
 WORDS = 8192
 """Of 8 bytes: marked at once, within the cache."""
@@ -85,13 +86,39 @@ class Work(NamedTuple):
         return ((self.shard, inputs[0].mark),) if self.source is None else ()
 
 
+class Together(NamedTuple):
+    """Shards that one task keeps together, one after the other.
+
+    Attributes
+    ----------
+    works : tuple of Work
+        None of them made of what was kept.
+    counts : tuple of int
+        How many of the results that the task waits for are of each.
+    """
+
+    works: tuple[Work, ...]
+    counts: tuple[int, ...]
+
+    def elements(self, inputs: Sequence[Any]) -> Iterator[Any]:
+        """The elements of all."""
+        start = 0
+        for work, count in zip(self.works, self.counts, strict=True):
+            yield from work.elements(inputs[start : start + count])
+            start += count
+
+    def mark(self, inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+        """Nothing: no element was kept."""
+        return ()
+
+
 def silent(task: Callable[..., Any]) -> Callable[..., Any]:
     """A task that neither raises nor warns."""
 
     @functools.wraps(task)
     def run(packed: Sealed, inputs: Sequence[Any]) -> Any:
         try:
-            with quiet():
+            with quiet(), kept_heap():
                 if any(isinstance(found, Lost) for found in inputs):
                     return Lost()
                 return task(packed, inputs)
@@ -104,7 +131,7 @@ def silent(task: Callable[..., Any]) -> Callable[..., Any]:
 @silent
 def kept(packed: Sealed, inputs: Sequence[Any]) -> Kept:
     """The elements of a shard, worked out."""
-    work: Work = packed.opened()
+    work: Work | Together = packed.opened()
     elements = list(work.elements(inputs))
     known = work.mark(inputs)
     # What is made of elements that are marked already has their mark: pure functions make it.

@@ -122,19 +122,21 @@ def test_the_same_release_as_on_one_machine(client: Any, name: str) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda data: dp.glm("y ~ a", data, 1e4, domain=DOMAIN, unit="person", max_rows=1, inference=None).params,
-        lambda data: dp.ols("y ~ a + b", data, 1e4, domain=DOMAIN, unit="person", split="rows", screen=1).params,
+        lambda data: dp.glm("y ~ a", data, 1e4, domain=DOMAIN, unit="person", max_rows=1, seed=1).params,
+        lambda data: (
+            dp.ols("y ~ a + b", data, 1e4, domain=DOMAIN, unit="person", split="rows", screen=1, seed=1).params
+        ),
         lambda data: dp.evaluate(
-            dp.logit("c ~ a + g", frame(), 1.0, domain=DOMAIN, seed=2), data, 1e3, unit="person"
+            dp.logit("c ~ a + g", frame(), 1.0, domain=DOMAIN, seed=2), data, 1e3, unit="person", seed=1
         ).metrics.loc[["accuracy", "brier"], "estimate"],
-        lambda data: dp.check("y ~ a + g", data, DOMAIN, 1e3, unit="person").rows,
-        lambda data: dp.buy_ranges(data, ["a", "b"], 1e3, unit="person").domain.to_dict()["a"]["range"],
+        lambda data: dp.check("y ~ a + g", data, DOMAIN, 1e3, unit="person", seed=1).rows,
+        lambda data: dp.buy_ranges(data, ["a", "b"], 1e3, unit="person", seed=1).domain.to_dict()["a"]["range"],
     ],
 )
 def test_draws_of_persons_rows_are_draws_of_the_same_persons(client: Any, call: Callable[[Any], Any]) -> None:
-    """Draws depend on blocks, so releases differ by sampling, of 3,000 persons; they agree within five per cent."""
+    """Draws depend on blocks, so releases differ by sampling, of 3,000 persons; seeded, so that no run is another's."""
     here, there = (np.ravel(np.asarray(call(data), dtype=float)) for data in (frame(), parts()))
-    np.testing.assert_allclose(there, here, rtol=0.05, atol=0.06)
+    np.testing.assert_allclose(there, here, rtol=0.05, atol=0.1)
 
 
 def _told(folder: str, part: pd.DataFrame) -> pd.DataFrame:
@@ -223,4 +225,7 @@ def test_killed_workers_change_nothing(client: Any, tmp_path: Path) -> None:
             dp.glm("y ~ a", data, 2.0, domain=DOMAIN, ledger=ledger)
             assert ledger.remaining.eps == 0
         timer.join()
+        # A nanny whose worker is killed while it starts gives up.
+        time.sleep(0.5)
+        client.wait_for_workers(2, timeout=60)
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-7, atol=1e-7)

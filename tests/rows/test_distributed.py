@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows_contract import RowsContract, blocks_of, responses, total_response
+from rows_contract import RowsContract, blocks_of, doubled, responses, total_response
 
 from dpstats.errors import DataError
 from dpstats.rows import Block, row_count
@@ -89,6 +89,31 @@ class TestKept(_Contract):
 
 def _numbered(number: int, _: Block) -> int:
     return number
+
+
+def test_shards_are_kept_together(client: Any) -> None:
+    """As many as there are threads: every pass is a task for each."""
+    rows = rows_of(client, blocks_of([3] * 40), 20)
+    held = rows.held()
+    assert len(held._shards) == 2
+    assert held.total(responses, operator.add) == list(range(120))
+    assert held.each(doubled).held().total(responses, operator.add) == [2.0 * value for value in range(120)]
+    assert held.held() is held
+    # What goes by a shard's number goes by the one that it had.
+    numbers: list[int] = rows.numbered(_numbered).total(list, operator.add)
+    assert rows.numbered(_numbered).held().total(list, operator.add) == numbers
+
+
+def test_shards_are_kept_where_their_inputs_are(client: Any) -> None:
+    workers = list(client.nthreads())
+    futures = [
+        client.submit(blocks_of, [3], workers=[workers[at % 2]], key=f"input-{at}", pure=False) for at in range(6)
+    ]
+    client.gather(futures)
+    rows = DaskRows(client, [Shard(given, (one,)) for one in futures])
+    assert rows._homes(workers).tolist() == [workers[at % 2] for at in range(6)]
+    assert rows._groups() == [[0, 2, 4], [1, 3, 5]]
+    assert row_count(rows.held()) == 18
 
 
 def test_no_shards(client: Any) -> None:
