@@ -1,0 +1,70 @@
+"""Which of the first ticks of a renewed fit to leave out: those linearised at coefficients that were still far off.
+
+Public: a choice among released sums by released coefficients (docs/proofs/streams, 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.releases import EARLY
+
+Float = NDArray[np.float64]
+
+SHARE = 1 / 8
+"""At most this share of the ticks is left out."""
+
+MOST = EARLY
+"""Later ticks than this are never left out: coefficients have settled by then, or never will."""
+
+ALIGNED = 0.25
+"""Guess at the remainder of a linearisation, over the squared distance in the information and the rows' typical length:
+half of |l'''| / l'' on average. Settled by an experiment (docs/benchmarks_streams): larger ones leave out too much."""
+
+
+class Chosen(NamedTuple):
+    """Sums of the ticks start + 1, ..., t, and the coefficients that follow."""
+
+    start: int
+    sums: Float
+    params: Float
+
+
+def choose_start(plan: StreamPlan, totals: Sequence[Float], params: Sequence[Float], tick: int, total: Float) -> Chosen:
+    """The start of the least predicted excess: of noise, of the linearisation, and of the rows that are left out.
+
+    Parameters
+    ----------
+    plan : StreamPlan
+    totals : sequence of ndarray, shape (size,)
+        Noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there have been so many.
+    params : sequence of ndarray, shape (p,)
+        Coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
+    tick : int
+    total : ndarray, shape (size,)
+        The noisy sum of all ticks.
+    """
+    fitting, latest = plan.fitting, params[-1]
+    size = len(latest)
+    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, MOST, len(totals) - 1))]
+    whole = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
+    apart = np.array(params[: min(tick, MOST)]) - latest
+    squares = np.maximum(np.sum(apart @ whole.information * apart, axis=1), 0.0) / tick
+    found: list[tuple[float, Chosen]] = []
+    for start in starts:
+        sums = total - totals[start]
+        equations = whole
+        if start:
+            equations = fitting.equations(fitting.moments(sums, plan.interval_deviation(start, tick)))
+        inverse = np.linalg.inv(equations.stabilised(equations.ridge(plan.radius)))
+        noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
+        bias = (ALIGNED * float(squares[start:].sum())) ** 2 / size * float(np.trace(inverse)) / size
+        fewer = size * start / (tick - start)
+        solved = equations.solve(plan.radius, plan.penalty, fitting.penalty_weights)
+        found.append((noise + bias + fewer, Chosen(start, sums, solved)))
+    return min(found, key=lambda one: one[0])[1]

@@ -1,0 +1,248 @@
+"""The state of a running stream on disk: written durably before its numbers are shown, valid once, never turned back.
+
+docs/proofs/streams, 11. A commit writes the next state beside the valid one, has the ledger move the stream on, and
+renames. Wherever a process is killed, the ledger says which of the two files holds the valid state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpstats.errors import ArgumentError, StreamError
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger.ticks import Position, StreamBooks
+from dpstats.streaming.sums.state import pack, unpack
+
+OLD = (
+    "the state is not the valid one: it is an old copy, or another process has closed a tick since. It is refused, as "
+    "a release from it would be one that no charge covers; go on from the state that is up to date"
+)
+
+
+class Keeper:
+    """One stream's state file and its place in the ledger, either of which may be missing.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        Of the state; without it the stream ends with the process.
+    ledger : Ledger or Part, optional
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is of another type, or the directory is missing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, ledger: Ledger | Part | None) -> None:
+        if ledger is not None and not isinstance(ledger, (Ledger, Part)):
+            raise ArgumentError("ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives")
+        if path is not None and not isinstance(path, (str, os.PathLike)):
+            raise ArgumentError("state must be the path of a file that only this stream uses")
+        self.path = None if path is None else Path(os.path.abspath(path))
+        if self.path is not None and not self.path.parent.is_dir():
+            raise ArgumentError(f"state: there is no directory {str(self.path.parent)!r}; make it first")
+        self.ledger = ledger
+        self._books = None if ledger is None else StreamBooks(ledger)
+        self._entry: int | None = None
+        self._position: Position | None = None
+
+    @property
+    def entry(self) -> int | None:
+        """The number of the charge, once it is made."""
+        return self._entry
+
+    def load(self) -> dict[str, Any] | None:
+        """The valid state, with what a killed process has left put in order; None if no stream has begun here.
+
+        Raises
+        ------
+        StreamError
+            If the state is damaged, is not the valid one, or was begun with another ledger or none.
+        """
+        if self.path is None:
+            return None
+        with self._locked():
+            content = self.path.read_bytes() if self.path.exists() else self._first()
+            if content is None:
+                return None
+            facts = unpack(content)
+            if facts["charged"] != (self._books is not None):
+                fix = "pass the ledger that it was charged to" if facts["charged"] else "leave it out"
+                raise StreamError(f"ledger: the stream of this state was begun otherwise; {fix}")
+            if self._books is not None:
+                content = self._valid(content, facts["identity"])
+            self._put(content)
+            return unpack(content)
+
+    def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **labels: str) -> None:
+        """Charge the ledger, if there is one, and make `facts` the state before the first tick.
+
+        Parameters
+        ----------
+        facts : mapping
+            With "identity", which no other stream has, and "tick", 0.
+        guarantee : Guarantee
+        **labels : str
+            For the ledger's entry.
+
+        Raises
+        ------
+        StreamError
+            If another process has begun a stream here.
+        BudgetExceeded, UncertifiedError, LedgerError
+            If the ledger does not take the charge.
+        """
+        content = pack({**facts, "charged": self._books is not None})
+        with self._locked():
+            if self.path is not None:
+                if self.path.exists():
+                    raise StreamError(OLD)
+                # Staged before the charge: a process that is killed after it finds the stream that was paid for.
+                self._stage(content)
+            if self.ledger is not None and self._books is not None:
+                charge = self.ledger.charge(guarantee, plan_hash=facts["identity"], **labels)
+                self._entry = charge.number
+                self._books.begin(charge.number, digest_of(content))
+            self._put(content)
+
+    def commit(self, facts: Mapping[str, Any]) -> None:
+        """Make `facts` the valid state, one tick on, durably; nothing of the tick may be shown before.
+
+        Raises
+        ------
+        StreamError
+            If the state that this stream holds is not the valid one any more.
+        """
+        assert self._position is not None
+        content = pack({**facts, "charged": self._books is not None})
+        with self._locked():
+            if self.path is not None:
+                if not self.path.exists() or digest_of(self.path.read_bytes()) != self._position.digest:
+                    raise StreamError(OLD)
+                self._stage(content)
+            books, entry = self._books, self._entry
+            if books is not None and entry is not None:
+                moved = books.advance(entry, self._position, digest_of(content))
+                if not moved:
+                    raise StreamError(OLD)
+            self._put(content)
+
+    def _first(self) -> bytes | None:
+        """The state before the first tick that a killed process has paid for but not put in its place."""
+        for staged in self._staged():
+            content = staged.read_bytes()
+            with contextlib.suppress(StreamError):
+                facts = unpack(content)
+                entry = None if self._books is None else self._books.charge_of(facts["identity"])
+                if self._books is not None and facts["tick"] == 0 and entry is not None:
+                    self._books.begin(entry, digest_of(content))
+                    return content
+        return None
+
+    def _valid(self, content: bytes, identity: str) -> bytes:
+        """`content`, or the state one tick on that was committed but not put in its place.
+
+        Raises
+        ------
+        StreamError
+            If the ledger knows of another state than both.
+        """
+        assert self._books is not None
+        self._entry = self._books.charge_of(identity)
+        known = None if self._entry is None else self._books.position(self._entry)
+        if known is None:
+            raise StreamError("ledger: it was not charged for the stream of this state; pass the one that was")
+        if known.digest == digest_of(content):
+            return content
+        for staged in self._staged():
+            later = staged.read_bytes()
+            if digest_of(later) == known.digest:
+                return later
+        raise StreamError(OLD)
+
+    def _put(self, content: bytes) -> None:
+        """Make `content` the file at the path, durably, and drop what was staged otherwise."""
+        tick = int(unpack(content)["tick"])
+        self._position = Position(tick, digest_of(content))
+        if self.path is None:
+            return
+        if not self.path.exists() or self.path.read_bytes() != content:
+            staged = self._stage_path(content)
+            if not staged.exists():
+                write_durably(staged, content)
+            # Should this name be lost with the power, what was staged is found by it again.
+            os.replace(staged, self.path)
+        for left in self._staged():
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+    def _stage(self, content: bytes) -> None:
+        """Write `content` beside the state, durably."""
+        staged = self._stage_path(content)
+        write_durably(staged, content)
+        sync_directory(staged.parent)
+
+    def _stage_path(self, content: bytes) -> Path:
+        assert self.path is not None
+        return self.path.with_name(f".{self.path.name}.next-{digest_of(content)[:32]}")
+
+    def _staged(self) -> list[Path]:
+        assert self.path is not None
+        return sorted(self.path.parent.glob(f".{glob_escaped(self.path.name)}.next-*"))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time, where the system can lock files; a killed process holds no lock."""
+        if self.path is None:
+            yield
+            return
+        try:
+            import fcntl
+        except ImportError:  # Windows: the ledger alone tells processes apart
+            yield
+            return
+        descriptor = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def digest_of(content: bytes) -> str:
+    """A hash of a state; the state holds noise that nobody can guess, so the hash says nothing of it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, on the disk when this returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable, where the system lets a directory be synchronised."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def glob_escaped(name: str) -> str:
+    """A file's name as a pattern that matches it alone."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

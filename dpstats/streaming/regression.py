@@ -1,0 +1,454 @@
+"""A regression that is released again at every tick of a stream, for ever, under one charge."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, StreamError
+from dpstats.families import Family
+from dpstats.models.sources import capped
+from dpstats.penalties import Penalty
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.ledger import Ledger, Part
+from dpstats.quiet import guarded, quiet, sealed
+from dpstats.rows import Block
+from dpstats.streaming.early import choose_start
+from dpstats.streaming.keeping import Keeper
+from dpstats.streaming.making import make_plan
+from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.releases import Release, Releases
+from dpstats.streaming.results import StreamResults, change_table
+from dpstats.streaming.sums import PrefixSums, Workload
+from dpstats.streaming.sums.workloads import Window
+from dpstats.tables import Table, as_table
+
+Float = NDArray[np.float64]
+
+RECALL = 512
+"""Releases kept in memory where no file keeps them."""
+
+
+class Regression:
+    """A regression of a stream of rows, released again at every tick.
+
+    A stream is a sequence of ticks, a public clock: a batch, a day, a month. How many rows a tick brings is private. At
+    each tick the noisy sums of bounded statistics of all rows are released; coefficients, errors, windows and changes
+    follow from them at no further charge.
+
+    Parameters
+    ----------
+    formula : str
+        As for `dpstats.glm`, without weights and offsets.
+    domain : Domain or dict
+        Declares every column that the formula reads: nothing of a stream can be bought beforehand.
+    eps, delta : float
+        The budget of the whole stream. With ``delta=0`` the noise is pure, a tree of sums, and larger.
+    family : str or Family
+    mechanism : {"linear", "renewable"}, optional
+        "linear" releases the sums of x y and x x'; the default of the Gaussian family. "renewable" linearises a tick's
+        rows at the coefficients released before it; that of all others.
+    horizon : int, optional
+        The last tick. Left out, a million ticks are declared, for 30 to 45 % more noise.
+    halflife : float, optional
+        A tick counts half after so many ticks: the stream may run for ever.
+    window : int, optional
+        Each regression is of the last `window` ticks: likewise.
+    workload : Workload or str, optional
+        The same in one object, see `dpstats.streaming.sums`.
+    participation : sequence of int
+        Offsets of the ticks in which one person may have a row, such as ``(0, 1, 2, 3, 12, 13, 14, 15)``: the guarantee
+        is then the person's. Whoever feeds the stream answers for it.
+    sums : {"blt", "toeplitz", "tree", "honaker", "knorm_tree"}, optional
+        The noise of the sums; "blt" has nearly the least in constant memory.
+    penalty, alpha : str or Penalty, float
+        Convex, as for `dpstats.glm`, beside the ridge that the noise asks for.
+    radius : float, optional
+        Public guess at the norm of the coefficients in the metric of the rows, from which ridge and noise are balanced.
+    adjacency : {"add_remove", "replace_one"}
+        Of one row in its tick; ticks are public.
+    ledger : Ledger or Part, optional
+        Charged once, durably, before the first row is read; it keeps the tick, so that an old copy of the state is
+        refused.
+    state : path, optional
+        Of the file from which the stream goes on after the process has ended, however it ended. It holds private data.
+        The releases are kept beside it, in a file with ".releases" added to the name.
+    recall : int
+        Without `state` so many releases are remembered for `between`, `window` and `history`.
+    rows_guess : float
+        Public guess at the rows of a tick, for the predictions of `plan` alone.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+
+    Attributes
+    ----------
+    tick : int
+        Ticks closed so far.
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        Naming the argument and the fix; nothing is read or charged.
+    StreamError
+        If `state` holds another stream, or is not the valid state of this one.
+
+    Notes
+    -----
+    The guarantee is proved in docs/proofs/streams. The state is on the disk before a release is returned, so that a
+    process that is killed repeats the same numbers.
+
+    Examples
+    --------
+    >>> stream = dp.streaming.Regression("y ~ x", domain, eps=1, delta=1e-6, horizon=120)  # doctest: +SKIP
+    >>> print(stream.plan())  # doctest: +SKIP
+    >>> for month in months:  # doctest: +SKIP
+    ...     print(stream.update(month).params)
+    >>> stream.window(12).summary()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        formula: str,
+        domain: Domain | Mapping[str, Any],
+        eps: float,
+        delta: float = 0.0,
+        *,
+        family: str | Family = "gaussian",
+        mechanism: str | None = None,
+        horizon: int | None = None,
+        halflife: float | None = None,
+        window: int | None = None,
+        workload: Workload | str | None = None,
+        participation: Sequence[int] = (0,),
+        sums: str | None = None,
+        penalty: str | Penalty | None = None,
+        alpha: float | None = None,
+        radius: float | None = None,
+        adjacency: str = "add_remove",
+        ledger: Ledger | Part | None = None,
+        state: str | os.PathLike[str] | None = None,
+        recall: int = RECALL,
+        rows_guess: float = 1000.0,
+        seed: int | None = None,
+    ) -> None:
+        self._plan = make_plan(
+            formula,
+            domain,
+            eps,
+            delta,
+            family=family,
+            mechanism=mechanism,
+            sums=sums,
+            horizon=horizon,
+            halflife=halflife,
+            window=window,
+            workload=workload,
+            participation=participation,
+            penalty=penalty,
+            alpha=alpha,
+            radius=radius,
+            adjacency=adjacency,
+            rows_guess=rows_guess,
+            seeded=seed is not None,
+        )
+        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 1:
+            raise ArgumentError("recall must be a positive integer: the releases to remember")
+        self._keeper = Keeper(state, ledger)
+        path = self._keeper.path
+        kept = None if path is None else path.with_name(f"{path.name}.releases")
+        self._releases = Releases(self._plan.vector.size, len(self._plan.names), kept, int(recall))
+        self._process = os.getpid()
+        self._label: str | None = None
+        self._broken = False
+        found = self._keeper.load()
+        if found is None:
+            self._identity = f"{self._plan.digest()}:{secrets.token_hex(16)}"
+            self._begun = False
+            self._sums = self._plan.sums.start(seed=seed)
+        else:
+            self._resume(found)
+
+    def plan(self) -> StreamPlan:
+        """What the stream releases and costs, by tick: reads nothing and charges nothing."""
+        return self._plan
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of everything that the stream ever shows."""
+        return self._plan.guarantee
+
+    @property
+    def tick(self) -> int:
+        """Ticks closed so far."""
+        return self._releases.tick
+
+    @property
+    def label(self) -> str | None:
+        """The public value of the tick that was closed last, where ticks have one; see `run`."""
+        return self._label
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """The latest coefficients in the user's units; before the first tick those of the null model."""
+        matrix, shift = self._plan.design.back_transform()
+        return pd.Series(matrix @ self._scaled + shift, index=list(self._plan.names), name="params")
+
+    @property
+    def results(self) -> StreamResults:
+        """The regression of the tick that was closed last."""
+        return self.at(self.tick)
+
+    @sealed
+    def update(self, rows: object, *, label: str | None = None) -> StreamResults:
+        """Close a tick with its rows and release its regression.
+
+        Parameters
+        ----------
+        rows : DataFrame or another table
+            All rows of the tick, perhaps none; whatever `dpstats.glm` takes.
+        label : str, optional
+            A public name of the tick, such as the month; labels must increase.
+
+        Returns
+        -------
+        StreamResults
+
+        Raises
+        ------
+        ArgumentError, DataError, DomainError
+            By the schema of `rows` alone; nothing was read, charged or released.
+        StreamError
+            If the stream is past its horizon, or its state is not the valid one: nothing was released.
+        BudgetExceeded, LedgerError
+            If the ledger does not take the charge, before the first tick.
+        ReleaseError
+            If it fails after rows were read; the tick is still open.
+        """
+        self._check_usable()
+        self._check_label(label)
+        table = as_table(rows)
+        self._plan.design.check_schema(table)
+        self._begin()
+        vector = guarded(lambda: self._vector(table))
+        self._broken = True  # until the tick is on the disk: what is in memory is ahead of it
+        release = self._step(vector)
+        self._keeper.commit(self._facts(self.tick + 1, release, label))
+        self._releases.append(release)
+        self._label, self._broken = label, False
+        return self.at(self.tick)
+
+    def at(self, tick: int) -> StreamResults:
+        """The regression as it was released at a past tick.
+
+        Raises
+        ------
+        ArgumentError
+            If there is none, or it is not remembered.
+        """
+        tick = _whole("tick", tick)
+        if tick < 1:
+            raise ArgumentError("tick must be at least 1: nothing has been released before the first tick")
+        found = self._releases.at(tick)
+        workload = self._plan.sums.mechanism.workload
+        start = max(0, tick - workload.window) if isinstance(workload, Window) else int(found.start[0])
+        plan = self._plan
+        return StreamResults(
+            plan,
+            found.params,
+            sums=found.released,
+            deviation=plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick),
+            first=start + 1,
+            last=tick,
+        )
+
+    def between(self, a: int, b: int) -> StreamResults:
+        """The regression of the ticks a + 1, ..., b: from the same noisy sums, at no charge.
+
+        Parameters
+        ----------
+        a, b : int
+            0 <= a < b <= tick.
+
+        Raises
+        ------
+        ArgumentError
+            If the interval is empty or not over yet, or its ends are not remembered.
+        """
+        a, b = _whole("a", a), _whole("b", b)
+        if not 0 <= a < b <= self.tick:
+            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far")
+        sums = self._releases.at(b).total - self._releases.at(a).total
+        deviation = self._plan.interval_deviation(a, b)
+        with quiet():
+            params = self._plan.fitting.params(sums, deviation)
+        return StreamResults(self._plan, params, sums=sums, deviation=deviation, first=a + 1, last=b)
+
+    def window(self, ticks: int) -> StreamResults:
+        """The regression of the last `ticks` ticks; see `between`."""
+        ticks = _whole("ticks", ticks)
+        if not 1 <= ticks <= self.tick:
+            raise ArgumentError(f"window needs from 1 to {self.tick} ticks, those so far")
+        return self.between(self.tick - ticks, self.tick)
+
+    def change(self, ticks: int) -> pd.DataFrame:
+        """How coefficients of the last `ticks` ticks differ from those of as many ticks before, with errors.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by term: change, std_error, z, p_value, low, high.
+
+        Raises
+        ------
+        ArgumentError
+            If there have not been twice as many ticks.
+        NotReleasedError
+            If there are no errors, see `StreamResults.bse`.
+        """
+        ticks = _whole("ticks", ticks)
+        if not 1 <= 2 * ticks <= self.tick:
+            raise ArgumentError(f"change needs ticks from 1 to {self.tick // 2}, half of the ticks so far")
+        ends = [(self.tick - ticks, self.tick), (self.tick - 2 * ticks, self.tick - ticks)]
+        later, earlier = (self.between(a, b) for a, b in ends)
+        covariance = self._plan.sums.covariance(ends)
+        correlation = float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
+        return change_table(self._plan.names, later, earlier, correlation)
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The coefficients of every remembered tick, a row a coefficient: tick, term, estimate, scaled_estimate."""
+        matrix, shift = self._plan.design.back_transform()
+        ticks = list(range(self._releases.first, self.tick + 1))
+        scaled = np.array([self._releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
+        names = list(self._plan.names)
+        return pd.DataFrame(
+            {
+                "tick": np.repeat(np.array(ticks, dtype=np.int64), len(names)),
+                "term": names * len(ticks),
+                "estimate": (scaled @ matrix.T + shift).ravel() if ticks else np.zeros(0),
+                "scaled_estimate": scaled.ravel() if ticks else np.zeros(0),
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"<Regression: tick {self.tick}, {self._plan.description}>"
+
+    def __reduce__(self) -> Any:
+        raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
+
+    def __copy__(self) -> Regression:
+        raise StreamError("a stream is not copied: closing a tick in both copies would be a second release")
+
+    def __deepcopy__(self, memo: Any) -> Regression:
+        return self.__copy__()
+
+    def _check_usable(self) -> None:
+        """StreamError unless this object may close another tick."""
+        if self._broken:
+            raise StreamError("a tick was not completed: open the stream again from its state, nothing is lost")
+        if os.getpid() != self._process:
+            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
+        last = self._plan.sums.mechanism.workload.ticks
+        if self.tick >= last:
+            raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
+
+    def _check_label(self, label: str | None) -> None:
+        if label is not None and not isinstance(label, str):
+            raise ArgumentError("label must be text: the public name of a tick")
+        if self.tick and (label is None) != (self._label is None):
+            raise ArgumentError("label must be given for every tick, or for none")
+        if label is not None and self._label is not None and label <= self._label:
+            raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
+
+    def _begin(self) -> None:
+        """Charge the ledger and write the first state, once."""
+        if self._begun:
+            return
+        plan = self._plan
+        labels = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
+        self._keeper.begin(self._facts(0, self._releases.at(0), None), plan.guarantee, **labels)
+        self._begun = True
+
+    def _vector(self, table: Table) -> NDArray[np.object_]:
+        """The exact sum of the rows' vectors. Reads rows."""
+        plan, ledger = self._plan, self._keeper.ledger
+        paid = table.only(plan.design.columns) if ledger is None else ledger.rows_of(table)
+        try:
+            rows = plan.design.rows(paid).each(_Capped(plan.family))
+            return plan.vector.total(rows, self._scaled, plan.sums.step)
+        finally:
+            paid.forget()
+
+    def _step(self, vector: NDArray[np.object_]) -> Release:
+        """The next release."""
+        released = self._sums.step(vector)
+        tick, total = self.tick + 1, self._sums.total
+        with quiet():
+            if self._plan.may_start_late:
+                early = self._releases.early or [self._releases.at(0)]
+                params = [one.params for one in early][:tick]
+                chosen = choose_start(self._plan, [one.total for one in early], [*params, self._scaled], tick, total)
+                return Release(total, chosen.sums, chosen.params, np.array([float(chosen.start)]))
+            params_now = self._plan.fitting.params(released, self._plan.deviation(tick))
+        return Release(total, released, params_now, np.zeros(1))
+
+    def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:
+        """The state, for JSON."""
+        return {
+            "stream": "regression",
+            "plan": self._plan.digests(),
+            "identity": self._identity,
+            "tick": tick,
+            "label": label,
+            "release": [value.hex() for value in release.numbers().tolist()],
+            "sums": self._sums.to_bytes().decode(),
+        }
+
+    @property
+    def _scaled(self) -> Float:
+        """The latest coefficients in model units."""
+        return self._releases.last.params
+
+    def _resume(self, facts: dict[str, Any]) -> None:
+        """Go on from a state.
+
+        Raises
+        ------
+        StreamError
+            If it is that of another stream.
+        """
+        if facts.get("stream") != "regression":
+            raise StreamError("state: this is no state of a regression")
+        ours = self._plan.digests()
+        if changed := [name for name, digest in ours.items() if facts["plan"].get(name) != digest]:
+            raise StreamError(
+                f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
+                "begin a new stream with a state of its own"
+            )
+        self._identity, self._label, self._begun = facts["identity"], facts["label"], True
+        self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self._plan.sums)
+        numbers = np.array([float.fromhex(value) for value in facts["release"]])
+        self._releases.restore(int(facts["tick"]), Release.of(numbers, self._plan.vector.size))
+
+
+class _Capped:
+    """`capped` with a family, picklable."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+
+    def __call__(self, block: Block) -> Block:
+        return capped(self.family, block)
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ArgumentError(f"{name} must be an integer: a number of ticks")
+    return int(value)

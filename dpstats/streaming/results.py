@@ -1,0 +1,282 @@
+"""A regression of some ticks of a stream, from released sums alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.errors import NotReleasedError
+from dpstats.inference import Inference
+from dpstats.inference.contrasts import LEVEL
+from dpstats.inference.known import self_adjoint
+from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
+from dpstats.quiet import quiet
+from dpstats.results import stored
+from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
+from dpstats.results.glm_results import GLMResults
+from dpstats.results.inferring import Inferred
+from dpstats.streaming.headers import header
+from dpstats.streaming.planning import StreamPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamResults(GLMResults):
+    """The regression of the ticks first, ..., last of a stream.
+
+    Attributes
+    ----------
+    plan : StreamPlan
+    scaled_params : ndarray, shape (p,)
+        Coefficients in model units, shrunk as the noise asks for.
+    sums : ndarray, shape (size,)
+        The noisy sums that they follow from.
+    deviation : float
+        Standard deviation of the noise of each.
+    first, last : int
+        The ticks; older ones count less in a stream with a half-life.
+    """
+
+    plan: StreamPlan  # type: ignore[assignment]
+    sums: Float = ()  # type: ignore[assignment]
+    deviation: float = 1.0
+    first: int = 1
+    last: int = 0
+
+    @cached_property
+    def _inferred(self) -> Inferred:
+        reason = self._obstacle()
+        if reason is not None:
+            raise NotReleasedError(f"not released: {reason}")
+        with quiet():
+            estimates, basis = self.plan.fitting.estimates(self.sums, self.deviation)
+        transform, shift = self.plan.design.back_transform()
+        return Inferred(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
+
+    def _obstacle(self) -> str | None:
+        """Why there are no errors, from public facts."""
+        plan, name = self.plan, self.plan.family.name
+        if not plan.normal:
+            return "errors of a stream are proved for normal noise; give delta= for it"
+        if plan.penalty is not None and plan.penalty.sparse:
+            return "errors are not valid after a selection by the same sums; leave the penalty out"
+        if plan.method == "linear" and plan.vector.square == 0:
+            return "errors of a linear stream need an intercept, from which the number of rows is known"
+        if plan.method == "renewable" and name not in ("binomial", "binomial_counts"):
+            return f"the dispersion of family {name!r} is not among the sums; params and noise are"
+        return None
+
+    @property
+    def information(self) -> pd.DataFrame:
+        """The information matrix as released, with its noise, in model units, shape (p, p)."""
+        with quiet():
+            moments = self.plan.fitting.moments(self.sums, self.deviation)
+        names = list(self.plan.names)
+        return pd.DataFrame(self_adjoint(moments.matrix[:-1, :-1]), index=names, columns=names)
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """One charge for the whole stream, whatever is looked at."""
+        paid = self.plan.guarantee
+        names = pd.Index(["stream"], name="purchase")
+        return pd.DataFrame([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
+
+    @property
+    def noise_sd(self) -> pd.Series[float]:
+        """Standard deviation that noise alone gives each coefficient of `debiased`, in the user's units.
+
+        Infinite where the budget does not identify the coefficient.
+        """
+        inferred = self._inferred
+        shares = inferred.table.shares
+        values = np.sqrt((shares[:, 1] + shares[:, 2]) * np.where(np.isfinite(self.bse), self.bse, np.nan) ** 2)
+        return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a coefficient, columns as broom names them: term, estimate (as shrunk), scaled_estimate, and where
+        there are errors debiased, std_error, statistic, p_value, conf_low and conf_high."""
+        table = pd.DataFrame(
+            {"term": list(self.plan.names), "estimate": self.params.to_numpy(), "scaled_estimate": self.scaled_params}
+        )
+        if self._obstacle() is None:
+            names = ["debiased", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
+            table[names] = self.uncertainty().to_numpy()
+        return table
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the regression."""
+        plan = self.plan
+        facts = {
+            "family": plan.family.name,
+            "link": plan.family.link,
+            "method": plan.method,
+            "penalty": "none" if plan.penalty is None else plan.penalty.name,
+            "df_model": plan.df_model,
+            "nobs": pd.NA,
+            **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit", "certified")},
+            "first_tick": self.first,
+            "last_tick": self.last,
+            "noise_sd": self.deviation,
+        }
+        return pd.DataFrame([facts])
+
+    def summary(self) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+        errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
+        summary = Summary()
+        ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
+        summary.tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
+        summary.add_extra_txt(wrap_notes(self._notes(errors)))
+        return summary
+
+    def _errors_table(self) -> SimpleTable:
+        lines = [
+            (str(name), coefficient_cells(row.to_numpy(dtype=float))) for name, row in self.uncertainty().iterrows()
+        ]
+        return full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
+
+    def _plain_table(self) -> SimpleTable:
+        values = zip(self.params.items(), self.scaled_params, strict=True)
+        lines = [(str(name), [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
+        return full_width(["coef", "scaled coef"], lines, [14, 14])
+
+    def _notes(self, errors: bool) -> list[str]:
+        said = ["One charge covers the whole stream; this regression was charged nothing beside it."]
+        reason = self._obstacle()
+        if reason is not None:
+            return [*said, f"No errors are shown: {reason}."]
+        if not errors:
+            return [*said, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
+        said.append(
+            "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
+            "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
+            "the noise."
+        )
+        unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
+        return [*said, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else said
+
+    def __repr__(self) -> str:
+        return f"<StreamResults: ticks {self.first} to {self.last}, {self.plan.description}>"
+
+    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
+        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`."""
+        return super().plot(kind, **arguments)
+
+    def save(self, path: str | Path) -> None:
+        """Write the released values and the public plan as JSON."""
+        facts = {
+            "plan": self.plan.to_dict(),
+            "scaled_params": self.scaled_params.tolist(),
+            "sums": np.asarray(self.sums).tolist(),
+            "deviation": self.deviation,
+            "ticks": [self.first, self.last],
+        }
+        stored.write(path, "StreamResults", facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> StreamResults:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        DataError
+            If there is no such file, or it is not one that `save` wrote.
+        """
+
+        def build(facts: dict[str, Any]) -> StreamResults:
+            plan, sums = StreamPlan.from_dict(facts["plan"]), np.asarray(facts["sums"], dtype=np.float64)
+            params = np.asarray(facts["scaled_params"], dtype=np.float64)
+            if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
+                raise ValueError("the stored values do not suit the plan")
+            return cls(
+                plan, params, sums=sums, deviation=facts["deviation"], first=facts["ticks"][0], last=facts["ticks"][1]
+            )
+
+        return stored.read(path, "StreamResults", build)
+
+    @property
+    def _fitted_columns(self) -> NDArray[np.intp]:
+        return np.arange(len(self.plan.names))
+
+    @property
+    def scale(self) -> float:
+        """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
+        spread: Any = self._inference.estimates.spread
+        return float(spread.value) * self.plan.design.response_scaling()[1] ** 2
+
+    @property
+    def noise(self) -> NoReturn:
+        raise NotReleasedError("noise: a stream has its noise by tick, see plan.ticks() and deviation")
+
+    @property
+    def noise_at_most(self) -> NoReturn:
+        raise NotReleasedError("noise_at_most: a stream's noise is not bounded without rows; noise_sd is estimated")
+
+    @property
+    def selection(self) -> pd.DataFrame:
+        """Which coefficients are not zero, under a sparse penalty; empty without one."""
+        if self.plan.penalty is None or not self.plan.penalty.sparse:
+            return pd.DataFrame()
+        return pd.DataFrame({"selected": self.scaled_params != 0}, index=list(self.plan.names))
+
+    def excess_risk(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Not proved for streams: `StreamPlan.ticks` predicts it."""
+        raise NotReleasedError(
+            "excess_risk: bounds are proved for single fits; plan.ticks() predicts the excess by tick"
+        )
+
+
+def change_table(
+    names: Sequence[str], later: StreamResults, earlier: StreamResults, correlation: float
+) -> pd.DataFrame:
+    """Coefficients of one interval less those of an earlier one, with errors.
+
+    Parameters
+    ----------
+    names : sequence of str
+    later, earlier : StreamResults
+        Of intervals without a tick in common, so that sampling errors are independent.
+    correlation : float
+        Of the noise of their sums.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by term: change, std_error, z, p_value, low and high. The errors' noise parts are taken to be correlated
+        as unfavourably as the sums' noise is (docs/proofs/streams, 10).
+    """
+    from scipy import stats
+
+    parts = []
+    for result in (later, earlier):
+        error = result.bse.to_numpy()
+        noise = np.sqrt(result._inference.shares[:, 1] + result._inference.shares[:, 2]) * error
+        parts.append((error, noise))
+    (one, first), (two, second) = parts
+    with np.errstate(invalid="ignore"):
+        error = np.sqrt(one**2 + two**2 + 2 * abs(correlation) * first * second)
+        error = np.where(np.isnan(error), np.inf, error)
+        change = later.debiased.to_numpy() - earlier.debiased.to_numpy()
+        z = change / error
+    half = stats.norm.ppf(0.975) * error
+    columns = {
+        "change": change,
+        "std_error": error,
+        "z": z,
+        "p_value": 2 * stats.norm.sf(np.abs(z)),
+        "low": change - half,
+        "high": change + half,
+    }
+    return pd.DataFrame(columns, index=pd.Index(list(names), name="term"))

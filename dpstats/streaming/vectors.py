@@ -1,0 +1,195 @@
+"""Rows as bounded vectors of statistics, summed in exact integers (docs/proofs/streams, 8 and 9)."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families import Family
+from dpstats.families import from_dict as family_from_dict
+from dpstats.privacy.information import MatrixNoise
+from dpstats.privacy.information.rows import PLACES, integer_rows, linear_predictor, row_parts
+from dpstats.rows import Block, Rows
+
+Float = NDArray[np.float64]
+Integers = NDArray[np.object_]
+Method = Literal["linear", "renewable"]
+
+FINE = 64
+"""Binary places of the weights as fractions: what they lose is far below a lattice step."""
+
+
+@dataclass(frozen=True)
+class RowVector:
+    """What a row adds to its tick: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
+
+    vech holds the upper triangle, entries off the diagonal times sqrt(2), so that its norm is that of the matrix.
+    Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w eta - l' at
+    coefficients that were released before the tick, and g is cut to what w leaves of `reach`.
+
+    Attributes
+    ----------
+    method : {"linear", "renewable"}
+    family : Family
+        Every cap filled in.
+    metric : MatrixNoise
+        Holds D and L with z = D^-1/2 L^-1 x; its scale means nothing.
+    inner, cross, square : float
+        r, a and c; c = 0 leaves y^2 out.
+    reach : float
+        The most that a row's vector is long.
+    """
+
+    method: Method
+    family: Family
+    metric: MatrixNoise
+    inner: float
+    cross: float
+    square: float
+    reach: float
+
+    @property
+    def columns(self) -> int:
+        """p."""
+        return self.metric.size
+
+    @property
+    def size(self) -> int:
+        """Numbers in a vector."""
+        return self.columns * (self.columns + 3) // 2 + int(self.square > 0)
+
+    @property
+    def weight_bound(self) -> float:
+        """The greatest w."""
+        return 1.0 if self.method == "linear" else self.family.curvature_bound
+
+    @property
+    def slope_bound(self) -> float:
+        """The greatest |g|."""
+        return 1.0 if self.method == "linear" else self.reach / self.cross
+
+    @cached_property
+    def weights(self) -> Float:
+        """What an entry of the matrix of sums is multiplied by, in the order of vectors, shape (size,)."""
+        rows, places = np.triu_indices(self.columns)
+        inner = np.where(rows == places, self.inner, math.sqrt(2) * self.inner)
+        cross = np.full(self.columns, self.cross)
+        return np.concatenate([inner, cross, [self.square] if self.square > 0 else []])
+
+    @cached_property
+    def units(self) -> Float:
+        """One unit of the exact sums, in the order of vectors, shape (size,)."""
+        triangle = self.columns * (self.columns + 1) // 2
+        inner = np.full(triangle, self.weight_bound)
+        cross = np.full(self.size - triangle, self.slope_bound)
+        return np.concatenate([inner, cross]) * 4.0**-PLACES
+
+    def total(self, rows: Rows[Block], params: Float, step: float) -> Integers:
+        """The sum of the rows' vectors in whole steps, Python integers of shape (size,). Reads rows: charge first.
+
+        Parameters
+        ----------
+        rows : Rows of Block
+            In model units.
+        params : ndarray, shape (p,)
+            In model units, released before these rows; linear sums do not look at them.
+        step : float
+        """
+        part = partial(exact_linear, self) if self.method == "linear" else partial(exact_renewed, self, params)
+        exact = rows.total(part, operator.add)
+        factors = [
+            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE)
+            for weight, unit in zip(self.weights.tolist(), self.units.tolist(), strict=True)
+        ]
+        whole = [(factor * entry) >> FINE for factor, entry in zip(factors, exact.tolist(), strict=True)]
+        return np.array([*whole, None], dtype=object)[:-1]
+
+    def slack(self, step: float) -> float:
+        """What rounding the sum to whole steps adds to how far a row moves it, and floating point to its length."""
+        return math.sqrt(self.size) * step + 1e-9 * self.reach
+
+    def matrix(self, vector: Float) -> Float:
+        """The symmetric matrix of sums of (z, y) (z, y)' that `vector` holds, shape (p + 1, p + 1), 0 without y^2."""
+        size, upper = self.columns, np.triu_indices(self.columns)
+        entries = vector / self.weights
+        found = np.zeros((size + 1, size + 1))
+        found[upper] = entries[: len(upper[0])]
+        found[:size, size] = entries[len(upper[0]) : len(upper[0]) + size]
+        found[size, size] = entries[-1] if self.square > 0 else 0.0
+        return found + np.triu(found, 1).T
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {
+            "method": self.method,
+            "family": self.family.to_dict(),
+            "metric": self.metric.to_dict(),
+            **{name: getattr(self, name) for name in ("inner", "cross", "square", "reach")},
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> RowVector:
+        """What `to_dict` gave `stored` of."""
+        family, metric = family_from_dict(stored["family"]), MatrixNoise.from_dict(stored["metric"])
+        return cls(**{**stored, "family": family, "metric": metric})
+
+
+def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
+    """The exact sums over some rows, in units of 2^-40, in the order of vectors."""
+    size = vector.columns
+    total = np.full((size + 1, size + 1), 0, dtype=object)
+    for exog, endog in _parts(blocks):
+        rows = _inner(vector, exog, np.ones(len(exog)), 1.0)
+        outcome = np.trunc(np.clip(endog, -1.0, 1.0) * 2.0**PLACES)
+        whole = np.column_stack([rows, outcome])
+        total = total + (whole.T @ whole).astype(np.int64)
+    square = [total[size, size]] if vector.square > 0 else []
+    return np.array([*total[np.triu_indices(size)], *total[:size, size], *square, None], dtype=object)[:-1]
+
+
+def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> Integers:
+    """The exact sums over some rows of w z z' and g z at `params`, in `RowVector.units`, in the order of vectors.
+
+    A row's g is cut to what its w leaves of the reach, whatever family and coefficients are: the bound on its vector
+    does not rest on the loss curve.
+    """
+    size = vector.columns
+    inner, cross = np.full((size, size), 0, dtype=object), np.full(size, 0, dtype=object)
+    for exog, endog in _parts(blocks):
+        weight, slope = linearised(vector, linear_predictor(exog, params), endog)
+        rows = _inner(vector, exog, weight, vector.weight_bound)
+        inner = inner + (rows.T @ rows).astype(np.int64)
+        plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
+        whole = np.trunc(slope / vector.slope_bound * 2.0**PLACES)
+        cross = cross + (plain.T @ whole).astype(np.int64)
+    return np.array([*inner[np.triu_indices(size)], *cross, None], dtype=object)[:-1]
+
+
+def linearised(vector: RowVector, eta: Float, endog: Float) -> tuple[Float, Float]:
+    """w = l'' and g = w eta - l', each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
+    found = vector.family.derivatives(eta, endog)
+    weight = np.clip(np.nan_to_num(found.curvature), 0.0, vector.weight_bound)
+    slope = np.nan_to_num(weight * eta - found.gradient)
+    room = np.sqrt(np.maximum(vector.reach**2 - (vector.inner * weight) ** 2, 0.0)) / vector.cross
+    return np.asarray(weight), np.asarray(np.clip(slope, -room, room))
+
+
+def _parts(blocks: Iterable[Block]) -> Iterable[tuple[Float, Float]]:
+    """Columns and responses of a few rows at a time, so that products add up without rounding."""
+    for block in blocks:
+        exog, endog = block.doubles()[:2]
+        for part in row_parts(*exog.shape):
+            yield exog[part], endog[part]
+
+
+def _inner(vector: RowVector, exog: Float, weights: Float, bound: float) -> Float:
+    """sqrt(w / bound) z 2^20 as integers, shape (rows, p)."""
+    return integer_rows(vector.metric.coordinates(exog), weights, np.array(vector.metric.diagonal), bound)

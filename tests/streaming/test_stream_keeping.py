@@ -1,0 +1,353 @@
+"""States on disk: whatever is killed, copied, restored or run twice, no tick has two noises, no stream two charges."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import LedgerError, StreamError
+from dpstats.streaming import Regression
+
+DOMAIN: dict[str, Any] = {"x": (-1, 1), "y": (-2, 2)}
+TICKS = 4
+
+
+class Killed(BaseException):
+    """In place of a signal that nothing survives."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    dp.Ledger(tmp_path / "ledger", dataset="d", eps=2.0, delta=1e-5)
+    return tmp_path
+
+
+def opened(folder: Path, **options: Any) -> Regression:
+    ledger = dp.Ledger.open(folder / "ledger")
+    arguments: dict[str, Any] = {"horizon": TICKS, "ledger": ledger, "state": folder / "state"} | options
+    return Regression("y ~ x", DOMAIN, 1.0, 1e-6, **arguments)
+
+
+def rows(tick: int) -> pd.DataFrame:
+    random = np.random.default_rng(tick)
+    x = random.uniform(-1, 1, 100)
+    return pd.DataFrame({"x": x, "y": x + 0.1 * random.normal(size=100)})
+
+
+def seen_by(stream: Regression, seen: dict[int, bytes]) -> None:
+    """Every release that the stream shows is the one that was shown of that tick before."""
+    for tick in range(1, stream.tick + 1):
+        shown = stream.at(tick)
+        content = np.concatenate([shown.sums, shown.scaled_params]).tobytes()
+        assert seen.setdefault(tick, content) == content
+
+
+def one_charge(folder: Path) -> None:
+    ledger = dp.Ledger.open(folder / "ledger")
+    assert len(ledger.entries()) == 1
+    assert ledger.remaining.eps == pytest.approx(1.0)
+
+
+STEPS: list[tuple[str, str]] = [
+    ("dpstats.streaming.keeping.write_durably", "before"),
+    ("dpstats.streaming.keeping.write_durably", "halfway"),
+    ("dpstats.streaming.keeping.write_durably", "after"),
+    ("dpstats.streaming.keeping.os.replace", "before"),
+    ("dpstats.streaming.keeping.os.replace", "after"),
+    ("dpstats.privacy.ledger.ticks.StreamBooks.advance", "before"),
+    ("dpstats.privacy.ledger.ticks.StreamBooks.advance", "after"),
+    ("dpstats.privacy.ledger.ticks.StreamBooks.begin", "before"),
+    ("dpstats.privacy.ledger.ticks.StreamBooks.begin", "after"),
+    ("dpstats.privacy.ledger.spender.Spender.charge", "before"),
+    ("dpstats.privacy.ledger.spender.Spender.charge", "after"),
+    ("dpstats.streaming.releases.Releases._write", "before"),
+    ("dpstats.streaming.releases.Releases._write", "after"),
+]
+
+
+def dying(real: Callable[..., Any], when: str, left: list[int]) -> Callable[..., Any]:
+    """`real`, which ends the process in its call number left[0]."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0 and when == "before":
+            raise Killed
+        if left[0] == 0 and when == "halfway":
+            Path(arguments[0]).write_bytes(arguments[1][: len(arguments[1]) // 2])
+            raise Killed
+        result = real(*arguments, **options)
+        if left[0] == 0:
+            raise Killed
+        return result
+
+    return call
+
+
+def real_of(name: str) -> Callable[..., Any]:
+    module, _, last = name.rpartition(".")
+    if module.endswith(".os"):
+        return os.replace
+    parts = module.split(".")
+    holder: Any = sys.modules.get(module)
+    if holder is None:
+        holder = getattr(sys.modules[".".join(parts[:-1])], parts[-1])
+    return getattr(holder, last)
+
+
+@pytest.mark.parametrize("persistent", [True, False], ids=["ledger", "no ledger"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(("step", "when"), STEPS)
+def test_killed_at_every_step_the_same_numbers_are_released(
+    folder: Path, monkeypatch: Any, step: str, when: str, count: int, persistent: bool
+) -> None:
+    options: dict[str, Any] = {} if persistent else {"ledger": None}
+    seen: dict[int, bytes] = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(step, dying(real_of(step), when, [count]))
+        for _ in range(10):
+            try:
+                stream = opened(folder, **options)
+                seen_by(stream, seen)
+                while stream.tick < TICKS:
+                    stream.update(rows(stream.tick))
+                    seen_by(stream, seen)
+                break
+            except Killed:
+                continue
+    stream = opened(folder, **options)
+    seen_by(stream, seen)
+    assert stream.tick == TICKS == len(seen)
+    if persistent:
+        one_charge(folder)
+    left = sorted(path.name for path in folder.iterdir() if "state" in path.name)
+    assert left == [".state.lock", "state", "state.releases"]
+
+
+def test_an_object_that_did_not_complete_a_tick_is_of_no_use(folder: Path, monkeypatch: Any) -> None:
+    stream = opened(folder)
+    stream.update(rows(0))
+    with monkeypatch.context() as patch:
+        patch.setattr("dpstats.streaming.keeping.os.replace", dying(os.replace, "before", [1]))
+        with pytest.raises(Killed):
+            stream.update(rows(1))
+    with pytest.raises(StreamError, match="again from its state"):
+        stream.update(rows(1))
+    assert opened(folder).tick == 2
+
+
+def test_the_state_is_private_and_says_so(folder: Path) -> None:
+    stream = opened(folder)
+    stream.update(rows(0))
+    content = (folder / "state").read_bytes()
+    assert b"PRIVATE DATA" in content.splitlines()[0]
+    assert stat.S_IMODE((folder / "state").stat().st_mode) == 0o600
+    (folder / "state").write_bytes(content[:-1] + b"?")
+    with pytest.raises(StreamError, match="damaged"):
+        opened(folder)
+
+
+def test_an_old_copy_is_refused_whoever_holds_it(folder: Path) -> None:
+    stream = opened(folder)
+    stream.update(rows(0))
+    shutil.copy(folder / "state", folder / "copy")
+    twin = opened(folder)
+    stream.update(rows(1))
+    with pytest.raises(StreamError, match="old copy"):
+        twin.update(rows(7))
+    with pytest.raises(StreamError):
+        opened(folder, state=folder / "copy")
+    shutil.copy(folder / "copy", folder / "state")
+    with pytest.raises(StreamError, match="old copy"):
+        opened(folder)
+    with pytest.raises(StreamError, match="old copy"):
+        stream.update(rows(2))
+    one_charge(folder)
+
+
+def test_without_a_ledger_two_objects_of_one_state_are_told_apart(folder: Path) -> None:
+    stream, twin = (opened(folder, ledger=None) for _ in range(2))
+    stream.update(rows(0))
+    with pytest.raises(StreamError):
+        twin.update(rows(5))
+    third = opened(folder, ledger=None)
+    stream.update(rows(1))
+    with pytest.raises(StreamError):
+        third.update(rows(5))
+
+
+def test_a_state_goes_with_its_ledger(folder: Path) -> None:
+    opened(folder).update(rows(0))
+    with pytest.raises(StreamError, match="pass the ledger"):
+        opened(folder, ledger=None)
+    other = dp.Ledger(folder / "other", dataset="d", eps=2.0, delta=1e-5)
+    with pytest.raises(StreamError, match="not charged for the stream"):
+        opened(folder, ledger=other)
+    opened(folder, ledger=None, state=folder / "free").update(rows(0))
+    with pytest.raises(StreamError, match="leave it out"):
+        opened(folder, state=folder / "free")
+
+
+CHANGED: list[tuple[dict[str, Any], str]] = [
+    ({"horizon": 5}, "horizon"),
+    ({"participation": (0, 1)}, "participation"),
+    ({"radius": 2.0}, "radius"),
+    ({"penalty": "ridge", "alpha": 1.0}, "penalty"),
+    ({"adjacency": "replace_one"}, "adjacency"),
+]
+
+
+@pytest.mark.parametrize(("changed", "said"), CHANGED, ids=[said for _, said in CHANGED])
+def test_a_changed_plan_is_refused_and_nothing_is_lost(folder: Path, changed: dict[str, Any], said: str) -> None:
+    opened(folder).update(rows(0))
+    before = (folder / "state").read_bytes()
+    with pytest.raises(StreamError, match=said):
+        opened(folder, **changed)
+    ledger = dp.Ledger.open(folder / "ledger")
+    for formula, domain in (("y ~ x - 1", DOMAIN), ("y ~ x", DOMAIN | {"x": (-1, 2)})):
+        with pytest.raises(StreamError, match="formula" if "-" in formula else "domain"):
+            Regression(formula, domain, 1.0, 1e-6, horizon=TICKS, ledger=ledger, state=folder / "state")
+    assert (folder / "state").read_bytes() == before
+    assert opened(folder).update(rows(1)).last == 2
+
+
+def test_a_refunded_charge_begins_no_stream(folder: Path, monkeypatch: Any) -> None:
+    stream = opened(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("dpstats.privacy.ledger.ticks.StreamBooks.begin", dying(lambda: None, "before", [1]))
+        with pytest.raises(Killed):
+            stream.update(rows(0))
+    ledger = dp.Ledger.open(folder / "ledger")
+    from dpstats.privacy.ledger.charge import Charge
+
+    Charge(ledger._store, 1, stream.guarantee).refund()
+    fresh = opened(folder)
+    assert fresh.tick == 0
+    fresh.update(rows(0))
+    assert ledger.entries().state.tolist() == ["refunded", "read"]
+
+
+def test_a_ledger_that_cannot_be_written_releases_nothing(folder: Path) -> None:
+    stream = opened(folder)
+    stream.update(rows(0))
+    os.rename(folder / "ledger", folder / "away")
+    with pytest.raises(LedgerError):
+        stream.update(rows(1))
+    os.rename(folder / "away", folder / "ledger")
+    assert opened(folder).tick == 1
+
+
+def test_without_its_releases_a_stream_goes_on_and_says_what_is_gone(folder: Path) -> None:
+    opened(folder).update(rows(0))
+    opened(folder).update(rows(1))
+    (folder / "state.releases").unlink()
+    stream = opened(folder)
+    assert stream.tick == 2
+    stream.update(rows(2))
+    stream.at(3)
+    with pytest.raises(StreamError, match="gone"):
+        stream.between(1, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_does_not_go_on(folder: Path) -> None:
+    stream = opened(folder, ledger=None, state=None)
+    stream.update(rows(0))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            stream.update(rows(1))
+        except StreamError:
+            code = 0
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from test_stream_keeping import opened, rows
+import dpstats.errors
+folder, ticks = Path(sys.argv[1]), int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+while True:
+    try:
+        stream = opened(folder, horizon=40)
+        if stream.tick >= ticks:
+            break
+        tick = stream.tick + 1
+        result = stream.update(rows(tick))
+        print(tick, result.scaled_params.tobytes().hex(), flush=True)
+    except dpstats.errors.StreamError:
+        print("refused", flush=True)
+"""
+
+
+def processes(folder: Path, count: int, ticks: int) -> Iterator[subprocess.Popen[str]]:
+    """Running processes that wait for a line before they open the stream."""
+    program = PROGRAM.format(here=str(Path(__file__).parent))
+    for _ in range(count):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(folder), str(ticks)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+def lines_of(process: subprocess.Popen[str]) -> list[tuple[int, str]]:
+    found = [line.split() for line in process.communicate()[0].splitlines() if line and not line.startswith("refused")]
+    return [(int(tick), params) for tick, params in found if len(params) == 32]
+
+
+def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
+    ticks = 12
+    racing = list(processes(folder, 3, ticks))
+    for process in racing:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    closed = [line for process in racing for line in lines_of(process)]
+    assert all(process.wait() == 0 for process in racing)
+    assert sorted(tick for tick, _ in closed) == list(range(1, ticks + 1))
+    stream = opened(folder, horizon=40)
+    for tick, params in closed:
+        assert stream.at(tick).scaled_params.tobytes().hex() == params
+    one_charge(folder)
+
+
+def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
+    """Real signals, at random instants of a fixed seed; the long run is in benchmarks/stream_kills.py."""
+    random, shown = np.random.default_rng(0), dict[int, str]()
+    for _ in range(4):
+        (process,) = processes(folder, 1, 40)
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        time.sleep(float(random.uniform(0.02, 0.3)))
+        process.send_signal(signal.SIGKILL)
+        for tick, params in lines_of(process):
+            assert shown.setdefault(tick, params) == params
+        process.wait()
+    stream = opened(folder, horizon=40)
+    for tick, params in shown.items():
+        assert stream.at(tick).scaled_params.tobytes().hex() == params
+    assert len(dp.Ledger.open(folder / "ledger").entries()) <= 1

@@ -1,0 +1,341 @@
+"""Streams of regressions as users call them: what is released, what is refused, and before which step."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+import dpstats as dp
+from dpstats.errors import (
+    ArgumentError,
+    BudgetExceeded,
+    DataError,
+    DomainError,
+    FormulaError,
+    NotReleasedError,
+    ReleaseError,
+    StreamError,
+    UncertifiedError,
+)
+from dpstats.streaming import Regression, StreamPlan, StreamResults
+
+DOMAIN: dict[str, Any] = {"x": (-2, 2), "g": ["a", "b", "c"], "y": (-6, 6)}
+LOGIT = {**DOMAIN, "y": [0, 1]}
+HUGE = 1e6
+"""An eps at which the noise is nothing beside the rows: released coefficients are those of the sums themselves."""
+
+
+def frame(rows: int, seed: int, *, binary: bool = False, slope: float = 1.0) -> pd.DataFrame:
+    """Rows of a stream."""
+    random = np.random.default_rng(seed)
+    x, g = random.uniform(-2, 2, rows), random.choice(["a", "b", "c"], rows)
+    eta = 0.3 + slope * x - 0.5 * (g == "b")
+    y = (random.random(rows) < expit(eta)).astype(int) if binary else np.clip(eta + random.normal(size=rows), -6, 6)
+    return pd.DataFrame({"x": x, "g": g, "y": y})
+
+
+def linear(eps: float = HUGE, **options: Any) -> Regression:
+    options = {"horizon": 20} | options
+    return Regression("y ~ x + g", DOMAIN, eps, 1e-6, **options)
+
+
+def least_squares(rows: pd.DataFrame, weights: np.ndarray | None = None) -> np.ndarray:
+    """Coefficients of (Intercept, g[T.b], g[T.c], x)."""
+    exog = np.column_stack([np.ones(len(rows)), rows.g == "b", rows.g == "c", rows.x]).astype(float)
+    root = np.ones(len(rows)) if weights is None else np.sqrt(weights)
+    return np.linalg.lstsq(exog * root[:, None], rows.y.to_numpy() * root, rcond=None)[0]
+
+
+def test_each_tick_is_the_regression_of_all_rows_so_far() -> None:
+    stream, months = linear(), [frame(200 + 50 * tick, tick) for tick in range(6)]
+    for tick, month in enumerate(months, start=1):
+        result = stream.update(month)
+        want = least_squares(pd.concat(months[:tick]))
+        np.testing.assert_allclose(result.params, want, atol=5e-3)
+        assert isinstance(result, dp.GLMResults)
+        assert stream.tick == tick
+        pd.testing.assert_series_equal(stream.params, result.params)
+
+
+def test_intervals_follow_from_the_same_sums() -> None:
+    stream, months = linear(), [frame(300, tick) for tick in range(8)]
+    for month in months:
+        stream.update(month)
+    np.testing.assert_allclose(stream.window(3).params, least_squares(pd.concat(months[-3:])), atol=5e-3)
+    between = stream.between(2, 5)
+    np.testing.assert_allclose(between.params, least_squares(pd.concat(months[2:5])), atol=5e-3)
+    assert (between.first, between.last) == (3, 5)
+    difference = least_squares(pd.concat(months[-4:])) - least_squares(pd.concat(months[:4]))
+    change = stream.change(4)
+    np.testing.assert_allclose(change["change"], difference, atol=5e-3)
+    assert (change["std_error"] > 0).all()
+    assert change.index.tolist() == list(stream.plan().names)
+    history = stream.history
+    assert len(history) == 8 * 4
+    np.testing.assert_allclose(history[history.tick == 8].estimate, stream.params)
+    np.testing.assert_allclose(stream.at(3).params, history[history.tick == 3].estimate)
+
+
+def test_a_window_and_a_halflife_forget() -> None:
+    months = [frame(400, tick, slope=1.0 + 0.3 * tick) for tick in range(6)]
+    windowed = Regression("y ~ x + g", DOMAIN, HUGE, 1e-6, window=2)
+    decaying = Regression("y ~ x + g", DOMAIN, HUGE, 1e-6, halflife=2)
+    for month in months:
+        last, faded = windowed.update(month), decaying.update(month)
+    np.testing.assert_allclose(last.params, least_squares(pd.concat(months[-2:])), atol=5e-3)
+    weights = np.repeat(0.5 ** (np.arange(5, -1, -1) / 2), 400)
+    np.testing.assert_allclose(faded.params, least_squares(pd.concat(months), weights), atol=5e-3)
+    assert last.first == 5
+    np.testing.assert_allclose(decaying.between(4, 6).params, last.params, atol=5e-3)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_a_renewed_logistic_regression_finds_the_estimate_of_all_rows(adjacency: str) -> None:
+    stream = Regression("y ~ x + g", LOGIT, HUGE, 1e-6, family="binomial", horizon=40, adjacency=adjacency)
+    months = [frame(1000, tick, binary=True) for tick in range(40)]
+    for month in months:
+        result = stream.update(month)
+    rows = pd.concat(months)
+    exog = np.column_stack([np.ones(len(rows)), rows.g == "b", rows.g == "c", rows.x]).astype(float)
+    params = np.zeros(4)
+    for _ in range(20):
+        mean = expit(exog @ params)
+        hessian = (exog * (mean * (1 - mean))[:, None]).T @ exog
+        params -= np.linalg.solve(hessian, exog.T @ (mean - rows.y))
+    # The first ticks are linearised at coefficients of few rows: a second-order bias, far below a standard error.
+    errors = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    assert np.abs((result.params.to_numpy() - params) / errors).max() < 0.6
+    np.testing.assert_allclose(result.bse, errors, rtol=0.1)
+
+
+def test_counts_are_renewed_too() -> None:
+    random = np.random.default_rng(1)
+    domain = {"x": (-1, 1), "y": (0, 20)}
+    stream = Regression("y ~ x", domain, HUGE, 1e-6, family=dp.families.Poisson(mean_cap=15.0), horizon=30)
+    for _ in range(30):
+        x = random.uniform(-1, 1, 1000)
+        result = stream.update(pd.DataFrame({"x": x, "y": random.poisson(np.exp(0.5 + x))}))
+    np.testing.assert_allclose(result.params, [0.5, 1.0], atol=0.05)
+    with pytest.raises(NotReleasedError, match="dispersion"):
+        _ = result.bse
+
+
+def test_an_empty_tick_is_a_tick_and_noise_alone_gives_the_null_model() -> None:
+    stream = linear(eps=1.0)
+    result = stream.update(frame(0, 0))
+    assert stream.tick == 1
+    assert np.abs(result.scaled_params).max() < 1.5
+    assert not np.isfinite(result.bse).any()
+    assert "identifies no coefficient" in str(result.summary())
+
+
+def test_results_and_plans_are_stored_and_shown(tmp_path: Path) -> None:
+    stream = linear(eps=2.0, penalty="ridge", alpha=1.0)
+    for tick in range(3):
+        result = stream.update(frame(2000, tick))
+    result.save(tmp_path / "result.json")
+    loaded = StreamResults.load(tmp_path / "result.json")
+    pd.testing.assert_frame_equal(loaded.tidy(), result.tidy())
+    assert str(loaded.summary()) == str(result.summary())
+    for text in (str(result.summary()), str(stream.plan())):
+        assert max(map(len, text.splitlines())) <= 80
+    np.testing.assert_allclose(loaded.predict(frame(5, 9)), result.predict(frame(5, 9)))
+    assert result.get_prediction(frame(5, 9)).summary_frame().notna().all().all()
+    assert result.glance()["last_tick"][0] == 3
+    assert list(result.selection) == []
+    assert result.budget.loc["stream", "eps"] == 2.0
+    assert {"noise", "excess_risk"} <= set(dir(result))
+    with pytest.raises(NotReleasedError):
+        result.excess_risk()
+    with pytest.raises(NotReleasedError):
+        _ = result.noise_at_most
+    assert np.isfinite(result.noise_sd).all()
+    assert result.information.shape == (4, 4)
+
+
+def test_a_plan_reads_nothing_and_shows_every_workload() -> None:
+    for options in ({"horizon": 120}, {"halflife": 12}, {"window": 12}, {}):
+        plan = Regression("y ~ x + g", DOMAIN, 1.0, 1e-6, **options).plan()
+        assert isinstance(plan, StreamPlan)
+        table = plan.ticks()
+        assert (table[["noise_sd", "excess", "per_row", "null"]] > 0).all().all()
+        assert max(map(len, str(plan).splitlines())) <= 80
+        again = StreamPlan.from_dict(plan.to_dict())
+        assert again.digest() == plan.digest()
+    late = Regression("y ~ x + g", DOMAIN, 1.0, 1e-6, horizon=120).plan().ticks([1, 60, 120])
+    assert late.per_row.is_monotonic_decreasing
+    assert late.noise_sd.is_monotonic_increasing
+
+
+def test_predicted_excess_is_what_rows_have_at_the_guess() -> None:
+    """40 streams: the mean is within a factor of two of the prediction, which knows neither rows nor coefficients."""
+    domain = {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1), "y": (-1, 1)}
+    found = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        stream = Regression("y ~ a + b + c - 1", domain, 1.0, 1e-5, horizon=4, rows_guess=2000, seed=seed)
+        plan = stream.plan()
+        exog = random.choice([-1.0, 1.0], (4, 2000, 3))
+        coef = random.normal(size=3) / 3
+        endog = np.clip(exog @ coef + 0.1 * random.normal(size=(4, 2000)), -1, 1)
+        for tick in range(4):
+            names = dict(zip("abc", exog[tick].T, strict=True))
+            result = stream.update(pd.DataFrame({**names, "y": endog[tick]}))
+        rows, outcome = exog.reshape(-1, 3), endog.reshape(-1)
+        best = np.linalg.lstsq(rows, outcome, rcond=None)[0]
+        apart = result.params.to_numpy() - best
+        found.append(apart @ (rows.T @ rows) @ apart / 2)
+    assert 0.5 < np.mean(found) / plan.ticks([4]).excess[4] < 2
+
+
+def test_pure_noise_and_no_intercept_have_no_errors() -> None:
+    pure = Regression("y ~ x", DOMAIN, 50.0, horizon=4)
+    assert pure.guarantee.delta == 0
+    result = pure.update(frame(3000, 0))
+    assert abs(result.params["x"] - 1) < 0.2
+    with pytest.raises(NotReleasedError, match="delta"):
+        _ = result.bse
+    result = Regression("y ~ x - 1", DOMAIN, 50.0, 1e-6, horizon=4).update(frame(3000, 0))
+    with pytest.raises(NotReleasedError, match="intercept"):
+        result.conf_int()
+    sparse = Regression("y ~ x", DOMAIN, 50.0, 1e-6, penalty="lasso", alpha=1.0, horizon=2).update(frame(300, 0))
+    with pytest.raises(NotReleasedError, match="penalty"):
+        _ = sparse.pvalues
+    assert "selected" in sparse.selection
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"eps": -1.0}, ArgumentError, "eps"),
+    ({"delta": 2.0}, ArgumentError, "delta"),
+    ({"formula": "y ~ z"}, DomainError, "z"),
+    ({"formula": "y ~ x +"}, FormulaError, "formula"),
+    ({"formula": "y ~ x + offset(x)"}, ArgumentError, "offset"),
+    ({"family": "nothing"}, ArgumentError, "family"),
+    ({"mechanism": "magic"}, ArgumentError, "mechanism"),
+    ({"mechanism": "renewable"}, ArgumentError, "linear"),
+    ({"mechanism": "linear", "family": "poisson"}, ArgumentError, "renewable"),
+    ({"horizon": 0}, ArgumentError, "horizon"),
+    ({"horizon": 5, "window": 5}, ArgumentError, "one of horizon"),
+    ({"halflife": -1.0}, ArgumentError, "halflife"),
+    ({"participation": (0, 0)}, ArgumentError, "participation"),
+    ({"sums": "flow"}, ArgumentError, "sums"),
+    ({"sums": "tree", "window": 3}, ArgumentError, "sums of all ticks"),
+    ({"sums": "blt", "delta": 0.0}, ArgumentError, "delta"),
+    ({"penalty": "scad", "alpha": 1.0}, ArgumentError, "penalty"),
+    ({"radius": 0.0}, ArgumentError, "radius"),
+    ({"adjacency": "both"}, ArgumentError, "adjacency"),
+    ({"ledger": "here"}, ArgumentError, "ledger"),
+    ({"state": 7}, ArgumentError, "state"),
+    ({"state": "/nowhere/at/all"}, ArgumentError, "directory"),
+    ({"recall": 0}, ArgumentError, "recall"),
+    ({"rows_guess": 0}, ArgumentError, "rows_guess"),
+    ({"seed": -3}, ArgumentError, "seed"),
+]
+
+
+@pytest.mark.parametrize(("changed", "error", "said"), BAD, ids=[str(sorted(case[0])) for case in BAD])
+def test_bad_arguments_are_refused_at_once(changed: dict[str, Any], error: type[Exception], said: str) -> None:
+    arguments: dict[str, Any] = {"formula": "y ~ x", "domain": DOMAIN, "eps": 1.0, "delta": 1e-6} | changed
+    with pytest.raises(error, match=said):
+        Regression(**arguments)
+
+
+def test_bad_rows_are_refused_before_the_charge(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=1.0, delta=1e-5)
+    stream = linear(eps=1.0, ledger=ledger)
+    with pytest.raises(DataError, match="'g'"):
+        stream.update(pd.DataFrame({"x": [1.0], "y": [1.0]}))
+    with pytest.raises(DataError):
+        stream.update([1, 2])
+    with pytest.raises(ArgumentError, match="label"):
+        stream.update(frame(3, 0), label=3)  # type: ignore[arg-type]
+    assert len(ledger.entries()) == 0
+    stream.update(frame(3, 0))
+    stream.update(frame(3, 1))
+    assert ledger.entries().state.tolist() == ["read"]
+    assert ledger.remaining.eps == 0
+    with pytest.raises(BudgetExceeded):
+        linear(eps=1.0, ledger=ledger).update(frame(3, 0))
+
+
+def test_the_end_of_the_horizon_and_ticks_out_of_order() -> None:
+    stream = linear(horizon=2)
+    stream.update(frame(10, 0), label="2024-01")
+    for label in ("2024-01", "2023-12"):
+        with pytest.raises(StreamError, match="out of order"):
+            stream.update(frame(10, 1), label=label)
+    with pytest.raises(ArgumentError, match="every tick"):
+        stream.update(frame(10, 1))
+    stream.update(frame(10, 1), label="2024-02")
+    with pytest.raises(StreamError, match="past its last tick, 2"):
+        stream.update(frame(10, 2), label="2024-03")
+    assert stream.tick == 2
+    for call in (
+        lambda: stream.between(1, 3),
+        lambda: stream.window(3),
+        lambda: stream.change(2),
+        lambda: stream.at(0),
+    ):
+        with pytest.raises(ArgumentError):
+            call()
+
+
+def test_in_memory_only_the_latest_releases_are_remembered() -> None:
+    stream = linear(recall=3, eps=5.0)
+    for tick in range(6):
+        stream.update(frame(50, tick))
+    stream.window(3)
+    with pytest.raises(ArgumentError, match="recall"):
+        stream.window(4)
+    assert sorted(set(stream.history.tick)) == [3, 4, 5, 6]
+
+
+def test_a_seeded_stream_is_reproducible_and_not_certified(tmp_path: Path) -> None:
+    one, other = (linear(eps=1.0, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(one.update(frame(50, 0)).params, other.update(frame(50, 0)).params)
+    assert not one.guarantee.certified
+    assert "NOT CERTIFIED" in str(one.results.summary())
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=1.0, delta=1e-5)
+    with pytest.raises(UncertifiedError):
+        linear(eps=1.0, seed=3, ledger=ledger).update(frame(50, 0))
+
+
+def test_streams_are_not_copied() -> None:
+    stream = linear()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(StreamError, match="not "):
+            copied(stream)
+
+
+def test_a_failure_after_rows_were_read_says_nothing_and_leaves_the_tick_open(monkeypatch: Any) -> None:
+    stream = linear(seed=1)
+    twin = linear(seed=1)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("a cell is 17.5")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpstats.streaming.vectors.exact_linear", fail)
+        with pytest.raises(ReleaseError) as caught:
+            stream.update(frame(50, 0))
+    assert "17.5" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert stream.tick == 0
+    np.testing.assert_array_equal(stream.update(frame(50, 0)).params, twin.update(frame(50, 0)).params)
+
+
+def test_no_cell_raises_or_warns() -> None:
+    stream = linear(eps=1.0)
+    odd = frame(6, 0)
+    odd["x"] = [np.nan, np.inf, -np.inf, 1e300, -5.0, 0.0]
+    odd["g"] = ["a", "z", None, "b", "c", "a"]
+    stream.update(odd)
+    stream.update(odd.assign(y=np.nan))
+    assert np.isfinite(stream.params).all()
