@@ -99,12 +99,16 @@ def reach_of(family: Family, inner: float) -> float:
     """
     if isinstance(family, Binomial) and inner <= FREE_WEIGHT:
         return 1.0
-    eta = np.linspace(-FARTHEST, FARTHEST, 8001)
     most = 0.0
     for outcome in _outcomes(family):
-        found = family.derivatives(eta, np.full_like(eta, outcome))
-        slope = found.curvature * eta - found.gradient
-        most = max(most, float(np.max(slope**2 + (inner * found.curvature) ** 2)))
+        low, high = -FARTHEST, FARTHEST
+        for _ in range(3):  # closer and closer to where it is greatest, which may be at a kink
+            eta = np.linspace(low, high, 2001)
+            found = family.derivatives(eta, np.full_like(eta, outcome))
+            squares = (found.curvature * eta - found.gradient) ** 2 + (inner * found.curvature) ** 2
+            place, step = int(np.argmax(squares)), (high - low) / 2000
+            low, high = eta[place] - step, eta[place] + step
+            most = max(most, float(squares[place]))
     return math.sqrt(most)
 
 

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate
-from transcripts import normal_delta, person_patterns, responses, transcript_mu
+from transcripts import (
+    delta_at,
+    explained,
+    moved_by_nodes,
+    noisy_ticks,
+    normal_delta,
+    person_patterns,
+    responses,
+    transcript_mu,
+)
 
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.streaming.sums import Blt, Honaker, Mechanism, NoisePath, SumsPlan, Toeplitz, Tree
@@ -33,13 +42,6 @@ PERSONS: list[Mechanism] = [
 ] + [Tree(horizon=TICKS, participation=(0, 1, 4)), Honaker(horizon=TICKS, participation=(0, 1, 4))]
 ALL = CUMULATIVE + ENDLESS + PERSONS
 
-Reader = Callable[[int, np.ndarray], np.ndarray]
-
-
-def delta_at(scale: float, moved: float, eps: float = EPS) -> float:
-    """Hockey-stick of normal noise of this scale."""
-    return float(normal_delta(moved / scale, eps))
-
 
 def everyone_else(tick: int, seen: np.ndarray) -> np.ndarray:
     """The other rows of a tick, chosen by whoever has read the releases so far, shape (tick - 1, size)."""
@@ -54,38 +56,6 @@ def contribution(tick: int, seen: np.ndarray, plan: SumsPlan) -> np.ndarray:
     if plan.guarantee.adjacency == "add_remove":
         return plan.total(row)
     return plan.total(row / 2) - plan.total(-row / 2)
-
-
-def noisy_ticks(path: NoisePath, fresh: list[np.ndarray], rows: Reader, size: int) -> np.ndarray:
-    """The transcript, shape (ticks, size): every tick's rows and noise, the rows chosen from earlier ticks."""
-    memory, seen = path.memory(size), np.full((0, size), 0, dtype=object)
-    for tick, draws in enumerate(fresh, start=1):
-        noise, memory = path.step(tick, draws, memory)
-        seen = np.vstack([seen, [rows(tick, seen) + noise]])
-    return seen
-
-
-def explained(path: NoisePath, transcript: np.ndarray, rows: Reader) -> list[np.ndarray]:
-    """The one fresh noise that makes `transcript` of other rows, for paths with one vector a tick."""
-    size = transcript.shape[1]
-    memory, found = path.memory(size), []
-    for tick in range(1, len(transcript) + 1):
-        nothing = np.full((1, size), 0, dtype=object)
-        without, _ = path.step(tick, nothing, memory)
-        fresh = (transcript[tick - 1] - rows(tick, transcript[: tick - 1]) - without)[None]
-        noise, memory = path.step(tick, fresh, memory)
-        assert (noise + rows(tick, transcript[: tick - 1]) == transcript[tick - 1]).all()
-        found.append(fresh)
-    return found
-
-
-def moved_by_nodes(ticks: int, fresh: list[np.ndarray], change: np.ndarray) -> list[np.ndarray]:
-    """Honaker's noisy nodes of other rows: each completed node's noise less the change of its sum."""
-    found = []
-    for tick in range(1, ticks + 1):
-        sums = [change[tick - 2**level : tick].sum(axis=0) for level in range(len(fresh[tick - 1]))]
-        found.append(fresh[tick - 1] - np.array(sums, dtype=object).reshape(fresh[tick - 1].shape))
-    return found
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

@@ -7,13 +7,16 @@ exact distance of the transcripts of neighbours when draws are normal; `normal_d
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
 from scipy import special
 
 from dpstats.streaming.sums import Mechanism, NoisePath
+
+Reader = Callable[[int, np.ndarray], np.ndarray]
+"""From tick and transcript so far to the tick's vector."""
 
 UNIT = 2**60
 """Impulses are so large that rounding to integers is invisible."""
@@ -67,3 +70,40 @@ def normal_delta(mu: float | np.ndarray, eps: float | np.ndarray) -> np.ndarray:
     """Hockey-stick of N(mu, 1) against N(0, 1) at eps, any real number."""
     mu = np.maximum(mu, 1e-300)
     return special.ndtr(mu / 2 - eps / mu) - np.exp(eps + special.log_ndtr(-mu / 2 - eps / mu))
+
+
+def delta_at(scale: float, moved: float, eps: float = 1.0) -> float:
+    """Hockey-stick of normal noise of this scale."""
+    return float(normal_delta(moved / scale, eps))
+
+
+def noisy_ticks(path: NoisePath, fresh: list[np.ndarray], rows: Reader, size: int) -> np.ndarray:
+    """The transcript, shape (ticks, size): every tick's rows and noise, the rows chosen from earlier ticks."""
+    memory, seen = path.memory(size), np.full((0, size), 0, dtype=object)
+    for tick, draws in enumerate(fresh, start=1):
+        noise, memory = path.step(tick, draws, memory)
+        seen = np.vstack([seen, [rows(tick, seen) + noise]])
+    return seen
+
+
+def explained(path: NoisePath, transcript: np.ndarray, rows: Reader) -> list[np.ndarray]:
+    """The one fresh noise that makes `transcript` of other rows, for paths with one vector a tick."""
+    size = transcript.shape[1]
+    memory, found = path.memory(size), []
+    for tick in range(1, len(transcript) + 1):
+        nothing = np.full((1, size), 0, dtype=object)
+        without, _ = path.step(tick, nothing, memory)
+        fresh = (transcript[tick - 1] - rows(tick, transcript[: tick - 1]) - without)[None]
+        noise, memory = path.step(tick, fresh, memory)
+        assert (noise + rows(tick, transcript[: tick - 1]) == transcript[tick - 1]).all()
+        found.append(fresh)
+    return found
+
+
+def moved_by_nodes(ticks: int, fresh: list[np.ndarray], change: np.ndarray) -> list[np.ndarray]:
+    """Honaker's noisy nodes of other rows: each completed node's noise less the change of its sum."""
+    found = []
+    for tick in range(1, ticks + 1):
+        sums = [change[tick - 2**level : tick].sum(axis=0) for level in range(len(fresh[tick - 1]))]
+        found.append(fresh[tick - 1] - np.array(sums, dtype=object).reshape(fresh[tick - 1].shape))
+    return found
