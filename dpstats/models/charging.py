@@ -62,21 +62,14 @@ def charged(
     ReleaseError
         If `release` fails; the charge stays.
     """
-    if data is not None and data.divided and guarantee.adjacency == "replace_one":
-        raise ArgumentError(
-            "adjacency='replace_one' does not go with one side of a holdout: a replaced row may change sides, and how "
-            "many rows a side has is private; use adjacency='add_remove'"
-        )
-    release = partial(_forgetting, release)
     ledger = as_ledger(ledger)
+    check_rows(ledger, guarantee, data)
+    release = partial(_forgetting, release)
     if ledger is None:
         return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
     columns = tuple(columns)
     names = [name for name in columns if name != guarantee.unit]
-    if data is None:
-        _check_arrays(ledger)
     if isinstance(ledger, Part):
-        _check_part(ledger, data)
         columns = (*columns, *ledger.columns)
     charge = ledger.charge(
         guarantee,
@@ -92,6 +85,25 @@ def charged(
         lambda: release(_limited(_part_of(ledger, _narrowed(data, columns)), memory)),
         f"Ledger charge {charge.number} was kept.",
     )
+
+
+def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table | None) -> None:
+    """Raise unless the rows can be those that a charge of `guarantee` pays for, by their schema alone.
+
+    Raises
+    ------
+    ArgumentError, DataError, DomainError, LedgerError
+        As `charged` says.
+    """
+    if data is not None and data.divided and guarantee.adjacency == "replace_one":
+        raise ArgumentError(
+            "adjacency='replace_one' does not go with one side of a holdout: a replaced row may change sides, and how "
+            "many rows a side has is private; use adjacency='add_remove'"
+        )
+    if data is None and ledger is not None:
+        _check_arrays(ledger)
+    if isinstance(ledger, Part):
+        _check_part(ledger, data)
 
 
 def _forgetting(release: Callable[[Rows], Released], rows: Rows) -> Released:

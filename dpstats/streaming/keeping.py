@@ -15,7 +15,7 @@ from typing import Any
 
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger.opening import LedgerLike, as_ledger
 from dpstats.privacy.ledger.ticks import Position, StreamBooks
 from dpstats.streaming.sums.state import pack, unpack
 
@@ -32,17 +32,18 @@ class Keeper:
     ----------
     path : str or Path, optional
         Of the state; without it the stream ends with the process.
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
 
     Raises
     ------
     ArgumentError
         If an argument is of another type, or the directory is missing.
+    LedgerError
+        If the ledger cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, ledger: Ledger | Part | None) -> None:
-        if ledger is not None and not isinstance(ledger, (Ledger, Part)):
-            raise ArgumentError("ledger must be a Ledger or a part of one, as dp.Ledger.open(path) gives")
+    def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
+        ledger = as_ledger(ledger)
         if path is not None and not isinstance(path, (str, os.PathLike)):
             raise ArgumentError("state must be the path of a file that only this stream uses")
         self.path = None if path is None else Path(os.path.abspath(path))
@@ -81,7 +82,7 @@ class Keeper:
             self._put(content)
             return unpack(content)
 
-    def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **labels: str) -> None:
+    def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **said: Any) -> None:
         """Charge the ledger, if there is one, and make `facts` the state before the first tick.
 
         Parameters
@@ -89,8 +90,8 @@ class Keeper:
         facts : mapping
             With "identity", which no other stream has, and "tick", 0.
         guarantee : Guarantee
-        **labels : str
-            For the ledger's entry.
+        **said
+            Of the ledger's entry, see `Ledger.charge`.
 
         Raises
         ------
@@ -107,7 +108,7 @@ class Keeper:
                 # Staged before the charge: a process that is killed after it finds the stream that was paid for.
                 self._stage(content)
             if self.ledger is not None and self._books is not None:
-                charge = self.ledger.charge(guarantee, plan_hash=facts["identity"], **labels)
+                charge = self.ledger.charge(guarantee, plan_hash=facts["identity"], **said)
                 self._entry = charge.number
                 self._books.begin(charge.number, digest_of(content))
             self._put(content)

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
+from dpstats.models.charging import check_rows
 from dpstats.models.sources import capped
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger import Part
+from dpstats.privacy.ledger.opening import LedgerLike
 from dpstats.quiet import guarded, quiet, sealed
 from dpstats.rows import Block
 from dpstats.streaming.early import choose_start
@@ -74,7 +76,7 @@ class Regression:
         Public guess at the norm of the coefficients in the metric of the rows, from which ridge and noise are balanced.
     adjacency : {"add_remove", "replace_one"}
         Of one row in its tick; ticks are public.
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged once, durably, before the first row is read; it keeps the tick, so that an old copy of the state is
         refused.
     state : path, optional
@@ -132,7 +134,7 @@ class Regression:
         alpha: float | None = None,
         radius: float | None = None,
         adjacency: str = "add_remove",
-        ledger: Ledger | Part | None = None,
+        ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
         recall: int = RECALL,
         rows_guess: float = 1000.0,
@@ -235,6 +237,7 @@ class Regression:
         self._check_label(label)
         table = as_table(rows)
         self._plan.design.check_schema(table)
+        check_rows(self._keeper.ledger, self._plan.guarantee, table)
         self._begin()
         vector = guarded(lambda: self._vector(table))
         self._broken = True  # until the tick is on the disk: what is in memory is ahead of it
@@ -372,14 +375,16 @@ class Regression:
         if self._begun:
             return
         plan = self._plan
-        labels = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
-        self._keeper.begin(self._facts(0, self._releases.at(0), None), plan.guarantee, **labels)
+        names = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
+        said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
+        self._keeper.begin(self._facts(0, self._releases.at(0), None), plan.guarantee, **said)
         self._begun = True
 
     def _vector(self, table: Table) -> NDArray[np.object_]:
         """The exact sum of the rows' vectors. Reads rows."""
         plan, ledger = self._plan, self._keeper.ledger
-        paid = table.only(plan.design.columns) if ledger is None else ledger.rows_of(table)
+        columns = [*plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
+        paid = table.only(columns) if ledger is None else ledger.rows_of(table.only(columns))
         try:
             rows = plan.design.rows(paid).each(_Capped(plan.family))
             return plan.vector.total(rows, self._scaled, plan.sums.step)

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.errors import NotReleasedError
+from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.inference import Inference
 from dpstats.inference.contrasts import LEVEL
 from dpstats.inference.known import self_adjoint
@@ -24,7 +24,7 @@ from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coe
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.inferring import Inferred
 from dpstats.streaming.headers import header
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.planning import StreamPlan, ticks_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,13 +132,30 @@ class StreamResults(GLMResults):
         }
         return pd.DataFrame([facts])
 
-    def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+    def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
+
+        Parameters
+        ----------
+        full : bool
+            Also noise and predicted excess by tick, and the plan's notes.
+        n : None
+            Not offered for streams.
+
+        Raises
+        ------
+        ArgumentError
+            If `n` is given.
+        """
+        if n is not None:
+            raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
         errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
         summary = Summary()
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
         summary.tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
-        summary.add_extra_txt(wrap_notes(self._notes(errors)))
+        if full:
+            summary.tables.append(ticks_table(self.plan.ticks()))
+        summary.add_extra_txt(wrap_notes([*self._notes(errors), *(self.plan.notes() if full else [])]))
         return summary
 
     def _errors_table(self) -> SimpleTable:

@@ -144,7 +144,7 @@ def test_results_and_plans_are_stored_and_shown(tmp_path: Path) -> None:
     loaded = StreamResults.load(tmp_path / "result.json")
     pd.testing.assert_frame_equal(loaded.tidy(), result.tidy())
     assert str(loaded.summary()) == str(result.summary())
-    for text in (str(result.summary()), str(stream.plan())):
+    for text in (str(result.summary()), str(result.summary(full=True)), str(stream.plan())):
         assert max(map(len, text.splitlines())) <= 80
     np.testing.assert_allclose(loaded.predict(frame(5, 9)), result.predict(frame(5, 9)))
     assert result.get_prediction(frame(5, 9)).summary_frame().notna().all().all()
@@ -231,7 +231,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"penalty": "scad", "alpha": 1.0}, ArgumentError, "penalty"),
     ({"radius": 0.0}, ArgumentError, "radius"),
     ({"adjacency": "both"}, ArgumentError, "adjacency"),
-    ({"ledger": "here"}, ArgumentError, "ledger"),
+    ({"ledger": 7}, ArgumentError, "ledger"),
     ({"state": 7}, ArgumentError, "state"),
     ({"state": "/nowhere/at/all"}, ArgumentError, "directory"),
     ({"recall": 0}, ArgumentError, "recall"),
