@@ -11,6 +11,9 @@ import ast
 from collections.abc import Sequence
 
 from dpstats.errors import ArgumentError, FormulaError
+from dpstats.formula.hints import located
+
+_WRITTEN = {"offset": "offset(np.log(t))", "weights": "weights(w)", "cbind": "cbind(successes, failures)"}
 
 ARGUMENTS = {"offset": 1, "weights": 1, "cbind": 2}
 """The calls that are no columns, and how many arguments each takes."""
@@ -31,7 +34,9 @@ def special(code: str) -> tuple[str, tuple[str, ...]] | None:
     match tree:
         case ast.Call(func=ast.Name(name), args=arguments, keywords=keywords) if name in ARGUMENTS:
             if len(arguments) != ARGUMENTS[name] or keywords:
-                raise FormulaError(f"{code}: {name}() takes {ARGUMENTS[name]} expression(s) of columns, without names")
+                raise FormulaError(
+                    f"{code}: {name}() takes {ARGUMENTS[name]} expression(s) of columns, as in {_WRITTEN[name]}"
+                )
             return name, tuple(ast.get_source_segment(code, argument) or code for argument in arguments)
     return None
 
@@ -67,7 +72,8 @@ def with_terms(
     return formula
 
 
-def one_at_most(formula: str, found: Sequence[object]) -> None:
-    """Raise FormulaError if a formula has several weights: which of them would count?"""
-    if len(found) > 1:
-        raise FormulaError(f"formula {formula!r} has several weights; write their product: weights(a * b)")
+def one_at_most(formula: str, places: Sequence[int | None]) -> None:
+    """Raise FormulaError if a formula has weights in several places: which of them would count?"""
+    if len(places) > 1:
+        message = f"formula {formula!r} has several weights; write their product: weights(a * b)"
+        raise FormulaError(located(message, places[1]))

@@ -18,7 +18,8 @@ from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.bounds import FactorBounds, interact, measure, proved
 from dpstats.formula.codes import Encoded
-from dpstats.formula.expression import Apply, Column, as_codes, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.expression import Apply, Column, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
+from dpstats.formula.hints import located
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import end_rows, public_frame
 
@@ -39,8 +40,11 @@ class PublicFactor:
     origin = None
 
     def __init__(self, factor: Factor, domain: Domain) -> None:
-        self.code = factor.code
-        self.node = bind(factor.node, domain)
+        self.code, self.at = factor.code, factor.at
+        try:
+            self.node = bind(factor.node, domain)
+        except FormulaError as error:
+            raise FormulaError(located(str(error), self.at)) from error
 
     def name(self) -> str:
         """The factor's text, from which patsy makes column names."""
@@ -52,13 +56,17 @@ class PublicFactor:
 
     def eval(self, state: object, data: Mapping[str, Encoded]) -> Array | pd.Categorical:
         """Values on encoded rows, as patsy takes them."""
-        value = evaluate(self.node, data)
+        try:
+            value = evaluate(self.node, data)
+        except FormulaError as error:  # of the kinds of values, which follow from formula and Domain
+            raise FormulaError(located(str(error), self.at)) from error
         codes = as_codes(value)
         if codes is None:
             return value if isinstance(value, np.ndarray) and value.ndim > 1 else as_numbers(value)
         # Without an object dtype pandas would turn levels such as 1 and 2.5 into 1.0 and 2.5.
         categories = pd.Index(list(codes.levels), dtype=object)
-        categorical = pd.Categorical.from_codes(codes.values, categories)
+        # patsy takes no missing level: rows that have one are left out by `design_rows`.
+        categorical = pd.Categorical.from_codes(np.maximum(codes.values, 0), categories)
         categorical.contrast = codes.contrast  # type: ignore[attr-defined]
         return categorical
 
@@ -119,7 +127,22 @@ def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[
     for term, parts in terms.items():
         if not all((np.abs([part.low, part.high]) <= LARGEST).all() for part in parts):
             raise FormulaError(f"{term.name()} exceeds {LARGEST:g} on the declared ranges; rescale it")
-    return terms, [factor.code for factor, columns in numeric.items() if not np.isfinite(columns).all()]
+    partial = [factor.code for factor, columns in numeric.items() if not np.isfinite(columns).all()]
+    return terms, [*partial, *_partly_binned(info, domain)]
+
+
+def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
+    """Factors of bins that do not hold all of the declared ranges; FormulaError for one whose bins hold nothing."""
+    found = []
+    for factor, known in info.factor_infos.items():
+        if known.type != "categorical" or not may_miss(factor.node):
+            continue
+        missing = _missing(factor, public_frame(domain, list(dict.fromkeys(columns_of(factor.node))), faces=True))
+        if missing.all():
+            message = f"{factor.code}: no value of the declared ranges is in any of the bins; move the breaks"
+            raise FormulaError(located(message, factor.at))
+        found += [factor.code] * bool(missing.any())
+    return found
 
 
 def is_numeric(info: DesignInfo, term: PatsyTerm) -> bool:
@@ -158,7 +181,17 @@ def design_rows(info: DesignInfo, encoded: Mapping[str, Encoded], rows: int) -> 
     if not info.factor_infos:
         return np.ones((rows, len(info.column_names)))
     with np.errstate(all="ignore"):
-        return np.asarray(build_design_matrices([info], encoded, NA_action=NOTHING_MISSING)[0])
+        exog = np.asarray(build_design_matrices([info], encoded, NA_action=NOTHING_MISSING)[0])
+    for factor in info.factor_infos:
+        if may_miss(factor.node):
+            exog = np.where(_missing(factor, encoded)[:, None], np.nan, exog)
+    return exog
+
+
+def _missing(factor: PublicFactor, encoded: Mapping[str, Encoded]) -> NDArray[np.bool_]:
+    """Which rows are in none of a factor's levels, shape (rows,) or (1,)."""
+    codes = as_codes(evaluate(factor.node, encoded))
+    return np.zeros(1, dtype=bool) if codes is None else codes.values < 0
 
 
 def _public_columns(factor: PublicFactor, domain: Domain) -> Array:
@@ -175,7 +208,7 @@ def _numeric_bounds(factor: PublicFactor, columns: Array) -> FactorBounds:
     try:
         return measure(columns, grid=not isinstance(factor.node, Column))
     except ValueError as error:
-        raise FormulaError(f"{factor.code}: {error}") from error
+        raise FormulaError(located(f"{factor.code}: {error}", factor.at)) from error
 
 
 def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:

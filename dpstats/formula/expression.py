@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.domain import Domain, canonical
+from dpstats.domain import Domain, Range, canonical
 from dpstats.errors import FormulaError
+from dpstats.formula.bins import Bins
 from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.features import Features, Norms
 from dpstats.formula.public_frame import public_frame
-from dpstats.formula.transforms import RowWise
+from dpstats.formula.transforms import EXAMPLES, RowWise
+
+MOST_LISTED = 20
+"""A message spells out the whole numbers of a range up to this width."""
 
 Value = NDArray[Any] | Codes | np.float64 | str | None
 """Rows of floats (one or two-dimensional) or of booleans, codes, or a literal."""
@@ -51,11 +56,12 @@ class Apply:
 
 @dataclass(frozen=True)
 class Transform:
-    """A stateful transform: `learn` maps public values of the arguments to a row-wise function."""
+    """A stateful transform by its name: `learn` maps public values of the arguments to a row-wise function."""
 
     text: str
     learn: Callable[..., RowWise]
     arguments: tuple[Node, ...]
+    name: str
 
 
 Node = Column | Literal | Apply | Transform
@@ -81,6 +87,7 @@ def bind(node: Node, domain: Domain) -> Node:
     """
     match node:
         case Apply():
+            check_coded(node, domain)
             return Apply(node.text, node.function, tuple(bind(argument, domain) for argument in node.arguments))
         case Transform():
             arguments = tuple(bind(argument, domain) for argument in node.arguments)
@@ -90,11 +97,34 @@ def bind(node: Node, domain: Domain) -> Node:
                 with np.errstate(all="ignore"):
                     learned = node.learn(*values)
             except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
-                raise FormulaError(f"{node.text}: {error}") from error
+                raise FormulaError(f"{node.text}: {error}; as in {EXAMPLES[node.name]}") from error
             text = node.text
             norms = learned.norms if isinstance(learned, Features) else None
             return Apply(text, lambda *rows: learned(*(_transformable(text, row) for row in rows)), arguments, norms)
     return node
+
+
+def check_coded(node: Apply, domain: Domain) -> None:
+    """Raise FormulaError if C() or factor() is of a column of numbers: its levels would be those of the data."""
+    coded = isinstance(node.function, partial) and node.function.func is categorical
+    column = node.arguments[0] if coded else None
+    declared = domain[column.name] if isinstance(column, Column) else None
+    if not isinstance(declared, Range) or not isinstance(column, Column):
+        return
+    low, high = declared.low, declared.high
+    whole = float(low).is_integer() and float(high).is_integer() and high - low <= MOST_LISTED
+    levels = str(list(range(int(low), int(high) + 1))) if whole else "[...]"
+    raise FormulaError(
+        f"{node.text}: the levels of {column.name} would be learned from the data; in the domain declare {levels}, not "
+        f"({low:g}, {high:g}), or write cut({column.name}, [...])"
+    )
+
+
+def may_miss(node: Node) -> bool:
+    """Whether a value of levels may be in none of them, for rows whose columns have all their values."""
+    if not isinstance(node, Apply):
+        return False
+    return isinstance(node.function, Binned) or any(may_miss(argument) for argument in node.arguments)
 
 
 def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
@@ -130,6 +160,17 @@ def elementwise(function: Callable[..., Any]) -> Callable[..., Value]:
     return lambda *arguments: function(*(as_numbers(argument) for argument in arguments))
 
 
+@dataclass(frozen=True)
+class Binned:
+    """Numbers to the levels of some bins."""
+
+    bins: Bins
+
+    def __call__(self, value: Value) -> Codes:
+        """The bin of each number, shape (rows,)."""
+        return self.bins(np.atleast_1d(as_numbers(value)))
+
+
 def logical(function: Callable[..., Any]) -> Callable[..., Value]:
     """`function` of truth values."""
     return lambda *arguments: function(*(_as_truth(argument) for argument in arguments))
@@ -144,10 +185,12 @@ def compare(function: Callable[..., Any], equality: bool) -> Callable[..., Value
         if not isinstance(left, Codes):
             return function(as_numbers(left), as_numbers(right))
         if not equality or not isinstance(right, (str, np.float64)):
-            raise TypeError("levels can only be compared by == or != with one of the declared levels")
+            raise TypeError(
+                "levels have no order here; compare by == or != with a declared level, or declare numbers as a range"
+            )
         matching = [code for code, level in enumerate(left.levels) if canonical(level) == canonical(right)]
         if not matching:
-            raise ValueError(f"{right!r} is not among the declared levels {list(left.levels)}")
+            raise ValueError(f"{right!r} is not among the declared levels; write one of {list(left.levels)}")
         return function(left.values, matching[0])
 
     return compared
@@ -162,13 +205,18 @@ def categorical(value: Value, contrast: Any = None, levels: tuple[Any, ...] | No
     """``C(column, contrast, levels)``: a declared categorical column, coded by a contrast, levels perhaps reordered."""
     codes = as_codes(value)
     if codes is None:
-        raise TypeError("C() of a numeric column would learn its levels from the data; declare them in the domain")
+        raise TypeError(
+            "C() of numbers would learn its levels from the data; write cut(x, [0, 10, 20]), or declare the levels"
+        )
     contrast = codes.contrast if contrast is None else contrast
+    reference = getattr(contrast, "reference", None)
+    if isinstance(reference, str) and canonical(reference) not in [canonical(level) for level in codes.levels]:
+        raise ValueError(f"there is no level {reference!r} to measure from; write one of {list(codes.levels)}")
     if levels is None:
         return Codes(codes.values, codes.levels, contrast)
     position = {canonical(level): code for code, level in enumerate(levels)}
     if len(levels) != len(codes.levels) or set(position) != {canonical(level) for level in codes.levels}:
-        raise ValueError(f"levels must be an order of the declared levels {list(codes.levels)}")
+        raise ValueError(f"levels must be all declared levels in another order; they are {list(codes.levels)}")
     moved = np.array([*(position[canonical(level)] for level in codes.levels), -1])
     ordered = sorted(codes.levels, key=lambda level: position[canonical(level)])
     return Codes(moved[codes.values], tuple(ordered), contrast)
@@ -186,9 +234,9 @@ def as_codes(value: Value) -> Codes | None:
 def as_numbers(value: Value) -> Any:
     """Floats of shape (rows,) or a float; TypeError for levels, text and bases of several columns."""
     if isinstance(value, Codes):
-        raise TypeError("levels cannot be used as numbers; declare the column as a range (low, high)")
+        raise TypeError("levels cannot be used as numbers; declare the column as a range (low, high), or compare by ==")
     if value is None or isinstance(value, str):
-        raise TypeError("a number is needed, not text or None")
+        raise TypeError("a number is needed, not text; only a column declared by levels compares with text")
     if value.ndim > 1:
         # Mixing (rows, k) with (rows,) would pair a row with other rows' values whenever rows == k.
         raise TypeError("a basis of several columns cannot be used in arithmetic; interact it with ':' instead")

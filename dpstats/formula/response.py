@@ -12,6 +12,7 @@ from dpstats.domain import Domain, Levels, Range, Scalar
 from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.expression import Column, Node, Value, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.hints import share_hint
 from dpstats.formula.public_frame import public_frame
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _binary_spec(name: str, value: Value, levels: tuple[Scalar, ...] | None) -> 
         if not np.isin(public[np.isfinite(public)], (0, 1)).all():
             raise DomainError(
                 f"the response {name!r} takes values other than 0 and 1; declare (0, 1) or two levels, "
-                "or compare it in the formula: I(column > value) ~ ..."
+                f"or compare it in the formula: I(column > value) ~ ...{share_hint(name)}"
             )
     return ResponseSpec(name, 0.0, 1.0, "binary", None if levels in (None, (0, 1)) else levels)
 

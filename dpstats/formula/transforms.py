@@ -129,6 +129,20 @@ TRANSFORMS: dict[str, Callable[..., RowWise]] = {
 }
 
 
+EXAMPLES = {
+    "center": "center(x)",
+    "standardize": "standardize(x)",
+    "scale": "scale(x)",
+    "poly": "poly(x, 2)",
+    "bs": "bs(x, df=4)",
+    "cr": "cr(x, df=3)",
+    "cc": "cc(x, df=3)",
+    "te": "te(cr(x, df=3), cr(z, df=3))",
+    "rff": "rff(x, gamma=1.0, D=40)",
+}
+"""How each is written."""
+
+
 def _cubic(
     public: Array,
     df: int | None,

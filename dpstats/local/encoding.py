@@ -18,8 +18,8 @@ from dpstats.domain import Domain, Range, as_number, canonical
 from dpstats.errors import DataError, DomainError
 from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.expression import Node, as_codes, as_numbers, bind, columns_of, evaluate
-from dpstats.formula.parse import compile_factor
 from dpstats.formula.response import Response, ResponseSpec
+from dpstats.formula.translate import compile_factor
 from dpstats.quiet import quiet
 
 Array = NDArray[np.float64]

@@ -12,6 +12,7 @@ from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
 from dpstats.formula.beside import with_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.everything import written_out
 from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.mechanisms.replication import is_replication
@@ -135,9 +136,9 @@ class FormulaSource:
     """
 
     def __init__(self, formula: str, data: object, domain: Domain | Mapping[str, Any] | None) -> None:
-        self.formula = formula
-        self.data = None if data is None else as_table(data)
         self.domain = Domain.coerce(domain)
+        self.formula = written_out(formula, self.domain)
+        self.data = None if data is None else as_table(data)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula import cells
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
-from dpstats.formula.parse import compile_factor
 from dpstats.formula.public_frame import public_frame
+from dpstats.formula.translate import compile_factor
 from dpstats.privacy.choice import STEPS
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults

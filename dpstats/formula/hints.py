@@ -1,0 +1,106 @@
+"""What a refused formula should have been: places, near misses, and what R writes otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dpstats.errors import FormulaError
+
+QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
+"""Text in a formula that is no code."""
+
+OTHER_NAMES = {
+    "as_factor": "write factor(...) or C(...)",
+    "as_numeric": "declare the column as a range (low, high)",
+    "s": "write cr(..., df=4) for a smooth term",
+    "ns": "write cr(..., df=3) for a natural spline",
+    "relevel": "write C(g, Treatment('b')) to measure from level b",
+    "ifelse": "write np.where(condition, a, b)",
+    "round": "write np.rint(...)",
+    "ceiling": "write np.ceil(...)",
+    "interaction": "write a:b",
+    "lag": "another row's value is not this row's; add it as a column",
+    "mean": "it combines rows; center(...) centres by the declared range",
+    "qcut": "quantiles are of the data; write cut(x, [0, 10, 20])",
+    "ntile": "quantiles are of the data; write cut(x, [0, 10, 20])",
+    "onehot": "write C(...)",
+    "i": "there are no i() terms; write C(g, Treatment('b')) or a:b",
+}
+"""What others call otherwise, and what to write."""
+
+SYMBOLS = (
+    (r"%in%", "%in%", "write I((g == 'a') | (g == 'b'))"),
+    (r"`", "`", "names with spaces are Q('my column')"),
+    (r"\^", "^", "write (a + b)**2 for interactions and I(x**2) for powers"),
+    (
+        r"\|",
+        "|",
+        "write + C(g) for an effect of each level (there are no random effects), or I((x > 1) | (z > 1)) for a "
+        "condition",
+    ),
+)
+"""What no formula may hold outside of a call, and what to write."""
+
+
+def located(message: str, at: int | None) -> str:
+    """The message with its place in the formula, unless it names one; `at` counts from 0."""
+    if at is None or " (character " in message:
+        return message
+    return f"{message} (character {at + 1} of the formula)"
+
+
+def as_python(formula: str) -> str:
+    """The formula with R's ``as.factor(`` and ``as.numeric(`` as Python can read them; every place stays."""
+    pattern = rf"({QUOTED})|\bas\.(factor|numeric)(\s*)\("
+
+    def name(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        return "factor   " + found[3] + "(" if found[2] == "factor" else f"as_numeric{found[3]}("
+
+    return re.sub(pattern, name, formula)
+
+
+def refuse_symbols(formula: str) -> None:
+    """Raise FormulaError for R's operators that mean something else here, or nothing.
+
+    Within a call they are Python's: ``I((x > 1) | (z > 1))``.
+    """
+    if "~" not in formula and (found := re.search(r"(?<![=<>!])=(?!=)", _outside(formula))):
+        raise FormulaError(located("'=' is refused: write y ~ x, with ~ between response and terms", found.start()))
+    bare = _outside(formula)
+    for pattern, symbol, fix in SYMBOLS:
+        if found := re.search(pattern, bare):
+            raise FormulaError(located(f"{symbol!r} is refused: {fix}", found.start()))
+
+
+def share_hint(name: str) -> str:
+    """What to write for a share of counts, which others pass with the counts as weights."""
+    name = name.strip()
+    code = name[2:-1] if name.startswith("I(") and name.endswith(")") else name
+    above, found, below = (part.strip() for part in code.partition("/"))
+    if not found:
+        return ""
+    return f"; for a share of counts write cbind({above}, {below} - {above}) ~ ..., without weights"
+
+
+def dots(formula: str) -> Iterator[int]:
+    """Where a formula has ``.`` for all columns."""
+    pattern = r"(?<![\w.)\]])\.(?![\w.])"
+    return (found.start() for found in re.finditer(pattern, _outside(formula)))
+
+
+def _outside(formula: str) -> str:
+    """The formula with quoted text and the arguments of calls blanked, every place kept."""
+    text = re.sub(QUOTED, lambda found: "_" * len(found[0]), formula)
+    kept, stack = [], []
+    for place, letter in enumerate(text):
+        if letter == "(":
+            before = text[:place].rstrip()[-1:]
+            stack.append(before.isalnum() or (before in ("_", ")", "]") and before != ""))
+        inside = any(stack)
+        if letter == ")" and stack:
+            stack.pop()
+        kept.append("_" if inside and letter not in "()" else letter)
+    return "".join(kept)
