@@ -6,7 +6,7 @@ WORKERS ?= 2
 CASES ?= 50000
 OLDEST := .venv/oldest
 
-.PHONY: demo test lint types unit docs bench edges-oldest clean
+.PHONY: demo test lint types unit docs bench dist edges-oldest clean
 
 .stamp-core: setup.cfg pyproject.toml dpstats/_version.py
 	$(PYTHON) -m venv .venv
@@ -42,6 +42,12 @@ docs: .stamp-test
 bench: .stamp-bench
 	$(BIN)/python -m benchmarks
 
+# What would be published; both must satisfy the package index's checks.
+dist: .stamp-core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+
 # The least versions in setup.cfg; pyarrow and polars are optional, here of their age and of today.
 .stamp-oldest: .stamp-core
 	$(PYTHON) -m venv $(OLDEST)
@@ -56,4 +62,4 @@ edges-oldest: .stamp-oldest
 	$(OLDEST)/bin/python -m pytest tests/edges
 
 clean:
-	rm -rf .venv .stamp-* docs/_build
+	rm -rf .venv .stamp-* docs/_build dist

@@ -36,12 +36,15 @@ autosummary_filename_map = {"dpstats.GLM": "dpstats.GLM-class", "dpstats.Plan": 
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
-html_theme = "alabaster"
+html_theme = "furo"
+html_title = "dpstats"
 html_theme_options = {
-    "description": "Regression with a differential-privacy guarantee",
-    "fixed_sidebar": True,
-    "page_width": "1080px",
+    "navigation_with_keys": True,
+    "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0072B2"},
+    "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
+html_static_path = ["_static"]
+html_css_files = ["dpstats.css"]
 html_show_sourcelink = False
 
 

@@ -24,6 +24,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.models.statistics import release_statistics
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Ledger, Noise, compose
+    from dpstats.proving import Proof, proof
     from dpstats.results.comparison import Comparison
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
@@ -46,6 +47,7 @@ __all__ = [
     "ManyPlans",
     "Noise",
     "Plan",
+    "Proof",
     "ReleasedStatistics",
     "Selection",
     "StatisticsResults",
@@ -74,6 +76,7 @@ __all__ = [
     "plots",
     "poisson",
     "privacy",
+    "proof",
     "release_statistics",
     "sample_size",
     "select",

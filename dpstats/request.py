@@ -54,7 +54,7 @@ class Request:
         if self.options.replicates:
             reasons.append(UNCERTIFIED)
         if self.options.realization == "augmented":
-            reasons.append("augmented noise rows miss the curvature that the proof needs (docs/napp)")
+            reasons.append("augmented noise rows miss the curvature that the proof needs")
         for given in (self.family, self.penalty):
             if given is not None and not type(given).__module__.startswith("dpstats."):
                 reasons.append(f"{type(given).__name__} is not part of dpstats: nobody has proved what it declares")

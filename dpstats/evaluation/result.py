@@ -15,6 +15,7 @@ from dpstats.evaluation.noise import IntegerNoise
 from dpstats.plan.tables import Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.proving import cited
 from dpstats.results import stored
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Evaluation:
         privacy = f"({spent})" if self.guarantee.delta else spent
         first = (
             f"This evaluation is {privacy}-differentially private under {self.guarantee.neighbours}, by "
-            f"{self.guarantee.basis}; what the model itself cost comes on top."
+            f"{cited(self.guarantee.basis)}; what the model itself cost comes on top."
             if self.guarantee.certified
             else f"No guarantee is claimed for this output: {self.guarantee.reason}."
         )

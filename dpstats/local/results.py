@@ -22,6 +22,7 @@ from dpstats.local.spec import Spec
 from dpstats.penalties import Penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.proving import cited
 from dpstats.quiet import quiet
 from dpstats.results import stored
 from dpstats.tables import as_table
@@ -247,7 +248,7 @@ def _notes(results: LocalResults) -> list[str]:
     spec, guarantee = results.spec, results.guarantee
     said = [
         "Guarantees are for a record that becomes another one or the null report; the number of reports is public "
-        "(docs/proofs/local). Whoever sends nothing also leaves out their noise, which is not covered.",
+        f"({cited('docs/proofs/local')}). Whoever sends nothing also leaves out their noise, which is not covered.",
         "The collector who sees single reports has the local guarantee only. A secure sum of the reports leaves the "
         "collector with what the central guarantee covers.",
     ]

@@ -12,6 +12,7 @@ from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.plan.tables import format_number, is_output
+from dpstats.proving import cited
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -66,7 +67,7 @@ def plan_notes(plan: Plan) -> list[str]:
     if plan.request.options.split is not None:
         said.append(
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
-            "row pays for its own part only, so the total is not the sum (docs/proofs/composition, 5)."
+            f"row pays for its own part only, so the total is not the sum ({cited('docs/proofs/composition')}, 5)."
         )
     if plan.bought:
         names = ", ".join(plan.bought)
@@ -146,7 +147,7 @@ def errors_note(plan: Plan) -> str:
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them (proof: docs/proofs/information). {few}"
+        f"information matrix, which is released beside them (proof: {cited('docs/proofs/information')}). {few}"
     )
 
 

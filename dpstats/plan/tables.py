@@ -17,6 +17,7 @@ from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.privacy.information.statistics import StatisticsNoise
+from dpstats.proving import cited
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -100,7 +101,7 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Certified:", "yes" if guarantee.certified else "NO"),
-        ("Proof:", guarantee.basis if guarantee.certified else "none"),
+        ("Proof:", cited(guarantee.basis) if guarantee.certified else "none"),
         ("Noise:", plan.objective.law_name),
         ("No. Observations:", observations),
     ]

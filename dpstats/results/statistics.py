@@ -29,6 +29,7 @@ from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.proving import cited
 from dpstats.quiet import quiet
 from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, ContrastTests, coefficient_cells, coefficient_headers
@@ -295,7 +296,7 @@ class StatisticsResults:
         sparse = self.penalty is not None and self.penalty.sparse
         facts = [
             ("Dep. Variable:", shorten(self.design.response_name, 22)),
-            ("Model:", "Linear, from statistics"),
+            ("Model:", "Linear, from sums"),
             ("Penalty:", "None" if self.penalty is None else self.penalty.name),
         ]
         summary = Summary()
@@ -379,7 +380,7 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Adjacency:", guarantee.adjacency),
         ("Noise:", plan.noise.law),
-        ("Proof:", guarantee.basis if guarantee.certified else "none"),
+        ("Proof:", cited(guarantee.basis) if guarantee.certified else "none"),
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
     longest = max(len(fact) for _, fact in right)

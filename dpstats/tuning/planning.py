@@ -21,6 +21,7 @@ from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.stopping import Runs
+from dpstats.proving import cited
 from dpstats.quiet import sealed
 from dpstats.request import DELTA_LEAST, SEEDED, make_request
 from dpstats.tuning.candidates import Grid, candidates_of
@@ -32,7 +33,7 @@ STRATEGIES = ("stopping", "all", "parts", "public")
 
 UNTUNED = (
     "One fit with the defaults and the whole budget had at most the error of every strategy in every cell of the "
-    "benchmark (docs/tuning): its curvature is chosen from public facts."
+    "benchmark: its curvature is chosen from public facts."
 )
 
 
@@ -147,7 +148,7 @@ class TuningPlan:
         spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
         said = [
             f"The released fit and which candidate it is are {spent}-differentially private under "
-            f"{guarantee.adjacency}, by {guarantee.basis}."
+            f"{guarantee.adjacency}, by {cited(guarantee.basis)}."
             if guarantee.certified
             else f"No guarantee is claimed for this output: {guarantee.reason}.",
             UNTUNED,

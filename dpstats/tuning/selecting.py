@@ -18,6 +18,7 @@ from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
+from dpstats.proving import cited
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
 from dpstats.results import stored
@@ -89,7 +90,7 @@ class Selection:
         guarantee = self.guarantee
         first = (
             f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.adjacency}, by "
-            f"{guarantee.basis}; what the candidates themselves cost comes on top."
+            f"{cited(guarantee.basis)}; what the candidates themselves cost comes on top."
             if guarantee.certified
             else f"No guarantee is claimed for this output: {guarantee.reason}."
         )
