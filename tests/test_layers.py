@@ -17,6 +17,7 @@ LAYERS = (
     "arguments",
     "proving",
     "quiet",
+    "progress",
     "domain",
     "rows",
     "tables",

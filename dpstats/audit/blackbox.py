@@ -9,12 +9,12 @@ import numpy as np
 from dpstats.arguments import shown
 from dpstats.audit.bounds import lower_bounds
 from dpstats.audit.outcomes import Mechanism, Outcomes, observe_pair
-from dpstats.audit.progress import Progress
 from dpstats.audit.result import AuditResult, Finding, HockeyStick, picture_of
 from dpstats.audit.scores import Score, learn_scores
 from dpstats.audit.search import Choice, choose_events
 from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import check_budget
+from dpstats.progress import counted
 
 # Two aims (eps, divergence) in two directions, each event with a bound above and a bound below.
 _BOUNDS = 8
@@ -82,8 +82,7 @@ def audit(
     """
     eps, delta = check_budget(eps, delta)
     _check(runs, confidence, n_jobs)
-    line = Progress(2 * runs, progress)
-    try:
+    with counted("audit", 2 * runs, progress) as advance:
         first, second = observe_pair(
             mechanism,
             data,
@@ -92,10 +91,8 @@ def audit(
             seed=seed,
             vectorized=vectorized,
             n_jobs=n_jobs,
-            advance=line.advance,
+            advance=advance,
         )
-    finally:
-        line.close()
     return judge(first, second, eps=eps, delta=delta, confidence=confidence)
 
 

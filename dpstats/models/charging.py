@@ -10,6 +10,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, LedgerError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger, LedgerLike, Part, as_ledger
+from dpstats.progress import watched
 from dpstats.quiet import guarded
 from dpstats.rows import Memory
 from dpstats.tables import Table
@@ -64,7 +65,7 @@ def charged(
     """
     ledger = as_ledger(ledger)
     check_rows(ledger, guarantee, data)
-    release = partial(_forgetting, release)
+    release = partial(_forgetting, release, f"{label}: reading rows")
     if ledger is None:
         return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
     columns = tuple(columns)
@@ -106,10 +107,11 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
         _check_part(ledger, data)
 
 
-def _forgetting(release: Callable[[Rows], Released], rows: Rows) -> Released:
+def _forgetting(release: Callable[[Rows], Released], what: str, rows: Rows) -> Released:
     """The release of some rows, of which nothing is kept anywhere afterwards."""
     try:
-        return release(rows)
+        with watched(what):
+            return release(rows)
     finally:
         if rows is not None:
             rows.forget()

@@ -13,7 +13,6 @@ from scipy.stats import beta, binom
 
 from dpstats.audit import audit
 from dpstats.audit.bounds import clopper_pearson, lower_bounds
-from dpstats.audit.progress import Progress
 from dpstats.errors import ArgumentError
 
 
@@ -296,27 +295,6 @@ def test_progress_stays_off_where_nobody_watches(capsys):
     audit(laplace(1.0), [], [1.0], eps=1, runs=1000, seed=1, vectorized=True)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
-
-
-def test_progress_is_silent_off_a_terminal_however_long_the_work(capsys):
-    line = Progress(10, patience=0.0)
-    line.advance(5)
-    line.close()
-    assert capsys.readouterr().err == ""
-
-
-def test_progress_speaks_once_patience_is_over(capsys):
-    line = Progress(10, show=True, patience=0.0)
-    line.advance(5)
-    line.close()
-    assert "5 of 10 runs" in capsys.readouterr().err
-
-
-def test_progress_is_silent_for_short_work(capsys):
-    line = Progress(10, show=True)
-    line.advance(10)
-    line.close()
-    assert capsys.readouterr().err == ""
 
 
 # --- Tables and plot --------------------------------------------------------------------------------------------------
