@@ -1,0 +1,244 @@
+"""Batch fits made anew along a stream: one charge, no second noise, no rows before their time."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, BudgetExceeded, DataError, ReleaseError, StreamError
+from dpstats.privacy.accounting import compose
+from dpstats.streaming.keeping import Keeper
+from dpstats.streaming.refits import Refits
+from dpstats.streaming.schedules import Schedule
+
+DOMAIN = dp.Domain(x=(-1, 1), z=(-1, 1), y=(0, 1))
+
+
+def frame(rows: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x, z = rng.uniform(-1, 1, (2, rows))
+    return pd.DataFrame({"x": x, "z": z, "y": (rng.random(rows) < 1 / (1 + np.exp(-3 * x))).astype(int)})
+
+
+ROWS = frame(600)
+
+
+def make(**arguments: Any) -> Refits:
+    given: dict[str, Any] = {"eps": 5.0, "horizon": 6, "family": "binomial", **arguments}
+    return Refits("y ~ x + z", DOMAIN, **given)
+
+
+def so_far(tick: int) -> pd.DataFrame:
+    return ROWS.iloc[: 100 * tick]
+
+
+def test_a_stream_is_fitted_at_its_times_and_kept_between() -> None:
+    stream = make(schedule=Schedule((2, 5), 6), seed=1)
+    found = [stream.update(so_far(tick)) for tick in range(1, 7)]
+    assert found[0] is None
+    assert [stream.plan().schedule.latest(tick) for tick in range(1, 7)] == [0, 2, 2, 2, 5, 5]
+    assert found[1] is found[2] is found[3]
+    assert found[4] is found[5]
+    assert not found[1].params.equals(found[4].params)
+    assert stream.fitted == 5
+    assert stream.history["tick"].tolist() == [2] * 3 + [5] * 3
+    np.testing.assert_allclose(stream.history["estimate"][:3], found[1].params)
+
+
+def test_a_fit_is_the_batch_fit_of_all_rows_so_far() -> None:
+    stream = make(schedule=3, seed=7)
+    for tick in range(1, 7):
+        found = stream.update(so_far(tick))
+    each = stream.plan().each.guarantee
+    batch = dp.logit("y ~ x + z", so_far(6), each.eps, domain=DOMAIN, seed=7 + 6, inference=None)
+    pd.testing.assert_series_equal(found.params, batch.params)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize(
+    "fitted",
+    [{}, {"family": "huber_svm"}, {"family": "gaussian", "penalty": "lasso", "alpha": 2.0}, {"method": "output"}],
+    ids=["logistic", "svm", "lasso", "output"],
+)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_all_fits_together_keep_the_budget(fitted: dict[str, Any], delta: float, adjacency: str) -> None:
+    plan = make(eps=1.0, delta=delta, horizon=60, adjacency=adjacency, **fitted).plan()
+    assert plan.guarantee.certified
+    assert plan.guarantee.adjacency == adjacency
+    assert plan.guarantee.eps <= 1.0
+    assert plan.guarantee.delta <= delta
+    parts = [plan.each.guarantee] * len(plan.schedule.times)
+    total = compose(parts, **({"delta": delta, "accountant": "pld"} if delta else {}))
+    assert total.eps == pytest.approx(plan.guarantee.eps)
+    assert total.eps > 0.98
+
+
+def test_rows_are_read_only_where_a_fit_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    fit = Refits._fit
+
+    def watched(self: Refits, model: Any, tick: int) -> Any:
+        read.append(tick)
+        return fit(self, model, tick)
+
+    monkeypatch.setattr(Refits, "_fit", watched)
+    stream = make(schedule=Schedule((1, 4), 6), seed=3)
+    for tick in range(1, 7):
+        stream.update(so_far(tick))
+    assert read == [1, 4]
+
+
+def test_a_stream_goes_on_from_its_state_with_the_same_numbers(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    stream = make(schedule=2, state=state)
+    stream.update(so_far(1))
+    released = stream.update(so_far(2))
+    again = make(schedule=2, state=state)
+    assert again.tick == 2
+    pd.testing.assert_series_equal(again.results.params, released.params)
+    pd.testing.assert_frame_equal(again.history, stream.history)
+    assert again.update(so_far(3)).params.equals(released.params)
+    assert state.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_process_killed_before_its_result_is_kept_has_shown_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fit is drawn again, but only one was ever shown; killed after, the one on the disk is shown again."""
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    stream = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
+    stream.update(so_far(1))
+    commit = Keeper.commit
+
+    def killed(self: Keeper, facts: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Keeper, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        stream.update(so_far(2))
+    with pytest.raises(StreamError, match="open the stream again"):
+        stream.update(so_far(2))
+    kept: list[dict[str, Any]] = []
+
+    def killed_after(self: Keeper, facts: Any) -> None:
+        commit(self, facts)
+        kept.append(dict(facts))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Keeper, "commit", killed_after)
+    again = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
+    assert again.tick == 1
+    with pytest.raises(KeyboardInterrupt):
+        again.update(so_far(2))
+    monkeypatch.setattr(Keeper, "commit", commit)
+    last = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
+    assert last.tick == 2
+    assert last.results.scaled_params.tolist() == json.loads(kept[0]["results"])["scaled_params"]
+    assert len(ledger.entries()) == 1
+
+
+def test_an_old_copy_of_the_state_is_refused(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    state = tmp_path / "state"
+    stream = make(schedule=1, state=state, ledger=ledger)
+    stream.update(so_far(1))
+    shutil.copy(state, tmp_path / "old")
+    stream.update(so_far(2))
+    shutil.copy(tmp_path / "old", state)
+    with pytest.raises(StreamError, match="not the valid one"):
+        make(schedule=1, state=state, ledger=ledger)
+    other = make(schedule=1, state=tmp_path / "other")
+    other.update(so_far(1))
+    with pytest.raises(StreamError):
+        make(schedule=2, state=tmp_path / "other")
+
+
+def test_two_processes_do_not_both_fit(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    first = make(schedule=1, state=tmp_path / "state", ledger=ledger)
+    first.update(so_far(1))
+    second = make(schedule=1, state=tmp_path / "state", ledger=ledger)
+    second.update(so_far(2))
+    with pytest.raises(StreamError):
+        first.update(so_far(2))
+
+
+def test_the_ledger_is_charged_once_for_all(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    stream = make(schedule=2, ledger=ledger, state=tmp_path / "state")
+    assert ledger.remaining.eps == 5.0
+    for tick in range(1, 7):
+        stream.update(so_far(tick))
+    assert ledger.entries()["eps"].tolist() == [pytest.approx(stream.guarantee.eps)]
+    with pytest.raises(BudgetExceeded):
+        make(schedule=2, ledger=ledger, state=tmp_path / "more").update(so_far(1))
+
+
+def test_errors_come_before_rows_and_charges(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    stream = make(schedule=1, horizon=1, ledger=ledger, state=tmp_path / "state")
+    with pytest.raises(DataError):
+        stream.update(ROWS.drop(columns="x"))
+    assert len(ledger.entries()) == 0
+    stream.update(so_far(1))
+    with pytest.raises(StreamError, match="past its last tick"):
+        stream.update(so_far(2))
+
+
+def test_cells_make_no_error_and_no_second_charge(tmp_path: Path) -> None:
+    """Rows that no model can use are dropped; the fit is then on none."""
+    useless = pd.DataFrame({"x": [np.nan, np.inf], "z": [0.0, 1.0], "y": [0, 7]})
+    stream = make(schedule=1, horizon=1, seed=1)
+    assert np.isfinite(stream.update(useless).params).all()
+
+
+def test_a_failure_leaves_the_tick_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = make(schedule=1, seed=1)
+    with monkeypatch.context() as patched:
+        patched.setattr("dpstats.models.glm._release", lambda *rest: 1 / 0)
+        with pytest.raises(ReleaseError):
+            stream.update(so_far(1))
+    assert stream.tick == 0
+    assert stream.update(so_far(1)) is not None
+
+
+def test_a_seed_is_not_certified_and_undeclared_columns_cost_the_same() -> None:
+    assert not make(seed=1).guarantee.certified
+    assert make().guarantee.certified
+
+
+def test_a_plan_says_when_and_what() -> None:
+    said = str(make(eps=1.0, horizon=60).plan())
+    assert "9 fits" in said
+    assert "1, 2, 3, 5, 7, 11, 17, 27, 43 of 60" in " ".join(said.split())
+    assert max(len(line) for line in said.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"schedule": 7},
+        {"schedule": "often"},
+        {"schedule": Schedule((1,), 5)},
+        {"horizon": 0},
+        {"eps": -1.0},
+        {"method": "none"},
+        {"penalty": "lasso"},
+    ],
+)
+def test_bad_arguments_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError):
+        make(**wrong)
+
+
+def test_streams_are_not_pickled() -> None:
+    with pytest.raises(StreamError):
+        pickle.dumps(make())
