@@ -56,13 +56,20 @@ def squares(theta: Float, cross: Float, gram: object) -> float:
     return float(theta @ (gram @ theta) - 2 * theta @ cross)  # type: ignore[operator]
 
 
-def diagonal_excess(scale: Float, theta: Float, ball: Constraint, sd: float, random: np.random.Generator) -> float:
-    """Of a fit to noisy sums of rows with Q* = diag(scale), responses theta'x and a residual of deviation .1."""
+def diagonal_excess(
+    scale: Float, theta: Float, ball: Constraint, sd: float, random: np.random.Generator, *, fallback: bool = False
+) -> float:
+    """Of a fit to noisy sums of rows with Q* = diag(scale), responses theta'x and a residual of deviation .1.
+
+    With `fallback` the null model takes its place where the sums are noise alone.
+    """
     gram = np.diag(scale)
     cross = scale * theta + 0.1 * np.sqrt(scale) * random.standard_normal(len(scale))
     best = solving.minimise(cross, gram, ball, None)
     of_cross, of_gram = noise(len(scale), sd, random)
     found = solving.minimise(cross + of_cross, gram + of_gram, ball, tolerance=1e-6)
+    if fallback and solving.noise_alone(cross + of_cross, sd, ball):
+        found = np.zeros(len(scale))
     return squares(found, cross, gram) - squares(best, cross, gram)
 
 
@@ -165,15 +172,20 @@ def bounds(runs: int) -> None:
         ("size", (5, 10, 20, 40, 80)),
         ("eps", (0.25, 0.5, 1, 2, 4)),
     ):
-        columns: dict[str, list[float]] = {"excess": [], "theorem 1": [], "theorem 4.2": [], "null": []}
+        columns: dict[str, list[float]] = {"excess": [], "or null": [], "theorem 1": [], "theorem 4.2": [], "null": []}
         for value in values:
             ticks, size, eps = ({**base, name: value}[key] for key in ("ticks", "size", "eps"))
             sd, ball = deviation(int(ticks), float(eps)), L2Ball(1.0)
             scale = np.full(int(size), ticks / size)
             theta = np.full(int(size), size**-0.5)
-            columns["excess"].append(
-                mean_of(runs, lambda r, s=scale, t=theta, b=ball, v=sd: diagonal_excess(s, t, b, v, r), 3)
-            )
+            for title, fallback in (("excess", False), ("or null", True)):
+
+                def draw(
+                    random: np.random.Generator, fallback: bool = fallback, given: tuple = (scale, theta, ball, sd)
+                ) -> float:
+                    return diagonal_excess(*given, random, fallback=fallback)
+
+                columns[title].append(mean_of(runs, draw, 3))
             columns["theorem 1"].append(4 * sd * ball.gaussian_width(int(size)))
             printed = np.log(ticks) ** 1.5 * np.sqrt(np.log(1 / DELTA)) * np.sqrt(size) / eps
             columns["theorem 4.2"].append(float(printed))

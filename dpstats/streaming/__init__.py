@@ -2,7 +2,9 @@
 
 from dpstats.streaming import constraints, sums
 from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.refits import Refits, RefitsPlan
 from dpstats.streaming.regression import Regression
 from dpstats.streaming.results import StreamResults
+from dpstats.streaming.schedules import Schedule
 
-__all__ = ["Regression", "StreamPlan", "StreamResults", "constraints", "sums"]
+__all__ = ["Refits", "RefitsPlan", "Regression", "Schedule", "StreamPlan", "StreamResults", "constraints", "sums"]

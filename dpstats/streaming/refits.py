@@ -21,13 +21,14 @@ import pandas as pd
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
+from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
 from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.guarantee import Guarantee, check_budget
-from dpstats.privacy.ledger import Ledger, Part
+from dpstats.privacy.ledger.opening import LedgerLike
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED, Request, make_request
 from dpstats.results.glm_results import GLMResults
@@ -99,7 +100,7 @@ class Refits:
         ratio 1.6: few fits, none of which is missing more than the last 3/8 of the ticks and one.
     family, method, penalty, alpha, adjacency, seed
         As for `dpstats.glm`.
-    ledger : Ledger or Part, optional
+    ledger : Ledger, Part or path, optional
         Charged once, durably, before the first fit; it keeps the tick.
     state : path, optional
         Of the file from which the stream goes on after the process has ended, however it ended.
@@ -141,7 +142,7 @@ class Refits:
         penalty: str | Penalty | None = None,
         alpha: float | None = None,
         adjacency: str = "add_remove",
-        ledger: Ledger | Part | None = None,
+        ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
         seed: int | None = None,
         **options: Any,
@@ -155,6 +156,7 @@ class Refits:
         self.tick, self.results = 0, None
         self._history: list[dict[str, Any]] = []
         self._identity, self._begun, self._broken = secrets.token_hex(16), False, False
+        self._process = os.getpid()
         self._keeper = Keeper(state, ledger)
         found = self._keeper.load()
         if found is not None:
@@ -222,6 +224,7 @@ class Refits:
         """The model of these rows, whose fit costs what was planned: by the schema alone."""
         formula, family, domain = self._model
         ledger = self._keeper.ledger
+        check_rows(ledger, self._plan.guarantee, table)
         paid = table if ledger is None else ledger.rows_of(table)
         model = GLM.from_formula(formula, paid, family, domain)
         eps, delta = self._budget
@@ -247,6 +250,8 @@ class Refits:
     def _check_usable(self) -> None:
         if self._broken:
             raise StreamError("a tick was not completed: open the stream again from its state, nothing is lost")
+        if os.getpid() != self._process:
+            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
         if self.tick >= self._plan.schedule.horizon:
             last = self._plan.schedule.horizon
             raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")

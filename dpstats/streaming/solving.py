@@ -121,8 +121,9 @@ def noise_alone(cross: ArrayLike, cross_sd: float, constraint: Constraint | None
     """Whether q is what noise alone explains, so that the null model (the set's point nearest to 0) is all there is.
 
     From the null model v0 the sum of squares falls at most by 2 sup <v - v0, q>. Noise alone makes that supremum the
-    set's Gaussian width times `cross_sd` on average, and it is two standard deviations above that less than once in
-    40 times, as it moves by at most |v - v0| with the noise. Without a constraint the set is the unit ball.
+    set's Gaussian width times `cross_sd` on average, and about once in 40 times at most it is two deviations above
+    that, as it moves by at most |v - v0| with the noise (docs/proofs/geometry, 5). Without a constraint the set is the
+    unit ball.
 
     Parameters
     ----------
