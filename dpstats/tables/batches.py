@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
@@ -120,6 +122,7 @@ class Kept:
     def __init__(self, names: Sequence[str], produce: Produce) -> None:
         self._names, self._produce = list(names), produce
         self._started = False
+        self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
 
     def read(self, names: Sequence[str]) -> Iterator[Table]:
@@ -148,8 +151,32 @@ class Kept:
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         assert self._file is not None
-        self._file.seek(0, 2)
-        if self._file.tell() == 0:
-            return
-        self._file.seek(0)
-        yield from pa.ipc.open_stream(pa.PythonFile(self._file, mode="r"))
+        reading = Reading(self._file, self._lock)
+        if reading.size:
+            yield from pa.ipc.open_stream(pa.PythonFile(reading, mode="r"))
+
+
+class Reading(io.RawIOBase):
+    """A file from its beginning, with a place of its own: several passes may be under way at once."""
+
+    def __init__(self, file: IO[bytes], lock: threading.Lock) -> None:
+        self._file, self._lock, self._place = file, lock, 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        with self._lock:
+            return self._file.seek(0, io.SEEK_END)
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The bytes that follow."""
+        with self._lock:
+            self._file.seek(self._place)
+            found = self._file.read(len(buffer))
+        buffer[: len(found)] = found
+        self._place += len(found)
+        return len(found)

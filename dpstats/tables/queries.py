@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -13,6 +14,9 @@ from dpstats.tables.containers import PolarsColumn
 from dpstats.tables.scans import check_fragments, scan
 from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
 
+_PASSED: WeakSet[Any] = WeakSet()
+"""Readers of which a release has taken rows."""
+
 _DUCKDB_WHOLE = frozenset(
     f"{sign}{size}" for sign in ("", "u") for size in ("tinyint", "smallint", "integer", "bigint", "hugeint")
 )
@@ -21,12 +25,23 @@ _DUCKDB_TEXT = frozenset(["varchar", "enum", "null"])
 
 
 def from_reader(reader: Any) -> Stream:
-    """A RecordBatchReader, which passes once: its usable columns are kept for as long as the stream."""
+    """A RecordBatchReader, which passes once: its usable columns are kept for as long as the stream.
+
+    Raises
+    ------
+    DataError
+        If it has passed: a second model would be fitted to no rows.
+    """
+    if reader in _PASSED:
+        raise DataError(
+            "data: this reader has been read already, and its rows pass once; pass a new one, or a table or a file"
+        )
     known = [(name, column) for name, column in zip(reader.schema.names, declared(reader.schema), strict=True)]
     usable = [at for at, (_, column) in enumerate(known) if column.kind is not None]
 
     def produce(_: Sequence[str]) -> Iterator[pa.RecordBatch]:
         names = [known[at][0] for at in usable]
+        _PASSED.add(reader)
         for batch in reader:
             yield pa.RecordBatch.from_arrays([batch.column(at) for at in usable], names=names)
 

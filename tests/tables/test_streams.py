@@ -292,6 +292,31 @@ def test_readers_pass_once_and_their_table_many_times() -> None:
     assert split.train.rows + split.test.rows == ROWS
 
 
+def test_a_reader_that_has_passed_is_refused_before_the_charge(tmp_path: Path) -> None:
+    """A second model would be fitted to no rows."""
+    reader = frame().to_reader()
+    with dp.Ledger(tmp_path / "a.ledger", "d", eps=3.0) as ledger:
+        arguments: dict[str, Any] = {"domain": {"x": (0, 1), "y": (0, 1)}, "ledger": ledger}
+        with pytest.raises(dp.errors.DPStatsError):
+            dp.ols("y ~ nowhere", reader, 1.0, **arguments)  # nothing is read yet
+        dp.ols("y ~ x", reader, 1.0, **arguments)
+        with pytest.raises(dp.errors.DataError, match="has been read already"):
+            dp.ols("y ~ x", reader, 1.0, **arguments)
+        assert ledger.remaining.eps == pytest.approx(2.0)
+
+
+def test_several_passes_over_a_reader_may_be_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
+    table = as_table(frame().to_reader(max_chunksize=50))
+    rows = table.batches(["x"])
+    expected = numbers(table)
+    pairs = list(zip(rows, rows, strict=True))  # type: ignore[call-overload]
+    assert len(pairs) > 3
+    for side in (0, 1):
+        found = np.concatenate([pair[side].column("x").numbers() for pair in pairs])
+        assert np.array_equal(found, expected, equal_nan=True)
+
+
 def test_dictionaries_may_differ_between_batches() -> None:
     """Files of Arrow could not hold them, and an error would tell of the cells."""
     parts = [pa.record_batch({"g": pa.array(texts).dictionary_encode()}) for texts in (["a", "b"], ["c", "a"], ["b"])]
