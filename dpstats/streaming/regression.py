@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
-from dpstats.models.charging import check_rows
-from dpstats.models.sources import capped
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Part
 from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import guarded, quiet, sealed
-from dpstats.rows import Block
-from dpstats.streaming.early import choose_start
-from dpstats.streaming.keeping import Keeper
+from dpstats.quiet import quiet, sealed
+from dpstats.streaming.feeding import Feed, Tick
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.planning import StreamPlan
-from dpstats.streaming.releases import Release, Releases
 from dpstats.streaming.results import StreamResults, change_table
-from dpstats.streaming.sums import PrefixSums, Workload
+from dpstats.streaming.running import Running
+from dpstats.streaming.sums import Workload
 from dpstats.streaming.sums.workloads import Window
-from dpstats.tables import Table, as_table
-
-Float = NDArray[np.float64]
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
@@ -160,22 +150,8 @@ class Regression:
             rows_guess=rows_guess,
             seeded=seed is not None,
         )
-        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 1:
-            raise ArgumentError("recall must be a positive integer: the releases to remember")
-        self._keeper = Keeper(state, ledger)
-        path = self._keeper.path
-        kept = None if path is None else path.with_name(f"{path.name}.releases")
-        self._releases = Releases(self._plan.vector.size, len(self._plan.names), kept, int(recall))
-        self._process = os.getpid()
-        self._label: str | None = None
-        self._broken = False
-        found = self._keeper.load()
-        if found is None:
-            self._identity = f"{self._plan.digest()}:{secrets.token_hex(16)}"
-            self._begun = False
-            self._sums = self._plan.sums.start(seed=seed)
-        else:
-            self._resume(found)
+        self._domain = Domain.coerce(domain)
+        self._running = Running(self._plan, ledger=ledger, state=state, recall=recall, seed=seed)
 
     def plan(self) -> StreamPlan:
         """What the stream releases and costs, by tick: reads nothing and charges nothing."""
@@ -189,18 +165,20 @@ class Regression:
     @property
     def tick(self) -> int:
         """Ticks closed so far."""
-        return self._releases.tick
+        return self._running.tick
 
     @property
     def label(self) -> str | None:
         """The public value of the tick that was closed last, where ticks have one; see `run`."""
-        return self._label
+        return self._running.label
 
     @property
     def params(self) -> pd.Series[float]:
         """The latest coefficients in the user's units; before the first tick those of the null model."""
         matrix, shift = self._plan.design.back_transform()
-        return pd.Series(matrix @ self._scaled + shift, index=list(self._plan.names), name="params")
+        return pd.Series(
+            matrix @ self._running.releases.last.params + shift, index=list(self._plan.names), name="params"
+        )
 
     @property
     def results(self) -> StreamResults:
@@ -233,19 +211,43 @@ class Regression:
         ReleaseError
             If it fails after rows were read; the tick is still open.
         """
-        self._check_usable()
-        self._check_label(label)
-        table = as_table(rows)
-        self._plan.design.check_schema(table)
-        check_rows(self._keeper.ledger, self._plan.guarantee, table)
-        self._begin()
-        vector = guarded(lambda: self._vector(table))
-        self._broken = True  # until the tick is on the disk: what is in memory is ahead of it
-        release = self._step(vector)
-        self._keeper.commit(self._facts(self.tick + 1, release, label))
-        self._releases.append(release)
-        self._label, self._broken = label, False
+        running = self._running
+        running.check_usable()
+        running.check_label(label)
+        table = running.table(rows)
+        running.begin()
+        running.close(Tick([table], label))
         return self.at(self.tick)
+
+    def run(self, data: object, *, tick: int | str | None = None, until: int | None = None) -> Iterator[StreamResults]:
+        """Close one tick after another with the rows of a table, of files, or of an iterator.
+
+        Parameters
+        ----------
+        data : DataFrame or another table, path, or iterator of tables
+            Each item of an iterator is a tick, unless `tick` is a number.
+        tick : int or str, optional
+            A number of rows: every so many rows, in their order, are a tick, the last of what is left. The number of
+            rows is then public, and a neighbour is a stream in which one row is empty. Or a column whose levels the
+            Domain declares, in their order: each level is a tick, with rows or without.
+        until : int, optional
+            Stop after tick number `until`; the last level of a column by default.
+
+        Yields
+        ------
+        StreamResults
+            Of each tick as it is closed; nothing happens before one is asked for. A stream that goes on begins with the
+            level after the last tick; of rows and items it takes the next that it is given.
+
+        Raises
+        ------
+        ArgumentError, DataError, DomainError
+            As for `update`, before anything is read; for an iterator before the item is.
+        StreamError, BudgetExceeded, LedgerError, ReleaseError
+            As for `update`.
+        """
+        feed = Feed(self._running, self._domain, data, tick, until)
+        return (self.at(self.tick) for _ in feed)
 
     def at(self, tick: int) -> StreamResults:
         """The regression as it was released at a past tick.
@@ -258,7 +260,7 @@ class Regression:
         tick = _whole("tick", tick)
         if tick < 1:
             raise ArgumentError("tick must be at least 1: nothing has been released before the first tick")
-        found = self._releases.at(tick)
+        found = self._running.releases.at(tick)
         workload = self._plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(found.start[0])
         plan = self._plan
@@ -287,7 +289,7 @@ class Regression:
         a, b = _whole("a", a), _whole("b", b)
         if not 0 <= a < b <= self.tick:
             raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far")
-        sums = self._releases.at(b).total - self._releases.at(a).total
+        sums = self._running.releases.at(b).total - self._running.releases.at(a).total
         deviation = self._plan.interval_deviation(a, b)
         with quiet():
             params = self._plan.fitting.params(sums, deviation)
@@ -328,8 +330,8 @@ class Regression:
     def history(self) -> pd.DataFrame:
         """The coefficients of every remembered tick, a row a coefficient: tick, term, estimate, scaled_estimate."""
         matrix, shift = self._plan.design.back_transform()
-        ticks = list(range(self._releases.first, self.tick + 1))
-        scaled = np.array([self._releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
+        ticks = list(range(self._running.releases.first, self.tick + 1))
+        scaled = np.array([self._running.releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
         names = list(self._plan.names)
         return pd.DataFrame(
             {
@@ -351,106 +353,6 @@ class Regression:
 
     def __deepcopy__(self, memo: Any) -> Regression:
         return self.__copy__()
-
-    def _check_usable(self) -> None:
-        """StreamError unless this object may close another tick."""
-        if self._broken:
-            raise StreamError("a tick was not completed: open the stream again from its state, nothing is lost")
-        if os.getpid() != self._process:
-            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
-        last = self._plan.sums.mechanism.workload.ticks
-        if self.tick >= last:
-            raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
-
-    def _check_label(self, label: str | None) -> None:
-        if label is not None and not isinstance(label, str):
-            raise ArgumentError("label must be text: the public name of a tick")
-        if self.tick and (label is None) != (self._label is None):
-            raise ArgumentError("label must be given for every tick, or for none")
-        if label is not None and self._label is not None and label <= self._label:
-            raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
-
-    def _begin(self) -> None:
-        """Charge the ledger and write the first state, once."""
-        if self._begun:
-            return
-        plan = self._plan
-        names = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
-        said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
-        self._keeper.begin(self._facts(0, self._releases.at(0), None), plan.guarantee, **said)
-        self._begun = True
-
-    def _vector(self, table: Table) -> NDArray[np.object_]:
-        """The exact sum of the rows' vectors. Reads rows."""
-        plan, ledger = self._plan, self._keeper.ledger
-        columns = [*plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
-        paid = table.only(columns) if ledger is None else ledger.rows_of(table.only(columns))
-        try:
-            rows = plan.design.rows(paid).each(_Capped(plan.family))
-            return plan.vector.total(rows, self._scaled, plan.sums.step)
-        finally:
-            paid.forget()
-
-    def _step(self, vector: NDArray[np.object_]) -> Release:
-        """The next release."""
-        released = self._sums.step(vector)
-        tick, total = self.tick + 1, self._sums.total
-        with quiet():
-            if self._plan.may_start_late:
-                early = self._releases.early or [self._releases.at(0)]
-                params = [one.params for one in early][:tick]
-                chosen = choose_start(self._plan, [one.total for one in early], [*params, self._scaled], tick, total)
-                return Release(total, chosen.sums, chosen.params, np.array([float(chosen.start)]))
-            params_now = self._plan.fitting.params(released, self._plan.deviation(tick))
-        return Release(total, released, params_now, np.zeros(1))
-
-    def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:
-        """The state, for JSON."""
-        return {
-            "stream": "regression",
-            "plan": self._plan.digests(),
-            "identity": self._identity,
-            "tick": tick,
-            "label": label,
-            "release": [value.hex() for value in release.numbers().tolist()],
-            "sums": self._sums.to_bytes().decode(),
-        }
-
-    @property
-    def _scaled(self) -> Float:
-        """The latest coefficients in model units."""
-        return self._releases.last.params
-
-    def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state.
-
-        Raises
-        ------
-        StreamError
-            If it is that of another stream.
-        """
-        if facts.get("stream") != "regression":
-            raise StreamError("state: this is no state of a regression")
-        ours = self._plan.digests()
-        if changed := [name for name, digest in ours.items() if facts["plan"].get(name) != digest]:
-            raise StreamError(
-                f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
-                "begin a new stream with a state of its own"
-            )
-        self._identity, self._label, self._begun = facts["identity"], facts["label"], True
-        self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self._plan.sums)
-        numbers = np.array([float.fromhex(value) for value in facts["release"]])
-        self._releases.restore(int(facts["tick"]), Release.of(numbers, self._plan.vector.size))
-
-
-class _Capped:
-    """`capped` with a family, picklable."""
-
-    def __init__(self, family: Family) -> None:
-        self.family = family
-
-    def __call__(self, block: Block) -> Block:
-        return capped(self.family, block)
 
 
 def _whole(name: str, value: object) -> int:

@@ -92,8 +92,8 @@ class RowVector:
         cross = np.full(self.size - triangle, self.slope_bound)
         return np.concatenate([inner, cross]) * 4.0**-PLACES
 
-    def total(self, rows: Rows[Block], params: Float, step: float) -> Integers:
-        """The sum of the rows' vectors in whole steps, Python integers of shape (size,). Reads rows: charge first.
+    def exact(self, rows: Rows[Block], params: Float) -> Integers:
+        """The exact sum over rows in `units`, Python integers of shape (size,). Reads rows: charge first.
 
         Parameters
         ----------
@@ -101,16 +101,22 @@ class RowVector:
             In model units.
         params : ndarray, shape (p,)
             In model units, released before these rows; linear sums do not look at them.
-        step : float
         """
         part = partial(exact_linear, self) if self.method == "linear" else partial(exact_renewed, self, params)
-        exact = rows.total(part, operator.add)
+        return rows.total(part, operator.add)
+
+    def steps(self, exact: Integers, step: float) -> Integers:
+        """An exact sum as a vector of whole lattice steps, Python integers of shape (size,)."""
         factors = [
             math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE)
             for weight, unit in zip(self.weights.tolist(), self.units.tolist(), strict=True)
         ]
         whole = [(factor * entry) >> FINE for factor, entry in zip(factors, exact.tolist(), strict=True)]
         return np.array([*whole, None], dtype=object)[:-1]
+
+    def total(self, rows: Rows[Block], params: Float, step: float) -> Integers:
+        """`steps` of `exact`."""
+        return self.steps(self.exact(rows, params), step)
 
     def slack(self, step: float) -> float:
         """What rounding the sum to whole steps adds to how far a row moves it, and floating point to its length."""

@@ -1,0 +1,222 @@
+"""A stream of regressions while it runs: each tick is charged, read, stepped, made durable and only then shown."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError, StreamError
+from dpstats.families import Family
+from dpstats.models.charging import check_rows
+from dpstats.models.sources import capped
+from dpstats.privacy.ledger import Part
+from dpstats.privacy.ledger.opening import LedgerLike
+from dpstats.quiet import guarded, quiet
+from dpstats.rows import Block
+from dpstats.streaming.early import choose_start
+from dpstats.streaming.feeding import Tick
+from dpstats.streaming.keeping import Keeper
+from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.releases import Release, Releases
+from dpstats.streaming.sums import PrefixSums
+from dpstats.tables import Table, as_table
+
+Float = NDArray[np.float64]
+
+
+class Running:
+    """What changes while a stream runs.
+
+    Parameters
+    ----------
+    plan : StreamPlan
+    ledger : Ledger, Part or path, optional
+    state : path, optional
+    recall : int
+    seed : int, optional
+
+    Attributes
+    ----------
+    releases : Releases
+    label : str or None
+        The public name of the tick that was closed last.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is not usable.
+    StreamError
+        If the state is of another stream, or is not the valid one.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        *,
+        ledger: LedgerLike,
+        state: str | os.PathLike[str] | None,
+        recall: int,
+        seed: int | None,
+    ) -> None:
+        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 1:
+            raise ArgumentError("recall must be a positive integer: the releases to remember")
+        self.plan = plan
+        self._keeper = Keeper(state, ledger)
+        path = self._keeper.path
+        kept = None if path is None else path.with_name(f"{path.name}.releases")
+        self.releases = Releases(plan.vector.size, len(plan.names), kept, int(recall))
+        self.label: str | None = None
+        self._process, self._broken = os.getpid(), False
+        found = self._keeper.load()
+        self._begun = found is not None
+        if found is None:
+            self._identity = f"{plan.digest()}:{secrets.token_hex(16)}"
+            self._sums = plan.sums.start(seed=seed)
+        else:
+            self._resume(found)
+
+    @property
+    def tick(self) -> int:
+        """Ticks closed so far."""
+        return self.releases.tick
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that are read of every table."""
+        ledger = self._keeper.ledger
+        return [*self.plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
+
+    def table(self, rows: object) -> Table:
+        """`rows` as a table that the formula can read and the ledger pays for, judged by its schema alone.
+
+        Raises
+        ------
+        ArgumentError, DataError, DomainError
+            If it is not.
+        """
+        table = as_table(rows)
+        self.plan.design.check_schema(table)
+        check_rows(self._keeper.ledger, self.plan.guarantee, table)
+        return table
+
+    def check_usable(self) -> None:
+        """StreamError unless this object may close another tick."""
+        if self._broken:
+            raise StreamError("a tick was not completed: open the stream again from its state, nothing is lost")
+        if os.getpid() != self._process:
+            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
+        last = self.plan.sums.mechanism.workload.ticks
+        if self.tick >= last:
+            raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
+
+    def check_label(self, label: str | None) -> None:
+        """Raise unless `label` may follow the last one."""
+        if label is not None and not isinstance(label, str):
+            raise ArgumentError("label must be text: the public name of a tick")
+        if self.tick and (label is None) != (self.label is None):
+            raise ArgumentError("label must be given for every tick, or for none")
+        if label is not None and self.label is not None and label <= self.label:
+            raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
+
+    def begin(self) -> None:
+        """Charge the ledger and write the first state, once."""
+        if self._begun:
+            return
+        plan = self.plan
+        names = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
+        said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
+        self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said)
+        self._begun = True
+
+    def close(self, tick: Tick) -> None:
+        """Close a tick, whose rows are charged for; see `begin`.
+
+        Raises
+        ------
+        StreamError
+            If this stream's state is not the valid one any more; nothing was released.
+        ReleaseError
+            If it fails after rows were read; the tick is still open.
+        """
+        vector = guarded(lambda: self._vector(tick.pieces))
+        self._broken = True  # until the tick is on the disk: what is in memory is ahead of it
+        release = self._step(vector)
+        self._keeper.commit(self._facts(self.tick + 1, release, tick.label))
+        self.releases.append(release)
+        self.label, self._broken = tick.label, False
+
+    def _vector(self, pieces: list[Table]) -> NDArray[np.object_]:
+        """The exact sum of the rows' vectors. Reads rows."""
+        plan, total = self.plan, np.full(self.plan.vector.size, 0, dtype=object)
+        for piece in pieces:
+            paid = piece.only(self.columns)
+            if self._keeper.ledger is not None:
+                paid = self._keeper.ledger.rows_of(paid)
+            try:
+                rows = plan.design.rows(paid).each(_Capped(plan.family))
+                total = total + plan.vector.exact(rows, self.releases.last.params)
+            finally:
+                paid.forget()
+        return plan.vector.steps(total, plan.sums.step)
+
+    def _step(self, vector: NDArray[np.object_]) -> Release:
+        """The next release."""
+        plan, tick = self.plan, self.tick + 1
+        released = self._sums.step(vector)
+        total = self._sums.total
+        with quiet():
+            if plan.may_start_late:
+                early = self.releases.early or [self.releases.at(0)]
+                params = [one.params for one in early][:tick]
+                latest = self.releases.last.params
+                chosen = choose_start(plan, [one.total for one in early], [*params, latest], tick, total)
+                return Release(total, chosen.sums, chosen.params, np.array([float(chosen.start)]))
+            found = plan.fitting.params(released, plan.deviation(tick))
+        return Release(total, released, found, np.zeros(1))
+
+    def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:
+        """The state, for JSON."""
+        return {
+            "stream": "regression",
+            "plan": self.plan.digests(),
+            "identity": self._identity,
+            "tick": tick,
+            "label": label,
+            "release": [value.hex() for value in release.numbers().tolist()],
+            "sums": self._sums.to_bytes().decode(),
+        }
+
+    def _resume(self, facts: dict[str, Any]) -> None:
+        """Go on from a state.
+
+        Raises
+        ------
+        StreamError
+            If it is that of another stream.
+        """
+        if facts.get("stream") != "regression":
+            raise StreamError("state: this is no state of a regression")
+        ours = self.plan.digests()
+        if changed := [name for name, digest in ours.items() if facts["plan"].get(name) != digest]:
+            raise StreamError(
+                f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
+                "begin a new stream with a state of its own"
+            )
+        self._identity, self.label = facts["identity"], facts["label"]
+        self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
+        numbers = np.array([float.fromhex(value) for value in facts["release"]])
+        self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))
+
+
+class _Capped:
+    """`capped` with a family, picklable."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+
+    def __call__(self, block: Block) -> Block:
+        return capped(self.family, block)
