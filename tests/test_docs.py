@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import dpstats
+from dpstats.request import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = [
@@ -67,6 +70,14 @@ def public_names() -> list[str]:
 def test_reference_lists_every_public_name(name: str) -> None:
     reference = (ROOT / "docs" / "api.md").read_text()
     assert re.search(rf"^   {re.escape(name)}$", reference, re.MULTILINE), f"add {name} to docs/api.md"
+
+
+def test_every_option_is_on_the_page_of_options() -> None:
+    page = (ROOT / "docs" / "guide" / "options.md").read_text()
+    options = [field.name for field in fields(Options)]
+    arguments = [name for name in inspect.signature(dpstats.glm).parameters if name != "options"]
+    missing = [name for name in [*options, *arguments] if f"`{name}`" not in page]
+    assert not missing, "add them to docs/guide/options.md"
 
 
 def test_readme_leads_with_its_two_commands() -> None:

@@ -36,6 +36,7 @@ def add_commands(commands: Commands) -> None:
     _add_model(fit)
     add_payment(fit)
     add_output(fit, "the released values, which evaluate reads")
+    fit.add_argument("--full", action="store_true", help="print mechanism, budget, risk and notes too")
     fit.set_defaults(run=_fit)
 
 
@@ -85,7 +86,7 @@ def _fit(options: argparse.Namespace) -> None:
     if options.json:
         print(as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())}), end="")
     else:
-        print(found.summary())
+        print(found.summary(full=options.full))
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

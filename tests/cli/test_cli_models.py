@@ -20,9 +20,12 @@ from dpstats.cli.domains import read_domain
 from dpstats.errors import DomainError
 
 ROWS = 3173
-"""A number that no public fact and no rounding gives: it must not be seen anywhere."""
 
-COUNT = re.compile(rf"(?<![\d.eE-]){ROWS}(?![\d.])")
+CELL, NUMBER = "canary-cell", 7316549.0
+"""Cells that no correct release can reproduce."""
+
+COUNT = re.compile(rf"(?<![\d.eE-]){ROWS}(?![\d.])|{CELL}|{NUMBER:.0f}|7\.316549|7\.317e")
+"""What must not be seen anywhere: the number of rows, and cells."""
 
 YAML = """
 age: {range: [17, 90]}
@@ -37,6 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"age": rng.uniform(17, 90, ROWS).round(), "sex": rng.choice(["F", "M"], ROWS)})
     rows["income"] = np.where(rng.random(ROWS) < 1 / (1 + np.exp(-(rows["age"] - 50) / 20)), "high", "low")
+    rows.loc[5, "sex"], rows.loc[6, "age"] = CELL, NUMBER
     rows.to_csv(tmp_path / "rows.csv", index=False)
     rows.to_parquet(tmp_path / "rows.parquet")
     (tmp_path / "adult.yaml").write_text(YAML)
@@ -68,6 +72,8 @@ def test_plan_fit_and_evaluation_for_a_team(folder: Path, file: str, capfd: pyte
     assert entries["analyst"].tolist() == ["Ada", "Ada"]
     assert entries["state"].tolist() == ["read", "read"]
     assert dp.GLMResults.load("fit.json").params.index.tolist() == ["Intercept", "C(sex)[T.M]", "age"]
+    assert main(["ledger", "show", "adult.ledger", "--json"]) == 0
+    assert main(["ledger", "html", "adult.ledger"]) == 0
     shown = capfd.readouterr()
     for text in (shown.out, shown.err, Path("fit.json").read_text(), Path("score.json").read_text()):
         assert not COUNT.search(text)
@@ -144,6 +150,22 @@ def test_a_missing_or_foreign_ledger_ends_with_4(folder: Path, capfd: pytest.Cap
     (folder / "other.yaml").write_text(YAML.replace("90", "99"))
     assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger", "--domain", "other.yaml"]) == 4
     assert "domain=ledger.domain" in capfd.readouterr().err
+
+
+def test_the_whole_summary(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--full"]) == 0
+    assert "Noise in the objective" in capfd.readouterr().out
+
+
+def test_errors_quote_no_cell(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A column of text that is declared as numbers, and one that is not declared."""
+    (folder / "numbers.yaml").write_text("age: {range: [17, 90]}\nsex: {range: [0, 1]}\nincome: [low, high]\n")
+    for domain in ("numbers.yaml", "adult.yaml"):
+        main(["fit", "income ~ sex + missing", "rows.parquet", *LOGIT, "--domain", domain])
+        main(["fit", "income ~ sex", "rows.parquet", *LOGIT, "--domain", domain])
+    shown = capfd.readouterr()
+    assert not COUNT.search(shown.out + shown.err)
 
 
 def test_without_a_ledger_a_word_of_warning(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
