@@ -71,7 +71,7 @@ def errors(
     """Loss, method, log10 of Lambda (NaN for our own choice) and test error, run by run."""
     random = np.random.default_rng(seed)
     exog, endog = training
-    size, model = exog.shape[1], dp.GLM(endog, exog, family=family)
+    size, model = exog.shape[1], dp.GLM(endog, exog, family=family, row_norm=1.0)
 
     def wrong(theta: np.ndarray) -> float:
         return float(np.mean((test[0] @ theta > 0) != test[1]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import difflib
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -39,6 +40,19 @@ def check_flag(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ArgumentError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
+
+
+def near_miss(name: str, choices: Iterable[str]) -> str | None:
+    """The choice that `name` most probably meant, if any: the same but for case and signs, or nearly the same."""
+    known = [one for one in choices if one != name]
+    bare = _bare(name)
+    same = [one for one in known if _bare(one) == bare]
+    near = same or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _is_plain(value: object) -> bool:

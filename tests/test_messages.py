@@ -78,7 +78,7 @@ def test_a_mapping_is_predicted_like_a_frame(fit: dp.GLMResults) -> None:
 
 def test_objects_show_themselves_in_a_line(fit: dp.GLMResults) -> None:
     many = dp.plan_many({"first": "y ~ x", "second": "y ~ 1"}, DOMAIN, eps=1.0)
-    arrays = dp.GLM([0, 1], np.ones((2, 1)), family="binomial").fit(1.0, delta=1e-6, noise="gaussian")
+    arrays = dp.GLM([0, 1], np.ones((2, 1)), family="binomial", row_norm=1.0).fit(1.0, delta=1e-6, noise="gaussian")
     size = dp.sample_size("binomial", columns=5, eps=1.0, radius=3.0, target=0.01)
     for value in (fit, fit.plan, many, arrays, size):
         assert len(repr(value)) < 120

@@ -101,7 +101,7 @@ def test_no_frame_of_ours_in_the_traceback_holds_rows(name: str, monkeypatch: py
         "fit": lambda: dp.GLM.from_formula("y ~ x", data, domain=facts).fit(1.0),
         "many": lambda: dp.plan_many({"one": "y ~ x"}, facts, 1.0).fit(data),
         "ranges": lambda: dp.buy_ranges(data, ["x"], 1.0),
-        "arrays": lambda: dp.GLM(data["y"], data[["x"]]).fit(1.0),
+        "arrays": lambda: dp.GLM(data["y"], data[["x"]], row_norm=1.0).fit(1.0),
     }
     with pytest.raises(ReleaseError) as caught:
         calls[name]()

@@ -323,7 +323,7 @@ def _predictions() -> list[Entry]:
 @functools.cache
 def _array_model() -> Any:
     exog = np.column_stack([ARRAYS["x"], ARRAYS["x2"]])
-    return {size: dp.GLM(ARRAYS["endog"], exog[:, :size]).fit(9.0, seed=SEED) for size in (1, 2)}
+    return {size: dp.GLM(ARRAYS["endog"], exog[:, :size], row_norm=1.0).fit(9.0, seed=SEED) for size in (1, 2)}
 
 
 def _array_predict(data: Any, books: Books) -> Shown:
@@ -335,12 +335,12 @@ def _array_predict(data: Any, books: Books) -> Shown:
 def _array_calls() -> list[Entry]:
     made = []
     for family in ("gaussian", "binomial", dp.families.Poisson(y_max=5), "huber_svm"):
-        call = lambda data, _, f=family: dp.GLM(*data, family=f).fit(1.0, seed=SEED)  # noqa: E731
+        call = lambda data, _, f=family: dp.GLM(*data, family=f, row_norm=1.0).fit(1.0, seed=SEED)  # noqa: E731
         made.append(_call(f"arrays, {getattr(family, 'name', family)}", "endog x", call, world="arrays"))
     norms = {"l2": 1, "l1": 1.4, "linf": 1}
     three = lambda data, _: dp.GLM(*data, row_norm=norms).fit(1.0, seed=SEED, delta=1e-6)  # noqa: E731
     made.append(_call("arrays, three norms", "endog x", three, world="arrays"))
-    public = lambda data, _: dp.GLM(*data).fit(1.0, seed=SEED, adjacency="replace_one")  # noqa: E731
+    public = lambda data, _: dp.GLM(*data, row_norm=1.0).fit(1.0, seed=SEED, adjacency="replace_one")  # noqa: E731
     made.append(_call("arrays, replace one", "endog x", public, world="arrays", by_row=True))
     made.append(Entry("arrays, predict", _array_predict, ("x",), by_row=True, world="arrays"))
     return made

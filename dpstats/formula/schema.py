@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dpstats.arguments import near_miss
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
@@ -38,6 +39,8 @@ def numeric_columns_undeclared(
     cells.check_columns(table, known, parsed.columns)
     for name in parsed.columns:
         if name not in Domain.coerce(domain) and cells.column_kind(table, name) == "text":
+            if near := near_miss(name, Domain.coerce(domain)):
+                raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
                 f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dpstats.domain import Domain
-from dpstats.errors import DataError
+from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.replication import is_replication, release_replication
@@ -26,6 +27,8 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.rows import Block, Memory, Rows
 from dpstats.tables import as_table
 
+_log = logging.getLogger("dpstats")
+
 
 class GLM:
     """A generalised linear model of plain arrays, or of a frame through `from_formula`.
@@ -41,7 +44,8 @@ class GLM:
     family : str or Family
         "gaussian", "binomial", "poisson", "huber_svm", "smooth_svm", or an object of ``dp.families``.
     row_norm : float or dict
-        An l2 bound on the rows, or bounds such as ``{"l2": 1, "l1": 3.75}``. Public: not computed from the data.
+        An l2 bound on the rows, or bounds such as ``{"l2": 1, "l1": 3.75}``. It must be stated, since longer rows are
+        shortened to it and the noise grows with it. Public: not computed from the data.
     names : sequence of str, optional
         Column names.
     weights : array_like, shape (rows,), optional
@@ -65,7 +69,7 @@ class GLM:
         endog: Any,
         exog: Any,
         family: str | Family = "gaussian",
-        row_norm: float | Mapping[str, float] = 1.0,
+        row_norm: float | Mapping[str, float] | None = None,
         names: Sequence[str] | None = None,
         *,
         weights: Any = None,
@@ -73,6 +77,12 @@ class GLM:
         weight_bound: float = 1.0,
         offset_bound: float = OFFSET_BOUND,
     ) -> None:
+        if row_norm is None:
+            raise ArgumentError(
+                "row_norm must be stated: a public bound on the Euclidean length of a row of exog, an intercept "
+                "included, such as row_norm=1.0 for rows scaled to it; longer rows are shortened. A formula with a "
+                "Domain needs none: dp.glm(formula, data, eps, domain=...)"
+            )
         beside = {"weights": weights, "offset": offset, "weight_bound": weight_bound, "offset_bound": offset_bound}
         self._source: ArraySource | FormulaSource = ArraySource(endog, exog, row_norm, names, **beside)
         self.family = family
@@ -178,6 +188,7 @@ class GLM:
         )
         limit = None if memory is None else Memory(memory)
         plan = self._source.plan(request)
+        say(plan)
         return charged(
             ledger,
             plan.guarantee,
@@ -210,6 +221,14 @@ class GLM:
         Plan
         """
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
+
+
+def say(plan: Plan) -> None:
+    """Tell, before anything is spent, what may not have been meant; public facts alone."""
+    for one in plan.advice:
+        _log.warning("dpstats: %s", one)
+    if plan.bought:
+        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(plan.bought))
 
 
 def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) -> GLMResults:

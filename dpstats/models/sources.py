@@ -10,6 +10,7 @@ from typing import Any
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
+from dpstats.formula.advice import advice
 from dpstats.formula.beside import with_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.everything import written_out
@@ -159,12 +160,13 @@ class FormulaSource:
         if self.data is not None:
             check_unit(self.data, request.options.record)
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
-        plan = self._plan(request, ranges)
+        advised = advice(self.formula, self.domain, self.data, ranges)
+        plan = replace(self._plan(request, ranges), advice=advised)
         if not plan.bought and plan.response is None:
             return plan
         # The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it.
         settled = with_settled_law(plan)
-        return plan if plan.one_law else self._plan(settled, ranges)
+        return plan if plan.one_law else replace(self._plan(settled, ranges), advice=advised)
 
     def complete(self, plan: Plan, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""

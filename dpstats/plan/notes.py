@@ -84,7 +84,8 @@ def plan_notes(plan: Plan) -> list[str]:
             "there."
         )
     said += beside_note(plan.design)
-    return [*said, *design_notes(plan)]
+    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice]
+    return [*said, *design_notes(plan), *advised]
 
 
 def design_notes(plan: Plan) -> list[str]:

@@ -59,6 +59,8 @@ class Plan:
         each range, and the widest terms for those kept.
     screening : ScreeningPlan or None
         The choice of terms before the fit; the stages then hold the columns kept alone.
+    advice : tuple of str
+        What names and declarations tell of what was probably not meant.
     """
 
     request: Request
@@ -70,6 +72,7 @@ class Plan:
     response: ResponsePurchase | None = None
     completed: bool = False
     screening: ScreeningPlan | None = None
+    advice: tuple[str, ...] = ()
 
     @property
     def objective(self) -> ObjectivePlan:

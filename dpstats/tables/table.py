@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import near_miss
 from dpstats.errors import DataError
 from dpstats.rows import Memory, MemoryRows, ReadRows, Rows
 from dpstats.tables.columns import Chosen, Column
@@ -103,8 +104,10 @@ class Table:
             If there is none, or more than one.
         """
         if (count := self.count(name)) != 1:
-            what = "has no column" if count == 0 else "has more than one column"
-            raise DataError(f"data {what} {name!r}")
+            if count:
+                raise DataError(f"data has more than one column {name!r}; rename or drop one")
+            near = near_miss(name, [label for label in self.labels if isinstance(label, str)])
+            raise DataError(f"data has no column {name!r}" + (f"; did you mean {near!r}?" if near else ""))
         return self._fetch(next(i for i, label in enumerate(self.labels) if isinstance(label, str) and label == name))
 
     def at(self, position: int) -> Column:

@@ -185,7 +185,7 @@ def test_arrays() -> None:
         (dp.families.Poisson(y_max=10), rng.poisson(np.exp(exog[:, 0])).astype(float)),
         ("huber_svm", (exog[:, 0] > 0).astype(float)),
     ):
-        fit = dp.GLM(endog, exog, family=family).fit(20.0, seed=1)
+        fit = dp.GLM(endog, exog, family=family, row_norm=1.0).fit(20.0, seed=1)
         found = dp.evaluate(fit, (endog, exog), 5.0)
         assert found.rows == pytest.approx(5000, abs=60)
         assert np.isfinite(found.metrics["estimate"]).all()

@@ -139,7 +139,7 @@ def test_what_sums_do_not_have_is_refused_before_a_charge(
 
 
 def test_arrays_are_refused() -> None:
-    model = dp.GLM(np.zeros(10), np.zeros((10, 2)), family="gaussian")
+    model = dp.GLM(np.zeros(10), np.zeros((10, 2)), family="gaussian", row_norm=1.0)
     with pytest.raises(dp.errors.ArgumentError, match="formula"):
         model.fit(1.0, method="statistics")
 

@@ -33,7 +33,7 @@ SIZE = 2
 
 
 def planned(family, adjacency, penalty=None, size=SIZE, **options) -> OutputPlan:
-    model = dp.GLM(np.empty(0), np.empty((0, size)), family=family)
+    model = dp.GLM(np.empty(0), np.empty((0, size)), family=family, row_norm=1.0)
     plan = model.plan(EPS, method="output", adjacency=adjacency, penalty=penalty, **options)
     assert isinstance(plan.objective, OutputPlan)
     return plan.objective
@@ -166,7 +166,7 @@ def fitted_shift(plan: Plan, runs: int, seed: int):
     exog = random.normal(size=(50, 3))
     exog /= np.linalg.norm(exog, axis=1, keepdims=True)
     endog = (exog[:, 0] > 0).astype(float)
-    model = dp.GLM(endog, exog, family="binomial")
+    model = dp.GLM(endog, exog, family="binomial", row_norm=1.0)
     arguments = {"method": "output", "curvature": 0.8, "allow_uncertified": True}
     if plan.delta:
         arguments |= {"delta": plan.delta, "noise": "gaussian"}
@@ -181,7 +181,7 @@ def fitted_shift(plan: Plan, runs: int, seed: int):
 @pytest.mark.parametrize("delta", [0.0, 1e-2])
 def test_the_release_has_the_planned_law(delta):
     """A Kolmogorov-Smirnov test of the radius and of each direction, each failing by chance with probability 1e-6."""
-    model = dp.GLM(np.empty(0), np.empty((0, 3)), family="binomial")
+    model = dp.GLM(np.empty(0), np.empty((0, 3)), family="binomial", row_norm=1.0)
     arguments = {"delta": delta, "noise": "gaussian"} if delta else {}
     plan = model.plan(2.0, method="output", curvature=0.8, **arguments)
     shifts = fitted_shift(plan, 500, seed=8) * plan.noise_shape / plan.noise.scale
@@ -234,7 +234,7 @@ def test_a_sparse_penalty_stays_sparse_beside_noise():
     random = np.random.default_rng(2)
     exog = random.normal(size=(300, 6))
     exog /= np.maximum(1, np.linalg.norm(exog, axis=1, keepdims=True))
-    model = dp.GLM(np.zeros(300), exog, family=Gaussian(1.0))
+    model = dp.GLM(np.zeros(300), exog, family=Gaussian(1.0), row_norm=1.0)
     arguments = {"method": "output", "penalty": "lasso", "alpha": 30.0, "allow_uncertified": True}
     wrong = sum(np.any(model.fit(1.0, seed=seed, **arguments).scaled_params != 0) for seed in range(200))
     assert wrong <= stats.binom(200, 0.05).ppf(1 - 1e-6)

@@ -38,7 +38,7 @@ FALSE_ALARM = 1e-6
 
 
 def planned(family, size=1, eps=1.0, **arguments) -> PosteriorPlan:
-    model = dp.GLM(np.empty(0), np.empty((0, size)), family=family)
+    model = dp.GLM(np.empty(0), np.empty((0, size)), family=family, row_norm=1.0)
     plan = model.plan(eps, method="posterior", **arguments).objective
     assert isinstance(plan, PosteriorPlan)
     return plan

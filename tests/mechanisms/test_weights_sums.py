@@ -97,7 +97,7 @@ class TestHistograms:
         """The whole vector that `dp.evaluate` releases, of weighted rows with offsets."""
         many = rows(60, 4, family)
         model = dp.GLM(
-            many.endog, many.exog, family, weights=many.weights, offset=many.offset, offset_bound=40.0
+            many.endog, many.exog, family, weights=many.weights, offset=many.offset, offset_bound=40.0, row_norm=1.0
         )  # fmt: skip
         fit = model.fit(5.0, seed=1)
         evaluated = plan_evaluation(fit, None, 5)

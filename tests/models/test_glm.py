@@ -112,7 +112,9 @@ def test_hard_designs_are_fitted_in_silence() -> None:
     for exog, endog in designs.values():
         for curvature in (None, 0.3):
             for penalty in (None, dp.penalties.Lasso(1.0)):
-                fit = dp.GLM(endog, exog, family="binomial").fit(1.0, curvature=curvature, penalty=penalty)
+                fit = dp.GLM(endog, exog, family="binomial", row_norm=1.0).fit(
+                    1.0, curvature=curvature, penalty=penalty
+                )
                 assert np.isfinite(fit.params).all()
 
 
@@ -171,7 +173,7 @@ def test_arrays_and_formula_agree() -> None:
     blocks = by_formula.plan.design.blocks(data)  # type: ignore[attr-defined]
     exog = np.concatenate([block.exog for block in blocks])
     endog = np.concatenate([block.endog for block in blocks])
-    by_arrays = dp.GLM(endog, exog, family="binomial", names=["a", "b", "c"]).fit(1.0, **settings)
+    by_arrays = dp.GLM(endog, exog, family="binomial", names=["a", "b", "c"], row_norm=1.0).fit(1.0, **settings)
     assert by_arrays.plan.noise.scale == pytest.approx(by_formula.plan.noise.scale)
     assert by_arrays.scaled_params == pytest.approx(by_formula.scaled_params, abs=1e-4)
     assert by_arrays.params.index.tolist() == ["a", "b", "c"]

@@ -45,7 +45,7 @@ def test_rows_that_cannot_be_told_apart_are_refused_before_the_charge(tmp_path: 
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0) as ledger:
         part = ledger.partition("region", ["a", "b"])["a"]
         with pytest.raises(dp.errors.ArgumentError, match="arrays"):
-            dp.GLM(np.zeros(5), np.zeros((5, 1))).fit(1.0, ledger=part)
+            dp.GLM(np.zeros(5), np.zeros((5, 1)), row_norm=1.0).fit(1.0, ledger=part)
         with pytest.raises(dp.errors.DataError, match="region"):
             dp.ols("y ~ x", frame().drop(columns="region"), 1.0, domain=DOMAIN, ledger=part)
         assert ledger.remaining.eps == 2.0

@@ -233,7 +233,7 @@ def test_what_cannot_be_bought_is_refused_before_the_charge(
             dp.glm(data=frame(100), eps=1.0, domain=DOMAIN, ledger=ledger, **given)
         assert ledger.remaining.eps == 2.0
     with pytest.raises(dp.errors.ArgumentError, match="formula"):
-        dp.GLM(np.zeros(5), np.ones((5, 1))).fit(1.0, response="bought")
+        dp.GLM(np.zeros(5), np.ones((5, 1)), row_norm=1.0).fit(1.0, response="bought")
 
 
 def test_a_budget_too_small_for_ranges_is_refused_before_the_charge(tmp_path: Path) -> None:

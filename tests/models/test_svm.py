@@ -67,7 +67,7 @@ def test_a_logistic_model_has_classes_too() -> None:
 def test_arrays_have_the_classes_0_and_1() -> None:
     frame = frame_of([0, 1])
     exog = np.column_stack([frame["x"], frame["g"] == "b"]).astype(float) / 1.5
-    fit = dp.GLM(frame["y"].to_numpy(), exog, family="huber_svm").fit(2.0)
+    fit = dp.GLM(frame["y"].to_numpy(), exog, family="huber_svm", row_norm=1.0).fit(2.0)
     assert set(fit.predict(exog, which="class")) == {0.0, 1.0}
     assert fit.predict(exog, which="decision").shape == (4000,)
 

@@ -172,7 +172,7 @@ class TestRefusals:
 
     def test_arrays_have_no_columns(self) -> None:
         with pytest.raises(ArgumentError, match="unit names a column"):
-            dp.GLM([0, 1], np.array([[0.1], [0.2]]), "binomial").fit(1.0, unit="who")
+            dp.GLM([0, 1], np.array([[0.1], [0.2]]), "binomial", row_norm=1.0).fit(1.0, unit="who")
 
     def test_ledgers_of_another_unit(self, tmp_path: Path) -> None:
         frame = data(20)

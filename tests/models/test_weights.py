@@ -122,7 +122,9 @@ class TestStatsmodels:
     def test_arrays(self, data: pd.DataFrame) -> None:
         exog = np.column_stack([np.ones(N), data["x"]]) / np.sqrt(2)
         offset = np.log(data["t"]).to_numpy()
-        model = dp.GLM(data["y"], exog, POISSON, weights=data["w"], offset=offset, weight_bound=6.0, offset_bound=5.0)
+        model = dp.GLM(
+            data["y"], exog, POISSON, weights=data["w"], offset=offset, weight_bound=6.0, offset_bound=5.0, row_norm=1.0
+        )
         released = model.fit(HUGE, seed=1, curvature=1e-4, inference=True)
         expected = sm.GLM(
             data["y"], exog, family=sm.families.Poisson(), var_weights=data["w"], offset=offset
@@ -139,9 +141,11 @@ class TestStatsmodels:
         exog, trials = np.column_stack([np.ones(N), data["x"]]) / np.sqrt(2), data["s"] + data["f"]
         share, family = (data["s"] / trials).to_numpy(), dp.families.BinomialCounts()
         model = sm.GLM(data[["s", "f"]], exog, family=sm.families.Binomial())
-        released = dp.GLM(share, exog, family, weights=trials, weight_bound=11).fit(HUGE, seed=1, curvature=1e-4)
+        released = dp.GLM(share, exog, family, weights=trials, weight_bound=11, row_norm=1.0).fit(
+            HUGE, seed=1, curvature=1e-4
+        )
         same(released, model.fit(), model.fit(cov_type="HC0"))
-        alone = dp.GLM(share, exog, family).fit(HUGE, seed=1, curvature=1e-4)
+        alone = dp.GLM(share, exog, family, row_norm=1.0).fit(HUGE, seed=1, curvature=1e-4)
         plain = sm.GLM(share, exog, family=sm.families.Binomial())
         same(alone, plain.fit(), plain.fit(cov_type="HC0"))
 
@@ -174,8 +178,10 @@ class TestNeutral:
 
     def test_arrays(self, data: pd.DataFrame) -> None:
         exog = np.column_stack([np.ones(N), data["x"]]) / np.sqrt(2)
-        plain = dp.GLM(data["b"], exog, "binomial").fit(1.0, seed=5, inference="robust")
-        model = dp.GLM(data["b"], exog, "binomial", weights=np.full(N, 4.0), offset=np.zeros(N), weight_bound=4.0)
+        plain = dp.GLM(data["b"], exog, "binomial", row_norm=1.0).fit(1.0, seed=5, inference="robust")
+        model = dp.GLM(
+            data["b"], exog, "binomial", weights=np.full(N, 4.0), offset=np.zeros(N), weight_bound=4.0, row_norm=1.0
+        )
         other = model.fit(1.0, seed=5, inference="robust")
         assert (other.scaled_params == plain.scaled_params).all()
         assert other.released.to_dict() == plain.released.to_dict()
@@ -377,7 +383,9 @@ class TestAround:
         exog = np.column_stack([np.ones(N), data["x"]]) / np.sqrt(2)
         offset = np.log(data["t"]).to_numpy()
         beside = {"weights": data["w"].to_numpy(), "offset": offset}
-        released = dp.GLM(data["y"], exog, POISSON, **beside, weight_bound=6.0).fit(HUGE, seed=1, curvature=1e-4)
+        released = dp.GLM(data["y"], exog, POISSON, **beside, weight_bound=6.0, row_norm=1.0).fit(
+            HUGE, seed=1, curvature=1e-4
+        )
         found = dp.evaluate(released, (data["y"], exog), HUGE, seed=1, **beside)
         assert found.rows == pytest.approx(data["w"].sum() / 6, rel=1e-3)
         with pytest.raises(ArgumentError, match="offset"):
@@ -440,7 +448,7 @@ class TestRefusedBeforeTheCharge:
             ({"weights": np.ones(N), "weight_bound": 0.0}, ArgumentError),
         ):
             with pytest.raises(error):
-                dp.GLM(data["b"], exog, "binomial", **arguments)
+                dp.GLM(data["b"], exog, "binomial", row_norm=1.0, **arguments)
 
     def test_released_statistics(self, data: pd.DataFrame) -> None:
         with pytest.raises(ArgumentError, match="weights and offsets"):

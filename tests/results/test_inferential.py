@@ -226,7 +226,9 @@ class TestShapes:
 
     def test_arrays(self) -> None:
         exog = np.column_stack([np.full(len(DATA), 0.5), DATA["x"] / 2])
-        found = dp.GLM(DATA["y"], exog, "binomial", names=["const", "x"]).fit(PLENTY, inference=True, seed=1)
+        found = dp.GLM(DATA["y"], exog, "binomial", names=["const", "x"], row_norm=1.0).fit(
+            PLENTY, inference=True, seed=1
+        )
         expected = sm.GLM(DATA["y"], exog, sm.families.Binomial()).fit()
         np.testing.assert_allclose(found.bse, expected.bse, rtol=0.01)
         answer = found.get_prediction(exog[:4])
@@ -239,7 +241,8 @@ class TestShapes:
         exog = np.column_stack([random.uniform(0, 0.1, 20_000), random.uniform(-0.5, 0.5, 20_000)])
         endog = exog @ [1.0, 0.5] + random.uniform(-0.1, 0.1, 20_000)
         found = [
-            dp.GLM(endog, exog, names=[name, "b"]).fit(50.0, inference=True, seed=1) for name in ("Intercept", "a")
+            dp.GLM(endog, exog, names=[name, "b"], row_norm=1.0).fit(50.0, inference=True, seed=1)
+            for name in ("Intercept", "a")
         ]
         assert found[0].scale == found[1].scale
         assert found[0].scale == pytest.approx(0.01 / 3, rel=0.1)

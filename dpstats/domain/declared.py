@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpstats.arguments import shown
+from dpstats.domain import codebooks
+from dpstats.domain.template import Template, template_of
 from dpstats.errors import DomainError
 
 Scalar = str | int | float | bool
@@ -87,7 +91,9 @@ class Domain(Mapping[str, Range | Levels]):
         Column name to declaration; the way to declare names that are not Python identifiers.
     **named
         The same by keyword. A declaration is a pair ``(low, high)``, the range of a numeric column; a list, the levels
-        of a categorical column in coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1).
+        of a categorical column in coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1). An
+        Enum class, and a CategoricalDtype or polars Enum that was written down (not one that was found in the data),
+        stand for their levels.
 
     Raises
     ------
@@ -139,6 +145,88 @@ class Domain(Mapping[str, Range | Levels]):
 
     def __repr__(self) -> str:
         return f"Domain({ {name: _plain(column) for name, column in self.items()}!r})"
+
+    def with_(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> Domain:
+        """A new Domain with these declarations added, or put in the place of those of the same names.
+
+        Examples
+        --------
+        >>> Domain(age=(17, 90)).with_(age=(18, 65), sex=["F", "M"])
+        Domain({'age': (18, 65), 'sex': ['F', 'M']})
+        """
+        return Domain({**self, **Domain(columns, **named)})
+
+    def __or__(self, other: object) -> Domain:
+        """Both together; where both declare a column, the right one counts, as for dicts."""
+        return self.with_(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: object) -> Domain:
+        return Domain(other).with_(self) if isinstance(other, Mapping) else NotImplemented
+
+    @staticmethod
+    def template(frame: Any) -> Template:
+        """The text of a Domain to fill in, from the names and types of the columns alone; no cell is read.
+
+        Parameters
+        ----------
+        frame : DataFrame, Arrow table, LazyFrame or dict of arrays
+
+        Returns
+        -------
+        str
+            Python code: print it, and write down what the codebook says.
+
+        Raises
+        ------
+        DataError
+            If names and types cannot be told without reading rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Domain.template({"age": np.zeros(0), "smoker": np.zeros(0, dtype=bool)})
+        # Fill in what the codebook says, not what the data hold; leave out what no model will use.
+        domain = dp.Domain(
+            age=(..., ...),  # float64: least and greatest value; of few codes a list of them
+            smoker=bool,  # bool
+        )
+        """
+        return template_of(frame)
+
+    @classmethod
+    def from_csv(cls, path: str | Path) -> Domain:
+        """The Domain that a codebook declares, one column of the data a line.
+
+        Parameters
+        ----------
+        path : str or Path
+            A CSV file with the columns name, low, high and levels; levels are divided by ``|``: ``sex,,,F|M``.
+
+        Raises
+        ------
+        DomainError
+            Naming the line that is neither a range nor levels.
+        """
+        return cls(codebooks.from_csv(codebooks.text_of(path, "from_csv"), as_number))
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Domain:
+        """The Domain that a YAML file declares, one column of the data a line.
+
+        Parameters
+        ----------
+        path : str or Path
+            With lines such as ``age: {range: [17, 90]}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``, and
+            ``member: bool``.
+
+        Raises
+        ------
+        ArgumentError
+            If PyYAML is not installed.
+        DomainError
+            If the file cannot be read, or declares anything else.
+        """
+        return cls(codebooks.from_yaml(codebooks.text_of(path, "from_yaml"), as_number))
 
     def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Domain:
         """A new Domain that also declares `ranges` (column name to (low, high)).
@@ -201,8 +289,14 @@ def _declaration(name: object, value: object) -> Range | Levels:
         value = _plain(value)
     if value is bool:
         return Range(0, 1)
-    if isinstance(value, list):
-        return _levels(name, value)
+    if isinstance(value, (set, frozenset)):
+        raise DomainError(
+            f"the levels of {name!r} are a set, which has no order: write a list of levels; the first is the reference "
+            "and, of a response of two, the second what is modelled"
+        )
+    levels = value if isinstance(value, list) else _typed_levels(name, value)
+    if levels is not None:
+        return _levels(name, levels)
     # By the module of its class: a Domain is read where pandas is not installed.
     if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
         # Such as data["sex"].unique(): levels found in the data are not public.
@@ -215,7 +309,23 @@ def _declaration(name: object, value: object) -> Range | Levels:
     raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")
 
 
+def _typed_levels(name: object, value: object) -> list[object] | None:
+    """The levels that a type lists: of an Enum class, a pandas CategoricalDtype or a polars Enum; else None."""
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return [member.value for member in value]
+    kind, home = type(value).__name__, type(value).__module__.partition(".")[0]
+    # By name: a Domain is read where neither is installed.
+    if (home, kind) not in (("pandas", "CategoricalDtype"), ("polars", "Enum")):
+        return None
+    categories = getattr(value, "categories", None)
+    if categories is None:
+        raise DomainError(f"the CategoricalDtype of {name!r} lists no categories; write the levels as a list")
+    return list(categories.to_list())
+
+
 def _range(name: object, pair: tuple[object, ...]) -> Range:
+    if any(end is ... for end in pair):
+        raise DomainError(f"the range of {name!r} is still to be filled in: write (low, high) from the codebook")
     ends = [_python_scalar(end) for end in pair]
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
         raise DomainError(f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list")
@@ -231,6 +341,8 @@ def _range(name: object, pair: tuple[object, ...]) -> Range:
 
 def _levels(name: object, values: list[object]) -> Levels:
     levels = tuple(_python_scalar(value) for value in values)
+    if any(level is ... for level in levels):
+        raise DomainError(f"the levels of {name!r} are still to be filled in: write [...] from the codebook")
     if not levels:
         raise DomainError(f"the levels of {name!r} are empty; list every value the column may take")
     if any(not isinstance(level, Scalar) or canonical(level) is None for level in levels):

@@ -1,0 +1,135 @@
+"""Declarations from a codebook: a CSV table with a line for each column, or YAML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpstats.arguments import near_miss
+from dpstats.errors import ArgumentError, DomainError
+
+HEADINGS = {
+    "name": ("name", "column", "variable"),
+    "low": ("low", "min", "minimum"),
+    "high": ("high", "max", "maximum"),
+    "levels": ("levels", "values", "codes"),
+}
+"""What the columns of a codebook may be called."""
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
+
+
+def text_of(path: str | Path, what: str) -> str:
+    """The text of a codebook.
+
+    Raises
+    ------
+    DomainError
+        If it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError, TypeError, ValueError) as error:
+        raise DomainError(f"{what}: {str(path)!r} cannot be read as text; check the path") from error
+
+
+def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
+    """Declarations from the lines of a table.
+
+    Parameters
+    ----------
+    text : str
+        Comma-separated, with a first line that names the columns: name, and low and high, or levels, divided by |.
+    number : callable
+        The number that a text spells, or NaN.
+
+    Raises
+    ------
+    DomainError
+        Naming the line, if one is neither a range nor levels.
+    """
+    lines = list(csv.reader(io.StringIO(text)))
+    if not lines:
+        raise DomainError("the codebook is empty; its first line must be name,low,high,levels")
+    places = _places([heading.strip().lower() for heading in lines[0]])
+    declared: dict[str, Any] = {}
+    for place, line in enumerate(lines[1:], start=2):
+        cells = {what: line[at].strip() if at < len(line) else "" for what, at in places.items()}
+        if not any(cells.values()):
+            continue
+        name = cells["name"]
+        if not name or name in declared:
+            raise DomainError(f"line {place} of the codebook {'repeats ' + repr(name) if name else 'has no name'}")
+        declared[name] = _declaration(place, cells, number)
+    return declared
+
+
+def _places(headings: list[str]) -> dict[str, int]:
+    """Which column of the codebook holds what."""
+    places = {what: headings.index(found) for what, names in HEADINGS.items() for found in names if found in headings}
+    if "name" not in places or not {"levels", "low", "high"} & set(places):
+        raise DomainError("the codebook's first line must name its columns: name,low,high,levels")
+    return places
+
+
+def _declaration(place: int, cells: dict[str, str], number: Callable[[object], float]) -> Any:
+    low, high, levels = (cells.get(what, "") for what in ("low", "high", "levels"))
+    if levels and not low and not high:
+        return ["" if level is None else level.strip() for level in levels.split("|")]
+    ends = (number(low), number(high))
+    if levels or any(end != end for end in ends):
+        raise DomainError(f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c")
+    return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+
+
+def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
+    """Declarations from YAML, with a line for each column: ``age: {range: [17, 90]}``, ``sex: [F, M]``, ``m: bool``.
+
+    Raises
+    ------
+    ArgumentError
+        If PyYAML is not installed.
+    DomainError
+        If the text is not YAML, or declares anything else.
+    """
+    try:
+        import yaml
+    except ImportError as error:
+        raise ArgumentError("YAML needs pip install dpstats[cli]; JSON and CSV are read without") from error
+    try:
+        # Every scalar as the text that it is: YAML would take the level "no" for False and "1:30" for 90.
+        declared = yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" (line {mark.line + 1})"
+        raise DomainError(f"the codebook is not YAML{where}") from error
+    if not isinstance(declared, dict) or not declared:
+        raise DomainError("the codebook must have a line for each column, such as 'age: {range: [17, 90]}'")
+    return {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
+
+
+def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
+    """What `Domain` takes for one column."""
+    match value:
+        case "bool":
+            return bool
+        case {"range": [low, high], **rest} if not rest:
+            ends = (number(low), number(high))
+            if any(end != end for end in ends):
+                raise DomainError(f"the range of {name!r} must be a pair of numbers [low, high]")
+            return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+        case {"levels": [*levels], **rest} if not rest:
+            return levels
+        case [*levels]:  # whole numbers as such, so that [17, 90], which looks like a range, is asked about
+            return [int(level) if _WHOLE.fullmatch(str(level)) else level for level in levels]
+        case dict():
+            known = near_miss(str(next(iter(value), "")), ("range", "levels"))
+            raise DomainError(
+                f"declare {name!r} as {{range: [low, high]}}, as {{levels: [a, b]}}, or as bool"
+                + (f"; did you mean {known!r}?" if known else "")
+            )
+    raise DomainError(f"declare {name!r} as {{range: [low, high]}}, as {{levels: [a, b]}}, or as bool")

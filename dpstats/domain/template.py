@@ -1,0 +1,76 @@
+"""A Domain to fill in, from the names and types of columns alone."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dpstats.errors import DataError
+
+NUMBERS = ("int", "uint", "float", "double", "decimal", "half")
+"""How the names of numeric types begin, in any of the containers."""
+
+NEITHER = ("date", "time", "duration", "period", "interval", "complex", "list", "struct", "binary")
+"""How the names of types begin that no model takes as they are."""
+
+
+class Template(str):
+    """Text that shows itself as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def template_of(frame: Any) -> Template:
+    """The text of a Domain with a line for each column, its ranges and levels still to be filled in.
+
+    Raises
+    ------
+    DataError
+        If the names and types of `frame` cannot be told without reading it.
+    """
+    lines = []
+    for name, kind in _schema(frame):
+        declaration, comment = _line(kind.lower())
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        lines.append(f"        {name!r}: {declaration},  # {kind}{comment}" if not plain else "")
+        if plain:
+            lines[-1] = f"    {name}={declaration},  # {kind}{comment}"
+    odd = [line for line in lines if line.startswith("        ")]
+    rest = [line for line in lines if not line.startswith("        ")]
+    quoted = ["    {", *odd, "    },"] if odd else []
+    head = "# Fill in what the codebook says, not what the data hold; leave out what no model will use."
+    return Template("\n".join([head, "domain = dp.Domain(", *quoted, *rest, ")"]))
+
+
+def _line(kind: str) -> tuple[str, str]:
+    """What is to be declared for a type, and what to think of."""
+    if kind.startswith("bool"):
+        return "bool", ""
+    if kind.startswith(NUMBERS):
+        return "(..., ...)", ": least and greatest value; of few codes a list of them"
+    if kind.startswith(NEITHER):
+        return "(..., ...)", ": convert it to a number first"
+    return "[...]", ": every level, the reference first"
+
+
+def _schema(frame: Any) -> Iterable[tuple[str, str]]:
+    """Names and types of the columns of a pandas or polars frame, an Arrow table or a mapping of arrays."""
+    if isinstance(frame, Mapping):
+        return [(str(name), str(getattr(values, "dtype", "list"))) for name, values in frame.items()]
+    # polars first: its lazy frames warn when they are asked for `dtypes`.
+    schema: Any = frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "schema", None)
+    if isinstance(schema, Mapping):
+        return [(str(name), str(kind).partition("(")[0]) for name, kind in schema.items()]
+    dtypes: Any = getattr(frame, "dtypes", None)
+    if hasattr(dtypes, "items"):  # pandas; of categories the word alone, since they are values of the data
+        return [(str(name), str(kind)) for name, kind in dtypes.items()]
+    if hasattr(schema, "names") and hasattr(schema, "types"):
+        return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
+    raise DataError(
+        "frame must be a pandas or polars DataFrame, an Arrow table or a dict of arrays, whose names and types can be "
+        f"told without reading cells; got {type(frame).__name__}"
+    )

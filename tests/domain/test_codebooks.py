@@ -1,0 +1,152 @@
+"""A Domain written down elsewhere: codebooks, types that list levels, templates."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import dpstats as dp
+from dpstats.errors import DataError, DomainError
+
+DECLARED = dp.Domain({"hours per week": (1, 99)}, age=(17, 90), bmi=(10.5, 80), sex=["F", "M"], code=["1", "2", "30"])
+
+CSV = """variable,Min,Max,values
+hours per week,1,99,
+age,17,90,
+
+bmi,10.5,80,
+sex,,,F|M
+code,,,1 | 2|30
+"""
+
+YAML = """
+hours per week: {range: [1, 99]}
+age: {range: [17, 90]}
+bmi: {range: [10.5, 80]}
+sex: [F, M]
+code: {levels: ["1", "2", "30"]}
+"""
+
+
+def test_codebooks_declare_what_a_domain_does(tmp_path: Path) -> None:
+    (tmp_path / "book.csv").write_text(CSV, encoding="utf-8-sig")
+    (tmp_path / "book.yaml").write_text(YAML)
+    assert dp.Domain.from_csv(tmp_path / "book.csv") == DECLARED
+    assert dp.Domain.from_yaml(str(tmp_path / "book.yaml")) == DECLARED
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("", "name,low,high,levels"),
+        ("a,b\n1,2", "name,low,high,levels"),
+        ("name,low,high\nx,1,", "line 2 of the codebook must have two numbers"),
+        ("name,low,high\ny,0,1\nx,one,2", "line 3"),
+        ("name,low,high,levels\nx,0,1,a|b", "line 2"),
+        ("name,low,high\nx,0,1\nx,0,2", "line 3 of the codebook repeats 'x'"),
+        ("name,low,high\n,0,1", "line 2 of the codebook has no name"),
+        ("name,low,high\nx,2,1", "low < high"),
+        ("name,levels\nx,a|a", "not distinct"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(text: str, fix: str, tmp_path: Path) -> None:
+    (tmp_path / "book.csv").write_text(text)
+    with pytest.raises(DomainError, match=fix):
+        dp.Domain.from_csv(tmp_path / "book.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("x: {rnage: [0, 1]}", "did you mean 'range'"),
+        ("x: {range: [a, 1]}", "pair of numbers"),
+        ("- x", "a line for each column"),
+        ("x: [", "not YAML"),
+        ("x: 3", "as bool"),
+    ],
+)
+def test_yaml_that_is_wrong_says_what_to_write(text: str, fix: str, tmp_path: Path) -> None:
+    (tmp_path / "book.yml").write_text(text)
+    with pytest.raises(DomainError, match=fix):
+        dp.Domain.from_yaml(tmp_path / "book.yml")
+
+
+def test_missing_codebooks_are_errors_of_ours(tmp_path: Path) -> None:
+    for read in (dp.Domain.from_csv, dp.Domain.from_yaml):
+        with pytest.raises(DomainError, match="check the path"):
+            read(tmp_path / "none")
+
+
+class Sex(enum.Enum):
+    FEMALE = "F"
+    MALE = "M"
+    WOMAN = "F"  # an alias
+
+
+@pytest.mark.parametrize("declared", [Sex, pd.CategoricalDtype(["F", "M"]), pl.Enum(["F", "M"])])
+def test_types_that_list_levels_stand_for_them(declared: Any) -> None:
+    assert dp.Domain(sex=declared) == dp.Domain(sex=["F", "M"])
+
+
+@pytest.mark.parametrize(
+    ("declared", "fix"),
+    [
+        ({"F", "M"}, "a set, which has no order: write a list of levels"),
+        (frozenset("FM"), "a set"),
+        (pd.CategoricalDtype(), "lists no categories"),
+        ((..., ...), "still to be filled in"),
+        ([...], "still to be filled in"),
+        (["F", ...], "still to be filled in"),
+    ],
+)
+def test_what_has_no_order_or_is_not_filled_in_is_refused(declared: Any, fix: str) -> None:
+    with pytest.raises(DomainError, match=fix):
+        dp.Domain(sex=declared)
+
+
+def test_domains_are_joined_like_dicts() -> None:
+    both = dp.Domain(a=(0, 1), b=(0, 1)) | {"b": (0, 2)}
+    assert both == dp.Domain(a=(0, 1), b=(0, 2))
+    assert {"b": (0, 2)} | dp.Domain(b=(0, 1)) == dp.Domain(b=(0, 1))
+    assert both.with_(a=["x", "y"]) == dp.Domain(a=["x", "y"], b=(0, 2))
+    with pytest.raises(TypeError):
+        _ = dp.Domain(a=(0, 1)) | 3
+
+
+FRAME = pd.DataFrame(
+    {
+        "age": [918273645],
+        "class": ["canary"],
+        "my col": [0.5],
+        "smoker": [True],
+        "kind": pd.Categorical(["canary"]),
+        "day": [pd.Timestamp("2001-02-03")],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "frame", [FRAME, pl.from_pandas(FRAME), pl.from_pandas(FRAME).lazy(), pl.from_pandas(FRAME).to_arrow()]
+)
+def test_a_template_shows_names_and_types_and_no_cell(frame: Any) -> None:
+    text = dp.Domain.template(frame)
+    assert "canary" not in text
+    assert "918273645" not in text
+    assert repr(text) == str(text)
+    with pytest.raises(DomainError, match="still to be filled in"):
+        exec(text, {"dp": dp})
+    space: dict[str, Any] = {"dp": dp}
+    exec(text.replace("(..., ...)", "(0, 1)").replace("[...]", "['a', 'b']"), space)
+    assert set(space["domain"]) == set(FRAME.columns)
+    assert isinstance(space["domain"]["smoker"], type(dp.Domain(x=bool)["x"]))
+
+
+def test_a_template_of_something_else_is_refused() -> None:
+    with pytest.raises(DataError, match="frame must be"):
+        dp.Domain.template(np.zeros((2, 2)))

@@ -1,0 +1,87 @@
+"""What names and declarations tell before a cent is spent; no cell has a part in it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, DataError, DomainError
+
+
+def frame(rows: int = 300) -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    return pd.DataFrame({"y": rng.uniform(size=rows), "age": rng.uniform(17, 90, rows), "sex": ["F"] * rows})
+
+
+def said(caplog: pytest.LogCaptureFixture) -> str:
+    return " | ".join(record.getMessage() for record in caplog.records)
+
+
+def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureFixture) -> None:
+    plan = dp.plan("y ~ age", {"y": (0, 1), "Age": (17, 90)}, 1.0)
+    assert (
+        plan.advice[0]
+        == "age is not declared, and its range will be bought; the domain declares Age: did you mean that?"
+    )
+    assert "did you mean that?" in " ".join(str(plan).split())
+    dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "Age": (17, 90)})
+    assert "the domain declares Age: did you mean that?" in said(caplog)
+    assert "ranges to be bought with the budget: age" in said(caplog)
+
+
+def test_what_is_well_declared_is_said_nothing_of(caplog: pytest.LogCaptureFixture) -> None:
+    domain = {"y": (0, 1), "age": (17, 90), "sex": ["F", "M"], "other": (0, 1)}
+    assert dp.plan("y ~ age", domain, 1.0).advice == ("declared and not used by this formula: sex, other",)
+    fit = dp.ols("y ~ age", frame(), 1.0, domain=domain)
+    assert fit.plan.advice == ()
+    assert said(caplog) == ""
+
+
+def test_other_things_that_names_and_levels_tell() -> None:
+    plan = dp.plan("y ~ sex", {"y": (0, 1), "sex": ["F"]}, 1.0)
+    assert "declared by one level" in plan.advice[0]
+    data = frame().rename(columns={"age": "AGE"})
+    fit = dp.ols("y ~ C(sex)", data, 1.0, domain={"y": (0, 1), "age": (17, 90), "sex": ["F", "M"]})
+    assert fit.plan.advice == ("the domain declares age, and the data have AGE: did you mean that?",)
+
+
+def test_text_of_a_csv_file_that_is_not_declared_is_said_to_be_read_as_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    dp.ols("y ~ age + sex", tmp_path / "rows.csv", 1.0, domain={"y": (0, 1), "age": (17, 90)})
+    assert "sex is not declared and comes from a CSV file" in said(caplog)
+    assert "age" not in said(caplog).replace("ranges", "")
+
+
+def test_advice_is_the_same_whatever_the_rows(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    found = []
+    for data in (frame(), frame(7).assign(age=np.nan, sex="canary"), frame().iloc[:0]):
+        caplog.clear()
+        dp.ols("y ~ age + sex", data, 1.0, domain={"Y": (0, 1), "sex": ["F", "M"], "y": (0, 2)})
+        found.append(said(caplog))
+    assert found[0] == found[1] == found[2]
+    assert "canary" not in found[0]
+
+
+@pytest.mark.parametrize("argument", ["weights", "offset"])
+def test_columns_beside_the_formula_have_near_misses_too(argument: str) -> None:
+    domain = {"y": (0, 1), "age": (17, 90), "Age": (0, 1)}
+    with pytest.raises(DataError, match="data has no column 'Age'; did you mean 'age'"):
+        dp.ols("y ~ age", frame(), 1.0, domain=domain, **{argument: "Age"})
+
+
+def test_a_text_column_that_is_declared_otherwise() -> None:
+    with pytest.raises(DomainError, match="declares 'Sex': did you mean that"):
+        dp.ols("y ~ sex", frame(), 1.0, domain={"y": (0, 1), "Sex": ["F", "M"]})
+
+
+def test_arrays_need_a_stated_bound() -> None:
+    with pytest.raises(ArgumentError, match="row_norm must be stated"):
+        dp.GLM([0.0, 1.0], np.eye(2))
