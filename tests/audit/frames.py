@@ -1,0 +1,148 @@
+"""Calls on data frames as the auditor sees them, each beside itself with one planted error: tuning, and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dpstats.formula.design import DesignSpec
+from dpstats.models.glm import _release
+from dpstats.models.sources import FormulaSource
+from dpstats.plan import Plan
+from dpstats.request import make_request
+from dpstats.tuning.planning import TuningPlan, plan_tuning
+from dpstats.tuning.tuned import released
+
+DOMAIN = {"x": (-1, 1), "y": (0, 1)}
+WITHOUT_NOISE = 1e6
+
+
+class Pair(NamedTuple):
+    """Two neighbouring frames."""
+
+    name: str
+    data: pd.DataFrame
+    neighbour: pd.DataFrame
+
+
+def frame(*rows: tuple[float, float]) -> pd.DataFrame:
+    """Rows (x, y)."""
+    return pd.DataFrame(list(rows), columns=["x", "y"], dtype=float)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """`dpstats.tune` of the curvature of a logistic regression of one column, whose choice and fit are released.
+
+    Planted is that losses decide without noise, as if their share of the budget were all that the world has.
+    """
+
+    name: str
+    strategy: str
+    pair: Pair
+    planted: str = "losses compared without noise"
+    eps: float = 0.2
+    adjacency: str = "add_remove"
+    runs: int = 3000
+    fast: int = 600
+
+    @cached_property
+    def plan(self) -> TuningPlan:
+        return plan_tuning(
+            "y ~ 0 + x",
+            DOMAIN,
+            {"curvature": [16.0, 32.0, 64.0, 128.0, 256.0]},
+            self.eps,
+            family="binomial",
+            strategy=self.strategy,
+            adjacency=self.adjacency,
+        )
+
+    @property
+    def claim(self) -> dict[str, float]:
+        return {"eps": self.plan.guarantee.eps, "delta": self.plan.guarantee.delta}
+
+    def mechanism(self) -> Callable[..., Any]:
+        return self._of(self.plan)
+
+    def wrong(self) -> Callable[..., Any]:
+        choice = None if self.plan.choice is None else replace(self.plan.choice, eps=WITHOUT_NOISE)
+        return self._of(replace(self.plan, score_eps=WITHOUT_NOISE, choice=choice))
+
+    def _of(self, plan: TuningPlan) -> Callable[..., Any]:
+        def tuned(data: pd.DataFrame, rng: np.random.Generator) -> Any:
+            found = released(plan, FormulaSource(plan.formula, data, DOMAIN), None, rng)
+            return [float(plan.names.index(found.chosen)), float(found.fit.scaled_params[0])]
+
+        return tuned
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`dpstats.svm` on one random feature: planted is the noise for rows of norm 1, which phases exceed."""
+
+    name: str
+    pair: Pair
+    planted: str = "phase features taken to have norm 1"
+    eps: float = 1.0
+    adjacency: str = "add_remove"
+    runs: int = 10_000
+    fast: int = 6000
+    term: str = "rff(x, gamma=20, D=1, features='phase')"
+    curvature: float = 100.0
+
+    @property
+    def source(self) -> FormulaSource:
+        return FormulaSource(f"y ~ 0 + {self.term}", frame(), DOMAIN)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return self.source.plan(
+            make_request(
+                eps=self.eps,
+                family="huber_svm",
+                adjacency=self.adjacency,
+                curvature=self.curvature,
+                inference=None,
+                seed=1,
+            )
+        )
+
+    @property
+    def claim(self) -> dict[str, float]:
+        return {"eps": self.plan.guarantee.eps, "delta": self.plan.guarantee.delta}
+
+    def mechanism(self) -> Callable[..., Any]:
+        return self._of(self.plan)
+
+    def wrong(self) -> Callable[..., Any]:
+        (stage,) = self.plan.stages
+        noise = replace(stage.plan.noise, scale=stage.plan.noise.scale / 2**0.5)
+        return self._of(replace(self.plan, stages=(stage._replace(plan=replace(stage.plan, noise=noise)),)))
+
+    def _of(self, plan: Plan) -> Callable[..., Any]:
+        assert isinstance(plan.design, DesignSpec)
+
+        def fitted(data: pd.DataFrame, rng: np.random.Generator) -> Any:
+            request = replace(plan.request, seed=int(rng.integers(2**62)))
+            return _release(FormulaSource(plan.formula, data, DOMAIN), plan, request).scaled_params
+
+        return fitted
+
+
+NOBODY, ONE = frame(), frame((1, 1))
+AT_THE_END = frame((-1, 1))
+"""Where the one feature is .97 of what its norm allows."""
+
+CALLS: tuple[Tuning | Kernel, ...] = (
+    Tuning("tune, stopping", "stopping", Pair("nobody, one row", NOBODY, ONE)),
+    Tuning("tune, all", "all", Pair("nobody, one row", NOBODY, ONE), fast=300),
+    Tuning("tune, all, row replaced", "all", Pair("one row, another", frame((1, 0)), ONE), adjacency="replace_one"),
+    Kernel("svm on rff", Pair("nobody, one row", NOBODY, AT_THE_END)),
+    Kernel("svm on rff, row replaced", Pair("one row, another", frame((-1, 0)), AT_THE_END), adjacency="replace_one"),
+)

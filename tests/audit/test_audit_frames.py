@@ -1,0 +1,30 @@
+"""Tuned fits and fits of random features, audited from end to end: sound calls pass, and a planted error is caught.
+
+Fast versions of ``python -m benchmarks.audit frames``. At confidence .999 a sound call fails with probability at most
+.001; seeds are fixed. An error that stops being caught fails its own test.
+"""
+
+from __future__ import annotations
+
+import pytest
+from frames import CALLS, Kernel, Tuning
+
+from dpstats.audit import audit
+
+SEED = 12
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_the_claim_is_not_refuted(call: Tuning | Kernel) -> None:
+    runs = min(call.fast // 2, 1000)
+    result = audit(call.mechanism(), call.pair.data, call.pair.neighbour, **call.claim, runs=runs, seed=SEED)
+    assert result.passed, result.summary()
+
+
+@pytest.mark.parametrize(
+    "call", [call for call in CALLS if call.adjacency == "add_remove"], ids=lambda call: call.name
+)
+def test_the_planted_error_is_caught(call: Tuning | Kernel) -> None:
+    result = audit(call.wrong(), call.pair.data, call.pair.neighbour, **call.claim, runs=call.fast, seed=SEED)
+    assert not result.passed
+    assert result.eps_lower > call.claim["eps"]
