@@ -1,6 +1,6 @@
 """Audit the planted errors and every certified mechanism at full length, and write the tables of docs/audits.md.
 
-``python -m benchmarks.audit [planted] [certified]`` runs both parts unless told which.
+``python -m benchmarks.audit [planted] [certified] [frames]`` runs all parts unless told which.
 """
 
 from __future__ import annotations
@@ -73,6 +73,19 @@ def certified_table() -> Iterable[list[str]]:
         yield [*stated, f"{worst.name} (of {len(case.pairs)})", *found]
 
 
+def frames_table() -> Iterable[list[str]]:
+    """Calls on data frames, each beside itself with a planted error."""
+    yield ["call", "adjacency", "planted", "claimed eps", "runs", "eps at least: sound", "planted", "caught"]
+    for call in import_module("frames").CALLS:
+        sound, planted = (
+            audit(mechanism, *call.pair[1:], **call.claim, runs=call.runs, confidence=CONFIDENCE, seed=SEED)
+            for mechanism in (call.mechanism(), call.wrong())
+        )
+        caught = {(True, False): "yes", (True, True): "no"}.get((sound.passed, planted.passed), "SOUND ONE REFUTED")
+        stated = [call.name, call.adjacency, call.planted, f"{sound.eps:.4g}", f"{call.runs:,}"]
+        yield [*stated, f"{sound.eps_lower:.3f}", f"{planted.eps_lower:.3f}", caught]
+
+
 def write(name: str, rows: Iterable[list[str]]) -> None:
     """Print the rows as they come and keep the table between the page's markers of that name up to date."""
     start, lines = time.monotonic(), []
@@ -93,7 +106,11 @@ def put(name: str, table: str) -> None:
     PAGE.write_text(page)
 
 
-TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {"planted": planted_table, "certified": certified_table}
+TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {
+    "planted": planted_table,
+    "certified": certified_table,
+    "frames": frames_table,
+}
 
 
 def main() -> None:

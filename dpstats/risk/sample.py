@@ -21,11 +21,15 @@ from dpstats.privacy.noise import Noise
 from dpstats.privacy.output import output_noise
 from dpstats.risk import printed
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
+from dpstats.risk.new_rows import Drawn, Sampling, cost_of_new_rows, objective_drawn, output_drawn
 from dpstats.risk.output import OutputFacts, shortfall
 from dpstats.risk.table import PROOF
 
 NO_JACOBIAN = 1e6
 """Curvature, in units of the least feasible one, at which the Jacobian costs nothing visible."""
+
+MOST_ROWS = 90.0
+"""Natural logarithm of the largest number of rows looked at."""
 
 SEARCHED = 24
 """Curvatures tried before the best one is refined."""
@@ -111,7 +115,7 @@ def sample_size(
 
     References
     ----------
-    docs/proofs/risk, theorems 2, 4 and 5; Chaudhuri et al. (2011), theorems 3 and 4; Li & Liu, theorem 10.
+    docs/proofs/risk, theorems 2, 4, 5 and 7; Chaudhuri et al. (2011), theorems 3 and 4; Li & Liu, theorem 10.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -143,9 +147,12 @@ def sample_size(
     sampled = 2 * family.lipschitz**2 * row_square / target
     best = _least_cost(rule.new_rows, max(low, 1.001 * sampled), max(high, 100 * sampled))
     fresh, note = _whole(rule.new_rows(best), "target"), f"in the mean, sampling included; at curvature {best:.4g}"
+    sure = _least_cost(rule.surely_new_rows, best / 10, 1000 * best)
+    surely, how = _whole(rule.surely_new_rows(sure), "target"), f"with probability {1 - pi:g}; at curvature {sure:.4g}"
     proved = [
         ("unregularised, same rows", f"{PROOF}, theorem {rule.theorem}", n, "proved", "the price of privacy alone"),
         ("population", f"{PROOF}, theorem 5", fresh, "proved", note),
+        ("population", f"{PROOF}, theorem 7", surely, "proved", how),
     ]
     table = pd.DataFrame(
         [*proved, *printed_sizes(setting, target, method)], columns=["bound", "source", "n", "holds", "note"]
@@ -166,6 +173,34 @@ class _Rule:
     adjacency: Adjacency
     target: float
     radius: float
+
+    def drawn(self, level: float) -> Drawn:
+        """Quantiles of the noise at a curvature, for theorem 7."""
+        raise NotImplementedError
+
+    def rise(self, level: float, square: float) -> float:
+        """By how much the losses of a row may rise with noise in the optimum."""
+        return 0.0
+
+    def surely_new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 7 meets the target; inf where none do."""
+        drawn, sampling = self.drawn(level), self.sampling(level)
+        left = self.target - self.rise(level, drawn.square)
+
+        def excess(log_rows: float) -> float:
+            rows = math.exp(log_rows)
+            return cost_of_new_rows(sampling, drawn, rows, self.pi) / rows - left
+
+        if left <= 0 or excess(MOST_ROWS) > 0:
+            return math.inf
+        if excess(0.0) <= 0:
+            return 1.0
+        # At the upper end of the last bracket the bound holds.
+        return math.exp(float(optimize.brentq(excess, 0.0, MOST_ROWS, xtol=1e-9))) * (1 + 1e-8)
+
+    def sampling(self, level: float) -> Sampling:
+        """The sampling error at a curvature."""
+        return Sampling(self.family.lipschitz, self.row_square / level, math.sqrt(level) * self.radius)
 
     def left(self, level: float) -> float:
         """What a row's sampling error leaves of the target (docs/proofs/risk, theorem 5)."""
@@ -202,6 +237,11 @@ class _ObjectiveRule(_Rule):
         gap = gap_quantile(self.noise(level), ones, level * ones, self.pi, removed=level * ones, radius=self.radius)
         return gap / self.target
 
+    def drawn(self, level: float) -> Drawn:
+        """Quantiles of the linear term's noise."""
+        ones = np.ones(self.columns)
+        return objective_drawn(self.noise(level), ones, level * ones, self.radius, self.pi)
+
     def new_rows(self, level: float) -> float:
         """Rows at which the bound of theorem 5 does."""
         ones, left = np.ones(self.columns), self.left(level)
@@ -237,6 +277,14 @@ class _OutputRule(_Rule):
         ]
         return min(self._needed((shrunk + one) ** 2 / 4, square, level, self.target) for one, square in choices)
 
+    def drawn(self, level: float) -> Drawn:
+        """Quantiles of the noise in the optimum, in the metric of the curvature."""
+        return output_drawn(self.noise(level), self.columns, self.pi, math.sqrt(level) * self.radius)
+
+    def rise(self, level: float, square: float) -> float:
+        """By how much the losses of a row may rise, where the noise along a direction has this square."""
+        return self._facts(level).rise(square, 1.0)
+
     def new_rows(self, level: float) -> float:
         """Rows at which the bound of theorem 5 does."""
         each = self.noise(level).expected_square(self.columns) / self.columns
@@ -244,9 +292,11 @@ class _OutputRule(_Rule):
 
     def _needed(self, fixed: float, square: float, level: float, target: float) -> float:
         """The least n with fixed + rise(n) <= n target; the rise is in proportion to n."""
-        facts = OutputFacts(self.family, self.noise(level), level * np.ones(self.columns), self.row_square / level)
-        left = target - facts.rise(square, 1.0)
+        left = target - self.rise(level, square)
         return fixed / left if left > 0 else math.inf
+
+    def _facts(self, level: float) -> OutputFacts:
+        return OutputFacts(self.family, self.noise(level), level * np.ones(self.columns), self.row_square / level)
 
 
 def _whole(rows: float, name: str) -> int:

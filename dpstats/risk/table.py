@@ -18,6 +18,8 @@ from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
+from dpstats.risk.new_rows import PROOF as NEW_ROWS
+from dpstats.risk.new_rows import Sampling, cost_of_new_rows, objective_drawn, output_new_rows
 from dpstats.risk.output import OutputFacts, output_bounds
 from dpstats.risk.printed import Bound, Gap, Setting, Statement, printed_bounds
 from dpstats.risk.quantiles import quadratic_quantile
@@ -109,7 +111,7 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
     pi, radius, n = _checked(plan, pi, radius, n)
     proved = proved_bounds(plan, pi, radius)
     if n is not None:
-        proved.append(population_bound(plan, radius, n))
+        proved += [population_bound(plan, radius, n), objective_new_rows(plan, pi, radius, n)]
     return _table(proved, printed_bounds(_setting(plan, pi, radius, n)), pi, n)
 
 
@@ -128,14 +130,14 @@ def output_risk(
 
     References
     ----------
-    docs/proofs/risk, theorems 3 to 5.
+    docs/proofs/risk, theorems 3 to 5 and 7.
     """
     pi, radius, n = _checked(plan, pi, radius, n)
     printed = [
         replace(bound, same_mechanism=not bound.same_mechanism and "output" in bound.note)
         for bound in printed_bounds(_setting(plan, pi, radius, n))
     ]
-    return _table(output_bounds(facts, pi, radius, n), printed, pi, n)
+    return _table([*output_bounds(facts, pi, radius, n), output_new_rows(facts, pi, radius, n)], printed, pi, n)
 
 
 def posterior_risk(
@@ -198,6 +200,17 @@ def population_bound(plan: ReleasePlan, radius: float, n: int) -> Bound:
     mean = gap_mean(plan.noise, plan.noise_shape, plan.curvature, removed=plan.curvature, radius=radius)
     note = f"against any coefficients of norm radius; sampling {sampling:.4g}"
     return Bound("population", "mean", f"{PROOF}, theorem 5", mean + sampling, note)
+
+
+def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> Bound:
+    """The expected loss of n new rows, with probability 1 - pi over noise and rows (theorem 7)."""
+    if np.any(plan.linear) and getattr(plan, "penalty", None) is not None:
+        # The proof wants a penalty that is least at what the coefficients are shrunk to.
+        return Bound("population", "quantile", NEW_ROWS, math.nan, "not for a penalty beside a pilot")
+    start = math.sqrt(float(np.max(plan.curvature))) * radius
+    drawn = objective_drawn(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
+    value = cost_of_new_rows(Sampling(plan.family.lipschitz, plan.kappa, start), drawn, n, pi)
+    return Bound("population", "quantile", NEW_ROWS, value, "over noise and rows, against coefficients of norm radius")
 
 
 def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> Setting:

@@ -21,9 +21,7 @@ def test_the_claim_is_not_refuted(call: Tuning | Kernel) -> None:
     assert result.passed, result.summary()
 
 
-@pytest.mark.parametrize(
-    "call", [call for call in CALLS if call.adjacency == "add_remove"], ids=lambda call: call.name
-)
+@pytest.mark.parametrize("call", [call for call in CALLS if call.adjacency == "add_remove"], ids=lambda call: call.name)
 def test_the_planted_error_is_caught(call: Tuning | Kernel) -> None:
     result = audit(call.wrong(), call.pair.data, call.pair.neighbour, **call.claim, runs=call.fast, seed=SEED)
     assert not result.passed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import local
+from benchmarks import local, local_figures
 from dpstats.local import Spec, fit, total
+from dpstats.local.fitting import local_design
 
 
 def test_it_compares_every_method() -> None:
@@ -32,6 +33,27 @@ def test_simulated_sums_have_the_law_of_reports(family: str) -> None:
     other = total(local.simulated_reports(data, spec, random), spec)
     assert one.count == other.count == fit(one, spec).nobs
     assert np.abs(one.values - other.values).max() < 8 * spec.lattice.scale * np.sqrt(2 * 64)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "binomial"])
+def test_sums_drawn_at_once_have_the_law_of_reports(family: str) -> None:
+    """As above; what rounding each record's values moves is far less than one of the standard deviations."""
+    random = np.random.default_rng(2)
+    data = local.census(256, random)
+    formula = f"{local_figures.RESPONSES[family]} ~ age + sex"
+    spec = Spec(local.DOMAIN, formula, eps=1.0, delta=0.01, n=256, family=family)  # type: ignore[arg-type]
+    exog, endog, *_ = local_design(formula, local.DOMAIN, family).blocks(data)[0]
+    one = local_figures.total_of((exog, endog), spec, random)
+    other = local.simulated_total(data, spec, random)
+    assert one.count == other.count
+    assert np.abs(one.values - other.values).max() < 8 * spec.lattice.scale * np.sqrt(2 * 256)
+
+
+def test_the_figures_have_every_method_and_a_table() -> None:
+    found = local_figures.summarised(local_figures.results(1, (512,)))
+    assert set(found["method"]) == set(local_figures.LABELS) == set(local_figures.read()["method"])
+    assert len(found) == 2 * (1 + 2 * 4)
+    assert (found.loc[found["method"] == "none", "above"] == 0).all()
 
 
 def test_speed_is_measured() -> None:
