@@ -125,7 +125,7 @@ def sparse_streams(runs: int) -> None:
     for ticks in (20_000, 100_000):
         sd = deviation(ticks)
         width = projected.region_width(size, 10) + ball.gaussian_width(size)
-        auto = projected.choose_directions(size, ticks, sd / np.sqrt(2))
+        auto = projected.choose_directions(size, ball, rows=ticks, noise_sd=sd)
         print(f"\nT = {ticks:,}: m printed {projected.printed_directions(ticks, width):,}, auto {auto}, d {size:,}")
         table: dict[str, list[float]] = {}
         for run in range(runs):
@@ -201,7 +201,7 @@ def projected_bounds(runs: int) -> None:
     columns: dict[str, list[float]] = {"m": [], "excess": [], "T^1/3 W^2/3": [], "null": []}
     for ticks in horizons:
         sd = deviation(ticks)
-        auto = projected.choose_directions(size, ticks, sd / np.sqrt(2))
+        auto = projected.choose_directions(size, ball, rows=ticks, noise_sd=sd)
         found = [_projected_run(ticks, size, ball, sd, auto, np.random.default_rng([5, run])) for run in range(runs)]
         columns["m"].append(float(auto))
         columns["excess"].append(float(np.mean([excess for excess, _ in found])))

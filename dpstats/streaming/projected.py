@@ -26,6 +26,9 @@ Matrix = NDArray[np.float64]
 
 MOST_ENTRIES = 2 * 10**8
 
+MOST_NUMBERS = 250_000
+"""Sums that "auto" directions make at most, unless it is told otherwise."""
+
 LIFT_TOLERANCE = 1e-6
 """Of a lifted point's image, relative to the image's norm."""
 
@@ -231,33 +234,40 @@ def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
 
 
 def choose_directions(
-    columns: int, rows: float, noise_sd: float, row_reach: float = 1.0, most_numbers: int | None = None
+    columns: int,
+    constraint: Constraint,
+    *,
+    rows: float,
+    noise_sd: float,
+    row_reach: float = 1.0,
+    most_numbers: int = MOST_NUMBERS,
 ) -> int:
     """m by balancing what the sketch and the noise are likely to add, from public facts: "auto".
 
-    A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 r^2 / m; the noise adds about
-    2 sqrt(m) noise_sd r^2 (the spectral norm of that of Q): m = (T X^2 / noise_sd)^(2/3) has the least sum
-    whatever the reach r of the set.
+    A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 R^2 / m, R the reach of the set.
+    The noise adds 2 noise_sd (1 + R) w, w the width of the set's image: that of the set itself, or R sqrt(m) if that
+    is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows.
 
     Parameters
     ----------
     columns : int
         d, which m does not exceed.
+    constraint : Constraint
     rows : float
-        A public guess at the rows of the stream.
+        T, a public guess at the rows of the stream.
     noise_sd : float
-        Of the entries of Q off the diagonal.
+        Of the entries of q.
     row_reach : float
         X, the greatest norm of a row.
-    most_numbers : int, optional
+    most_numbers : int
         The memory: m (m + 3) / 2 is kept at or below it.
     """
-    best = (
-        number("rows", rows, 1, math.inf) * row_reach**2 / number("noise_sd", noise_sd, 0.0, math.inf, open_low=True)
-    ) ** (2 / 3)
-    if most_numbers is not None:
-        best = min(best, (math.sqrt(9 + 8 * most_numbers) - 3) / 2)
-    return max(1, min(columns, round(best)))
+    many, reach = number("rows", rows, 1, math.inf), constraint.reach
+    scale = 2 * number("noise_sd", noise_sd, 0.0, math.inf, open_low=True) * (1 + reach)
+    most = min(columns, int((math.sqrt(9 + 8 * number("most_numbers", most_numbers, 2, math.inf)) - 3) / 2))
+    sizes = np.unique(np.round(np.geomspace(1, most, 200)))
+    wide = np.minimum(constraint.gaussian_width(columns), reach * np.sqrt(sizes))
+    return int(sizes[np.argmin(many * (row_reach * reach) ** 2 / sizes + scale * wide)])
 
 
 def plan_projection(
@@ -269,7 +279,7 @@ def plan_projection(
     directions: int | str = "auto",
     region: Constraint | int | None = None,
     row_reach: float = 1.0,
-    most_numbers: int | None = None,
+    most_numbers: int = MOST_NUMBERS,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
     """A projection from public facts, and what a plan must say of it.
@@ -300,7 +310,9 @@ def plan_projection(
     width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)
     printed = printed_directions(round(rows), width)
     if directions == "auto":
-        chosen = choose_directions(columns, rows, noise_sd, row_reach, most_numbers)
+        chosen = choose_directions(
+            columns, constraint, rows=rows, noise_sd=noise_sd, row_reach=row_reach, most_numbers=most_numbers
+        )
     elif directions == "printed":
         chosen = printed
     elif isinstance(directions, (int, np.integer)) and not isinstance(directions, bool):

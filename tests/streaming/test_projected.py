@@ -157,11 +157,20 @@ def test_plans_say_what_directions_cost() -> None:
     assert "exceeds d" in notes[1]
     assert "not accuracy" in notes[2]
     chosen, _ = projected.plan_projection(2000, L1Ball(1.0), **given)
-    assert chosen.directions == round((1e5 / 26.0) ** (2 / 3))
+    assert chosen.directions == 705  # a quarter of a million sums
     small, _ = projected.plan_projection(2000, L1Ball(1.0), most_numbers=1000, **given)
     assert small.directions * (small.directions + 3) / 2 <= 1000
     with pytest.raises(ArgumentError, match="no fewer than the 2,000 columns"):
         projected.plan_projection(2000, L1Ball(1.0), directions="printed", **given)
+
+
+def test_directions_balance_sketch_and_noise() -> None:
+    """Sets of small width take what memory allows; for the Euclidean ball there is a best number, below that."""
+    given: dict[str, Any] = {"rows": 1e5, "noise_sd": 37.0}
+    assert projected.choose_directions(2000, L1Ball(1.0), most_numbers=10**7, **given) == 2000
+    best = projected.choose_directions(2000, L2Ball(1.0), most_numbers=10**7, **given)
+    found = [1e5 / m + 4 * 37.0 * math.sqrt(m) for m in range(1, 2001)]
+    assert found[best - 1] <= 1.01 * min(found)
 
 
 @pytest.mark.parametrize(
