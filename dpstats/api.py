@@ -111,6 +111,19 @@ def glm(
     Notes
     -----
     The guarantee is proved in docs/proofs/objective; it covers everything that leaves this call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.glm("y ~ x", rows, eps=1.0, domain=domain)
+    >>> print(fit.guarantee)
+    eps=1, add_remove, certified
+    >>> list(fit.params.index)
+    ['Intercept', 'x']
     """
     beside = {"weights": weights, "offset": offset, "exposure": exposure}
     model = GLM.from_formula(formula, data, family, domain, **beside, engine=engine)
@@ -139,13 +152,34 @@ def ols(formula: str, data: object, eps: float, *, residual_cap: float | None = 
         In the response's units; see `dpstats.families.Gaussian`.
     **arguments
         As for `glm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
     """
     return glm(formula, data, eps, family=Gaussian(residual_cap), **_without_family(arguments))
 
 
 @sealed
 def logit(formula: str, data: object, eps: float, **arguments: Any) -> GLMResults:
-    """Logistic regression: `glm` with family="binomial"."""
+    """Logistic regression: `glm` with family="binomial".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> dp.logit("y ~ x", rows, eps=1.0, domain=domain)
+    <GLMResults: binomial, y ~ x; eps=1, add_remove, certified>
+    """
     return glm(formula, data, eps, family=Binomial(), **_without_family(arguments))
 
 
@@ -167,6 +201,16 @@ def poisson(
         Caps on the expected and on the observed counts; see `dpstats.families.Poisson`.
     **arguments
         As for `glm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.poisson(2, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 20)}
+    >>> dp.poisson("y ~ x", rows, eps=1.0, domain=domain)
+    <GLMResults: poisson, y ~ x; eps=1, add_remove, certified>
     """
     return glm(formula, data, eps, family=Poisson(mean_cap, y_max), **_without_family(arguments))
 
@@ -191,6 +235,17 @@ def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float
     ------
     ArgumentError
         If `loss` is unknown, and as for `glm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.svm("y ~ x", rows, eps=1.0, domain=domain)
+    >>> sorted(set(fit.predict({"x": [0.1, 0.9]}, which="class")) - {0.0, 1.0})
+    []
     """
     if not isinstance(loss, str) or loss not in SVM_LOSSES:
         raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {shown(loss)}")
@@ -207,6 +262,17 @@ def lasso(formula: str, data: object, eps: float, *, alpha: float, **arguments: 
         Weight of sum |t| on the sum of the losses and the scaled coefficients.
     **arguments
         As for `glm`, the family included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.lasso("y ~ x", rows, eps=1.0, alpha=50.0, domain=domain)
+    >>> list(fit.selection.columns)
+    ['selected', 'weight', 'threshold']
     """
     if "penalty" in arguments:
         raise ArgumentError("penalty is fixed by this function; use dp.glm to choose it")
@@ -236,6 +302,15 @@ def plan(
     Returns
     -------
     Plan
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
+    >>> plan
+    <Plan: gaussian, y ~ x; eps=1, add_remove, certified>
+    >>> list(plan.budget["eps"].round(2))
+    [0.99, 0.01, 1.0]
     """
     request = make_request(
         eps=eps,

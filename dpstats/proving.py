@@ -32,6 +32,11 @@ class Proof:
         Such as "objective".
     text : str
         Markdown, with formulas between dollar signs. Notebooks show it typeset.
+
+    Examples
+    --------
+    >>> proof("objective").name
+    'objective'
     """
 
     name: str

@@ -51,6 +51,34 @@ def test_docstring_examples_run(name: str) -> None:
     assert failed == 0
 
 
+WITHOUT_EXAMPLE = {"ReleasedStatistics", "StatisticsResults"}
+"""Their examples stand at `release_statistics`, which makes them."""
+
+
+@pytest.mark.parametrize("name", [name for name in dpstats.__all__ if callable(getattr(dpstats, name))])
+def test_every_public_name_has_an_example(name: str) -> None:
+    described = getattr(dpstats, name).__doc__ or ""
+    assert (">>>" in described) != (name in WITHOUT_EXAMPLE), "write an example that runs"
+
+
+@pytest.mark.parametrize("folder", ["families", "penalties", "plots"])
+def test_every_family_penalty_and_picture_has_an_example(folder: str) -> None:
+    module = getattr(dpstats, folder)
+    made = [name for name in module.__all__ if callable(getattr(module, name)) and not _is_frame(getattr(module, name))]
+    assert made
+    missing = [name for name in made if ">>>" not in (getattr(module, name).__doc__ or "")]
+    assert not missing
+
+
+def _is_frame(value: object) -> bool:
+    """Whether it is a base class, or a part that only families and penalties themselves use."""
+    return inspect.isabstract(value) or getattr(value, "__name__", "") in (
+        "Derivatives",
+        "LossCurve",
+        "split_curvature",
+    )
+
+
 def public_names() -> list[str]:
     """Names that the reference must list: those of dpstats, and the classes of its public folders."""
     names = []

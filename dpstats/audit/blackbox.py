@@ -79,6 +79,15 @@ def audit(
     -----
     A pass is no proof: it says that these runs on this pair do not refute the claim. See docs/audits. The approach
     follows Jagielski, Ullman & Oprea (2020) and the event search of Bichsel et al. (2021).
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> def noisy_count(data, rng):
+    ...     return len(data) + rng.laplace(scale=1.0)
+    >>> found = dp.audit(noisy_count, ["Ann", "Bob"], ["Ann"], eps=1.0, runs=2000, seed=1)
+    >>> found.passed
+    True
     """
     eps, delta = check_budget(eps, delta)
     _check(runs, confidence, n_jobs)

@@ -22,6 +22,12 @@ class Dataset:
     domain : Domain
         Ranges and levels from the codebook, never from the rows.
     citation, licence, description : str
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.datasets.load_adult().domain["age"]
+    Range(low=17, high=90)
     """
 
     name: str

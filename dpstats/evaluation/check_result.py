@@ -49,6 +49,17 @@ class Check:
     guarantee : Guarantee
     noise : str
         "laplace" or "gaussian".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.check("y ~ x", rows, domain, 0.5)
+    >>> found.std_err > 0
+    True
     """
 
     formula: str

@@ -116,6 +116,18 @@ def evaluate(
     -----
     A row falls into one cell of each histogram, so that the noise does not grow with the number of metrics that share
     one, nor with the number of bins (docs/proofs/evaluation).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> found = dp.evaluate(fit, rows, 0.5)
+    >>> "r2" in found.metrics.index
+    True
     """
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)

@@ -100,6 +100,17 @@ def check(
     Notes
     -----
     One row's part of the release has l1 norm one, however many columns there are (docs/proofs/evaluation).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.check("y ~ x", rows, domain, 0.5)
+    >>> print(found.guarantee)
+    eps=0.5, add_remove, certified
     """
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)

@@ -51,6 +51,18 @@ class Evaluation:
     noise : IntegerNoise
         The law of the noise, in lattice steps.
     notes : tuple of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> found = dp.evaluate(fit, rows, 0.5)
+    >>> list(found.metrics.columns)
+    ['estimate', 'std_err', 'noise_se', 'sampling_se', 'low', 'high', 'cells']
     """
 
     model: str

@@ -34,6 +34,17 @@ class Holdout:
         The chance of each row to be a test row.
     by : tuple of str
         The columns that decide; rows that agree in them go to the same side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> split = dp.holdout(rows, 0.3, by="x")
+    >>> split.by
+    ('x',)
     """
 
     train: Table
@@ -99,6 +110,18 @@ def holdout(
 
     Releases from one side are private for that side's rows under add_remove, where the number of its rows is private
     too. ``adjacency="replace_one"`` is refused on one side: a replaced row may change sides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> split = dp.holdout(rows, 0.3)
+    >>> split
+    <Holdout: about 0.3 of the rows for testing, by 2 columns>
+    >>> fit = dp.ols("y ~ x", split.train, eps=1.0, domain=domain)
     """
     chance = _check_share(share)
     random_source(seed)  # refuses what is no seed

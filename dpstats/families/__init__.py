@@ -44,6 +44,12 @@ def get_family(family: str | Family) -> Family:
     ------
     ArgumentError
         If `family` is neither a Family nor one of the known names.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.families.get_family("binomial").name
+    'binomial'
     """
     if isinstance(family, Family):
         return family
@@ -60,6 +66,12 @@ def from_dict(values: Mapping[str, Any]) -> Family:
     ------
     ArgumentError
         If the name is unknown or a cap does not belong to that family.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.families.from_dict(dp.families.Gaussian(2.0).to_dict())
+    Gaussian(residual_cap=2.0)
     """
     caps = dict(values)
     kind = type(get_family(caps.pop("name", None)))

@@ -19,7 +19,14 @@ def round_binary(endog: Array) -> Array:
 
 @dataclass(frozen=True)
 class Binomial(Family):
-    """Negative log-likelihood of a 0/1 response with the logit link: log(1 + exp(eta)) - y eta."""
+    """Negative log-likelihood of a 0/1 response with the logit link: log(1 + exp(eta)) - y eta.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan("y ~ x", {"x": (0, 1), "y": ["no", "yes"]}, 1.0, family=dp.families.Binomial()).family.name
+    'binomial'
+    """
 
     name: ClassVar[str] = "binomial"
     link: ClassVar[str] = "logit"
@@ -110,6 +117,13 @@ class BinomialCounts(Binomial):
     ------
     ArgumentError
         If `trials` is not a finite positive number.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "won": (0, 10), "lost": (0, 10)}
+    >>> dp.plan("won + lost ~ x", domain, 1.0, family=dp.families.BinomialCounts(10)).design.response.trials
+    10
     """
 
     trials: float | None = None

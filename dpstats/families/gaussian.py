@@ -31,6 +31,14 @@ class Gaussian(Family):
     ------
     ArgumentError
         If the cap is not a finite positive number.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "y": (0, 100)}
+    >>> narrow = dp.plan("y ~ x", domain, 1.0, family=dp.families.Gaussian(residual_cap=5.0))
+    >>> narrow.noise.scale < dp.plan("y ~ x", domain, 1.0).noise.scale  # noise follows the cap
+    True
     """
 
     residual_cap: float | None = None

@@ -37,6 +37,13 @@ class Poisson(Family):
     ------
     ArgumentError
         If a cap is not a finite positive number.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "visits": (0, 50)}
+    >>> dp.plan("visits ~ x", domain, 1.0, family=dp.families.Poisson(y_max=20)).family.lipschitz
+    20.0
     """
 
     mean_cap: float | None = None

@@ -52,6 +52,12 @@ class HuberSVM(_RoundedHinge):
     ------
     ArgumentError
         If `h` is not a finite positive number.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan("y ~ x", {"x": (0, 1), "y": ["ham", "spam"]}, 1.0, family=dp.families.HuberSVM(h=0.5)).family.name
+    'huber_svm'
     """
 
     name: ClassVar[str] = "huber_svm"
@@ -87,6 +93,12 @@ class SmoothSVM(_RoundedHinge):
     ------
     ArgumentError
         If `h` is not a finite positive number.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan("y ~ x", {"x": (0, 1), "y": ["ham", "spam"]}, 1.0, family=dp.families.SmoothSVM(h=0.5)).family.name
+    'smooth_svm'
     """
 
     name: ClassVar[str] = "smooth_svm"

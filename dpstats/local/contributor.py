@@ -28,6 +28,14 @@ class Report:
         The hash of the specification it answers.
     values : ndarray of int64, shape (spec.size,)
         p, then the upper triangle of q q' row by row (scheme "statistics") or q (scheme "features"), in lattice units.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> dp.local.from_json(dp.local.to_json(report)).spec == report.spec
+    True
     """
 
     spec: str
@@ -57,6 +65,14 @@ def randomize(record: Mapping[str, Any] | None, spec: Spec) -> Report:
         If `spec` is not a Spec.
     DataError
         If `record` is no mapping or lacks a column of the formula.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> type(report).__name__
+    'Report'
     """
     return noisy_report(record, spec, SystemRandom())
 

@@ -97,6 +97,16 @@ def fit(
         If reports cannot be read.
     UncertifiedError
         For scheme "features" with a central eps, without `allow_uncertified`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=8.0, delta=1e-6, n=500)
+    >>> people = [{"x": x, "y": x / 2} for x in np.linspace(0, 1, 500)]
+    >>> fit = dp.local.fit([dp.local.randomize(person, spec) for person in people], spec)
+    >>> list(fit.params.index)
+    ['Intercept', 'x']
     """
     convex = _checked_penalty(named_penalty(penalty, alpha), curvature, features)
     if not (spec.central_guarantee().certified or allow_uncertified):

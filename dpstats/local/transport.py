@@ -45,6 +45,14 @@ class Total:
     values : ndarray of int64, shape (spec.size,)
     count : int
         How many reports were added, which is public.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> dp.local.total([report], spec).count
+    1
     """
 
     spec: str
@@ -96,6 +104,14 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
         If a report answers another specification.
     DataError
         If the file cannot be read, or a report is not of integers within the reach of an honest one.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> dp.local.total([report, report], spec).count
+    2
     """
     if isinstance(reports, Total):
         if reports.spec != spec.hash:
@@ -120,6 +136,17 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
     ------
     ArgumentError
         If the path ends otherwise, or pyarrow is missing.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/reports.jsonl"
+    >>> dp.local.write([report], path)
+    >>> len(list(dp.local.read(path)))
+    1
     """
     target = Path(path)
     if _suffix(target) == ".jsonl":
@@ -140,7 +167,19 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
 
 
 def read(path: str | Path) -> Iterator[Report]:
-    """The reports of a file, one by one; errors as in `total`."""
+    """The reports of a file, one by one; errors as in `total`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/reports.jsonl"
+    >>> dp.local.write([report, report], path)
+    >>> len(list(dp.local.read(path)))
+    2
+    """
     source = Path(path)
     if _suffix(source) == ".jsonl":
         with source.open() as lines:
@@ -152,12 +191,30 @@ def read(path: str | Path) -> Iterator[Report]:
 
 
 def to_json(report: Report) -> str:
-    """One line of JSON, without the line's end."""
+    """One line of JSON, without the line's end.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> dp.local.to_json(report)[0]
+    '{'
+    """
     return json.dumps({"spec": report.spec, "values": report.values.tolist()})
 
 
 def from_json(line: str) -> Report:
-    """The inverse of `to_json`; raises DataError on anything else."""
+    """The inverse of `to_json`; raises DataError on anything else.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
+    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
+    >>> dp.local.from_json(dp.local.to_json(report)).spec == report.spec
+    True
+    """
     fields = _fields(line)
     return Report(fields[0], _integers([fields[1]])[0])
 

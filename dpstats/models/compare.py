@@ -123,6 +123,13 @@ def compare(
     See Also
     --------
     plan : the plan of one method, with all its tables.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> "napp" in found.table.index or "objective" in found.table.index
+    True
     """
     count = _checked_rows(n)
     chosen = _checked_methods(methods)

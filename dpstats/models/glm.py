@@ -62,6 +62,16 @@ class GLM:
         If the arrays have the wrong type or shape.
     ArgumentError
         If another argument is not usable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> exog = np.column_stack([np.ones(2000), rng.uniform(0, 1, 2000)])
+    >>> model = dp.GLM(rng.integers(0, 2, 2000), exog, family="binomial", row_norm=2**0.5, names=["const", "x"])
+    >>> model.fit(eps=1.0)
+    <GLMResults: binomial, y on 2 columns of an array; eps=1, add_remove, certified>
     """
 
     def __init__(

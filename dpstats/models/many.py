@@ -51,6 +51,13 @@ class ManyPlans:
         For all releases together, by basic composition.
     record : Unit
         Whose data one record is, for all models and ranges.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plans = dp.plan_many({"a": "y ~ x", "b": "y ~ 1"}, {"x": (0, 1), "y": (0, 1)}, eps=1.0, weights=[3, 1])
+    >>> plans["a"].eps, plans["b"].eps
+    (0.75, 0.25)
     """
 
     plans: Mapping[str, Plan]
@@ -213,6 +220,20 @@ def plan_many(
     ------
     ArgumentError, FormulaError, DomainError
         As for `dpstats.plan`, for any of the models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> plans = dp.plan_many({"all": "y ~ x", "mean": "y ~ 1"}, domain, eps=1.0)
+    >>> plans
+    <ManyPlans: all, mean; eps=1, add_remove, certified>
+    >>> fits = plans.fit(rows)
+    >>> list(fits)
+    ['all', 'mean']
     """
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)

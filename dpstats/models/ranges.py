@@ -42,6 +42,17 @@ class BoughtRanges:
         Pass it as ``domain=`` to any number of models: the ranges are public from now on.
     guarantee : Guarantee
         For the ranges alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> bought = dp.buy_ranges(rows, ["x"], eps=0.5)
+    >>> print(bought.guarantee)
+    eps=0.5, add_remove, certified
     """
 
     domain: Domain
@@ -100,6 +111,17 @@ def buy_ranges(
         small for a range to mean anything.
     BudgetExceeded
         If the ledger has too little left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> bought = dp.buy_ranges(rows, ["x"], eps=0.5, domain={"y": (0, 1)})
+    >>> list(bought.domain)
+    ['y', 'x']
     """
     if isinstance(columns, str):
         raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")

@@ -78,6 +78,19 @@ def release_statistics(
     Notes
     -----
     One noise for all sums together, by their joint sensitivity (docs/proofs/statistics).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> sums = dp.release_statistics(domain, ["y", "x"], 1.0, data=rows)
+    >>> list(sums.fit("y ~ x").params.index)
+    ['Intercept', 'x']
+    >>> list(sums.fit("x ~ y").params.index)  # at no further charge
+    ['Intercept', 'y']
     """
     eps, delta = check_budget(eps, delta)
     check_delta(delta, DELTA_LEAST)

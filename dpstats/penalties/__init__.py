@@ -45,6 +45,12 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
     ------
     ArgumentError
         For an unknown name or parameter, a missing strength, or a strength given twice.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.penalties.penalty("ridge", 2.0)
+    Ridge(alpha=2.0)
     """
     if which is None or isinstance(which, Penalty):
         if alpha is not None or parameters:
@@ -71,6 +77,12 @@ def from_dict(stored: Mapping[str, Any]) -> Penalty:
     ------
     ArgumentError
         If `stored` does not describe a penalty.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.penalties.from_dict(dp.penalties.Ridge(2.0).to_dict())
+    Ridge(alpha=2.0)
     """
     if "name" not in stored or "alpha" not in stored:
         raise ArgumentError("a stored penalty must have the keys 'name' and 'alpha'")

@@ -14,7 +14,14 @@ from dpstats.penalties.convex import Lasso, Ridge
 
 @dataclass(frozen=True)
 class Bridge(Penalty):
-    """alpha |t|^q, 0 < q <= 2; convex from q = 1 (the lasso) to q = 2 (the ridge of strength 2 alpha)."""
+    """alpha |t|^q, 0 < q <= 2; convex from q = 1 (the lasso) to q = 2 (the ridge of strength 2 alpha).
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.penalties.Bridge(2.0, q=1.5).name
+    'bridge'
+    """
 
     q: float
 

@@ -24,6 +24,12 @@ class SCAD(Penalty):
     knot : float, optional
         Size of a coefficient from which the slope falls. None is Fan and Li's choice, alpha, which suits a mean of
         losses; on their sum name a coefficient's size.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.penalties.penalty("scad", 2.0).name
+    'scad'
     """
 
     a: float = 3.7
@@ -80,6 +86,12 @@ class L0(Penalty):
 
     Its majoriser is that of the surrogate alpha log t^2 (adaptive ridge, Frommlet and Nuel 2016): 2 alpha / t^2, the
     limit of the bridge's as q falls to 0 with alpha q held at 2 alpha.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.penalties.penalty("l0", 2.0).name
+    'l0'
     """
 
     name: ClassVar[str] = "l0"

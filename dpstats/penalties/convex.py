@@ -12,7 +12,14 @@ from dpstats.penalties.base import Array, Penalty, number
 
 @dataclass(frozen=True)
 class Ridge(Penalty):
-    """alpha/2 t^2."""
+    """alpha/2 t^2.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, penalty=dp.penalties.Ridge(2.0)).request.penalty.name
+    'ridge'
+    """
 
     name: ClassVar[str] = "ridge"
     convex: ClassVar[bool] = True
@@ -39,7 +46,14 @@ class Ridge(Penalty):
 
 @dataclass(frozen=True)
 class Lasso(Penalty):
-    """alpha |t|."""
+    """alpha |t|.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, penalty=dp.penalties.Lasso(2.0)).request.penalty.name
+    'lasso'
+    """
 
     name: ClassVar[str] = "lasso"
     convex: ClassVar[bool] = True
@@ -60,7 +74,15 @@ class Lasso(Penalty):
 
 @dataclass(frozen=True)
 class ElasticNet(Penalty):
-    """alpha (l1_ratio |t| + (1 - l1_ratio)/2 t^2), 0 <= l1_ratio <= 1."""
+    """alpha (l1_ratio |t| + (1 - l1_ratio)/2 t^2), 0 <= l1_ratio <= 1.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> penalty = dp.penalties.ElasticNet(2.0, l1_ratio=0.5)
+    >>> dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, penalty=penalty).request.penalty.name
+    'elastic_net'
+    """
 
     l1_ratio: float = 0.5
 

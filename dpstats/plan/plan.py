@@ -61,6 +61,13 @@ class Plan:
         The choice of terms before the fit; the stages then hold the columns kept alone.
     advice : tuple of str
         What names and declarations tell of what was probably not meant.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
+    >>> plan.noise.kind, plan.names, plan.df_model
+    ('laplace', ('Intercept', 'x'), 1)
     """
 
     request: Request

@@ -70,6 +70,13 @@ def audit(result: Audited, *, what: str = "bounds", ax: Axes | None = None) -> A
     ------
     ArgumentError
         If matplotlib is not installed or `what` is unknown.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> found = dp.audit(lambda data, rng: data + rng.laplace(), 0.0, 1.0, eps=1.0, runs=2000, seed=1)
+    >>> dp.plots.audit(found).get_ylabel()
+    'eps, at least'
     """
     check_choice("what", what, ("bounds", "scores"))
     ax = style.new_axes(ax)

@@ -62,6 +62,18 @@ def coefficients(
     ------
     ArgumentError
         If matplotlib is not installed, no coefficient is left to draw, or `by_range` is asked for plain arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> axes = dp.plots.coefficients(fit)
+    >>> axes.get_title(loc="left")
+    'y (gaussian)'
     """
     table = _table(result, alpha, intercept)
     if by_range:
@@ -97,6 +109,18 @@ def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -
         If the call released no errors.
     ArgumentError
         If matplotlib is not installed, or no coefficient is left to draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain, inference=True)
+    >>> axes = dp.plots.shares(fit)
+    >>> axes.get_xlabel()
+    'share of the squared standard error'
     """
     found = result.variance_shares
     errors = _shown(result.bse, intercept)

@@ -62,6 +62,13 @@ def methods(
     ------
     ArgumentError
         If matplotlib is not installed or an argument is outside its allowed values.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> dp.plots.methods(found).get_xlabel()
+    'rows'
     """
     check_choice("what", what, MEASURES)
     ax = style.new_axes(ax)

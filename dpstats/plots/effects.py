@@ -65,6 +65,18 @@ def effect(
     ArgumentError
         If matplotlib is not installed, the model has no formula or no mean response (the SVMs), or a column or a value
         is not declared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> axes = dp.plots.effect(fit, "x")
+    >>> axes.get_xlabel()
+    'x'
     """
     design = _design(result)
     read = parse(design.formula).predicting_columns

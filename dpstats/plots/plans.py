@@ -59,6 +59,14 @@ def budget(
     ArgumentError
         If matplotlib is not installed, an argument is outside its range, a budget asked for cannot be planned, or
         the risk is asked for of a plan without a proof of it.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
+    >>> axes = dp.plots.budget(plan, n=[1000, 10000])
+    >>> axes.get_xlabel()
+    'eps'
     """
     check_choice("what", what, ("risk", "noise"))
     options = plan.request.options

@@ -42,6 +42,18 @@ def calibration(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     ------
     ArgumentError
         If matplotlib is not installed, or the evaluation has no calibration.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.logit("y ~ x", rows, eps=4.0, domain=domain)
+    >>> axes = dp.plots.calibration(dp.evaluate(fit, rows, 4.0))
+    >>> axes.get_xlabel()
+    'predicted frequency'
     """
     table = _known(_table(evaluation.calibration, "calibration"), ["predicted", "observed"])
     ax = style.new_axes(ax)
@@ -59,6 +71,18 @@ def residuals(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     """Mean residual (response less prediction) by bins of the fitted value, with 95 % intervals.
 
     Parameters, returns and errors as for `calibration`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> axes = dp.plots.residuals(dp.evaluate(fit, rows, 2.0))
+    >>> axes.get_xlabel()
+    'fitted value'
     """
     table = _known(_table(evaluation.residuals, "residuals"), ["fitted", "residual"])
     ax = style.new_axes(ax)
@@ -75,6 +99,18 @@ def roc(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     """The ROC curve with its area, and 95 % intervals of both rates at some of its thresholds.
 
     Parameters, returns and errors as for `calibration`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.logit("y ~ x", rows, eps=4.0, domain=domain)
+    >>> axes = dp.plots.roc(dp.evaluate(fit, rows, 4.0))
+    >>> axes.get_xlabel()
+    'false positive rate'
     """
     table = _known(_table(evaluation.roc, "roc"), ["false_positive", "true_positive"])
     false, true = (table[name].to_numpy() for name in ("false_positive", "true_positive"))

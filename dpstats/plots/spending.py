@@ -45,6 +45,15 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
         If matplotlib is not installed, or `ledger` is no ledger.
     LedgerError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> ledger = dp.Ledger(f"{tempfile.mkdtemp()}/survey.ledger", dataset="survey", eps=1.0)
+    >>> charge = ledger.charge(dp.Guarantee(0.25), label="a count")
+    >>> dp.plots.spending(ledger).get_ylabel()
+    'eps spent'
     """
     found = as_ledger(ledger)
     if not isinstance(found, Ledger):

@@ -142,6 +142,12 @@ def compose(
     ArgumentError
         If `guarantees` is empty, an argument is out of range, delta sums to 1 or more, `delta` cannot be reached,
         or dp-accounting is needed and not installed.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> print(dp.compose([dp.Guarantee(0.5), dp.Guarantee(0.25)]))
+    eps=0.75, add_remove, certified
     """
     parts = _one_adjacency(guarantees)
     check_choice("accountant", accountant, get_args(Accountant))

@@ -58,6 +58,13 @@ class Guarantee:
         (Dong, Roth & Su 2022, Definition 4); None if unproved. It implies rho = mu^2/2.
     unit : str or None
         The column whose values tell persons apart (docs/proofs/persons); None if every row counts by itself.
+
+    Examples
+    --------
+    >>> print(Guarantee(0.5, 1e-6))
+    eps=0.5, delta=1e-06, add_remove, certified
+    >>> print(Guarantee(0.5, unit="person_id"))
+    eps=0.5, add_remove per person_id, certified
     """
 
     eps: float

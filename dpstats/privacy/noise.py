@@ -42,6 +42,13 @@ class Noise:
     ------
     ArgumentError
         If a field is outside the values above.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> noise = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0).noise
+    >>> noise.kind
+    'laplace'
     """
 
     kind: Kind

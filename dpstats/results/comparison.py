@@ -41,6 +41,13 @@ class Comparison:
         Methods that do not suit the model, and why.
     description : str
         Family, budget and neighbours in a line.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> {"method", "n", "excess"} <= set(found.curves.columns)
+    True
     """
 
     formula: str

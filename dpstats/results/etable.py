@@ -33,6 +33,14 @@ class ETable:
     fits : tuple of GLMResults
     labels : tuple of str
         Of the columns.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> adult = dp.datasets.load_adult()
+    >>> fits = {terms: dp.logit(f"income ~ {terms}", adult.data, 1.0, domain=adult.domain) for terms in ("age", "sex")}
+    >>> dp.etable(fits).labels
+    ('age', 'sex')
     """
 
     fits: tuple[GLMResults, ...]

@@ -61,6 +61,21 @@ class GLMResults(Inferential):
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     released : Information, ReleasedSums or None
         What was released for inference, if anything.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> fit
+    <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
+    >>> fit.predict({"x": [0.2, 0.8]}).shape
+    (2,)
+    >>> fit.nobs is None  # private under add_remove
+    True
     """
 
     plan: Plan

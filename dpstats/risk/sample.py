@@ -116,6 +116,12 @@ def sample_size(
     References
     ----------
     docs/proofs/risk, theorems 2, 4, 5 and 7; Chaudhuri et al. (2011), theorems 3 and 4; Li & Liu, theorem 10.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.sample_size("binomial", 5, eps=0.5, target=0.01, radius=2.0).n
+    3251
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)

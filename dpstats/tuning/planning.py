@@ -61,6 +61,14 @@ class TuningPlan:
         The choice of "all" and "parts".
     guarantee : Guarantee
         For the released fit and the candidate's name together.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> plan = dp.plan_tuning("y ~ x", domain, {"alpha": [1.0, 9.0]}, eps=1.0, penalty="ridge")
+    >>> print(plan.guarantee)
+    eps=1, add_remove, certified
     """
 
     strategy: str
@@ -219,6 +227,14 @@ def plan_tuning(
     ------
     ArgumentError, FormulaError, DomainError
         As `tune` does.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> plan = dp.plan_tuning("y ~ x", domain, {"alpha": [1.0, 9.0]}, eps=1.0, penalty="ridge")
+    >>> len(plan.names)
+    2
     """
     source = FormulaSource(formula, None, domain)
     return tuning_plan(

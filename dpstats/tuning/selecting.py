@@ -49,6 +49,17 @@ class Selection:
     choice : Choice
         The law of the choice.
     guarantee : Guarantee
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.select([0.25, 0.5], "abs(x - candidate)", rows, domain=domain, eps=1.0)
+    >>> found.names
+    ('0.25', '0.5')
     """
 
     chosen: str
@@ -184,6 +195,17 @@ def select(
     ----------
     .. [1] McKenna, R. and Sheldon, D. (2020). Permute-and-flip: a new mechanism for differentially private selection.
        NeurIPS 33.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.select([0.25, 0.5, 0.75], "abs(x - candidate)", rows, domain=domain, eps=1.0)
+    >>> found.chosen in ("0.25", "0.5", "0.75")
+    True
     """
     eps, _ = check_budget(eps)
     notion = check_adjacency(adjacency)

@@ -39,6 +39,17 @@ class Tuned:
         The candidate's fit; its guarantee is that of the whole call.
     plan : TuningPlan
         What was planned, and charged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
+    >>> list(found.fit.params.index)
+    ['Intercept', 'x']
     """
 
     chosen: str
@@ -170,6 +181,17 @@ def tune(
     -----
     The time that "stopping" takes tells how many runs there were, which its guarantee takes to be unknown: keep it from
     whoever gets the result (docs/proofs/tuning, section 5).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
+    >>> found.chosen in found.plan.names
+    True
     """
     source = FormulaSource(formula, as_table(data), domain)
     plan = tuning_plan(

@@ -61,6 +61,19 @@ class Ledger(Spender):
         with an argument.
     ArgumentError
         If an argument is invalid.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> path = f"{tempfile.mkdtemp()}/survey.ledger"
+    >>> ledger = dp.Ledger(path, dataset="survey", eps=1.0)
+    >>> charge = ledger.signed("Ada").charge(dp.Guarantee(0.25), label="a count")
+    >>> ledger.remaining
+    Budget(eps=0.75, delta=0.0)
+    >>> ledger.set_quota("Ada", eps=0.5)
+    >>> ledger.signed("Ada").remaining.eps
+    0.25
     """
 
     def __init__(
