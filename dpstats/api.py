@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.arguments import shown
+from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
@@ -25,6 +25,7 @@ DomainLike = Domain | Mapping[str, Any] | None
 
 
 @sealed
+@answered()
 def glm(
     formula: str,
     data: object,
@@ -45,6 +46,8 @@ def glm(
     offset: str | None = None,
     exposure: str | None = None,
     engine: str | None = None,
+    label: str | None = None,
+    analyst: str | None = None,
     **options: Any,
 ) -> GLMResults:
     """Fit a generalised linear model with differential privacy.
@@ -91,6 +94,8 @@ def glm(
     engine : {"dask"}, optional
         Read files on the workers of the cluster that this process is a client of (docs/guide/clusters). A Dask frame is
         worked out there anyway.
+    label, analyst : str, optional
+        What the entry in the ledger is called, and who makes it.
     **options
         ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
         from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
@@ -138,11 +143,14 @@ def glm(
         seed=seed,
         allow_uncertified=allow_uncertified,
         memory=memory,
+        label=label,
+        analyst=analyst,
         **options,
     )
 
 
 @sealed
+@answered()
 def ols(formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Any) -> GLMResults:
     """Least squares, with residuals beyond a public cap counted linearly: `glm` with family="gaussian".
 
@@ -167,6 +175,7 @@ def ols(formula: str, data: object, eps: float, *, residual_cap: float | None = 
 
 
 @sealed
+@answered()
 def logit(formula: str, data: object, eps: float, **arguments: Any) -> GLMResults:
     """Logistic regression: `glm` with family="binomial".
 
@@ -184,6 +193,7 @@ def logit(formula: str, data: object, eps: float, **arguments: Any) -> GLMResult
 
 
 @sealed
+@answered()
 def poisson(
     formula: str,
     data: object,
@@ -216,6 +226,7 @@ def poisson(
 
 
 @sealed
+@answered()
 def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float = 0.5, **arguments: Any) -> GLMResults:
     """A linear support vector machine: `glm` with family="huber_svm" or "smooth_svm".
 
@@ -253,6 +264,7 @@ def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float
 
 
 @sealed
+@answered()
 def lasso(formula: str, data: object, eps: float, *, alpha: float, **arguments: Any) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
 
@@ -279,6 +291,7 @@ def lasso(formula: str, data: object, eps: float, *, alpha: float, **arguments: 
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, **arguments)
 
 
+@answered()
 def plan(
     formula: str,
     domain: DomainLike,

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from dpstats.errors import ArgumentError
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 MOST_SHOWN = 8
 """A message quotes lists of so many plain values; a longer one may be a column."""
@@ -40,6 +46,70 @@ def check_flag(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ArgumentError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
+
+
+OTHER_ARGUMENTS = {
+    "epsilon": "eps",
+    "budget": "eps",
+    "privacy_budget": "eps",
+    "df": "data",
+    "frame": "data",
+    "dataset": "data",
+    "bounds": "domain",
+    "schema": "domain",
+    "random_state": "seed",
+    "rng": "seed",
+    "lambda_": "alpha",
+    "lam": "alpha",
+    "groups": "unit",
+    "sample_weight": "weights",
+    "freq_weights": "weights",
+    "neighbours": "adjacency",
+    "neighbors": "adjacency",
+}
+"""What arguments are called elsewhere."""
+
+
+def answered(
+    **refused: str,
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """A decorator: calls that Python would refuse by their arguments are answered by what to write.
+
+    Parameters
+    ----------
+    **refused : str
+        Arguments that the function has not, and why.
+    """
+
+    def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        signature = inspect.signature(function)
+        own = [name for name, one in signature.parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+
+        @functools.wraps(function)
+        def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            for name in kwargs:
+                if name in refused:
+                    raise ArgumentError(f"{name} is not taken by {function.__name__}(): {refused[name]}")
+                if name not in own and (meant := OTHER_ARGUMENTS.get(name)) in own:
+                    raise ArgumentError(f"{function.__name__}() has no argument {name!r}; write {meant}=")
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentError(_binding(function.__name__, str(error), kwargs, own)) from None
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _binding(function: str, said: str, given: Mapping[str, object], own: Collection[str]) -> str:
+    """What to do about arguments that do not fit."""
+    if "'eps'" in said:
+        return f"{function}() needs eps, the privacy budget, such as eps=1.0 (docs/guide/privacy says how to choose it)"
+    unknown = [name for name in given if name not in own]
+    near = near_miss(unknown[0], own) if unknown and "unexpected" in said else None
+    return f"{function}(): {said}; " + (f"did you mean {near}=?" if near else f"its arguments are {', '.join(own)}")
 
 
 def near_miss(name: str, choices: Iterable[str]) -> str | None:

@@ -32,10 +32,11 @@ def fit() -> dp.GLMResults:
         ({"domian": DOMAIN}, "did you mean 'domain'"),
         ({"curvatur": 1}, "did you mean 'curvature'"),
         ({"offset": np.zeros(50)}, "column"),
-        ({"freq_weights": np.ones(50)}, "weights='w'"),
+        ({"freq_weights": np.ones(50)}, "write weights="),
+        ({"var_weights": np.ones(50)}, "weights='w'"),
         ({"penalty": "elastic_net", "alpha": 1, "l1_ratio": 0.3}, "ElasticNet"),
-        ({"family": "logistic"}, "binomial"),
-        ({"ledger": "file.ledger"}, "dp.Ledger.open"),
+        ({"family": "logistics"}, "binomial"),
+        ({"ledger": 3}, r"dp\.Ledger\(path"),
     ],
 )
 def test_arguments_that_do_not_exist(arguments: dict[str, Any], fix: str) -> None:

@@ -10,6 +10,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
+from dpstats.families.others import known_name
 from dpstats.families.poisson import Poisson
 from dpstats.families.svm import HuberSVM, SmoothSVM
 
@@ -40,6 +41,9 @@ _BY_NAME: dict[str, type[Family]] = {
 def get_family(family: str | Family) -> Family:
     """A family by name, with its default caps, or the family itself.
 
+    Names of statsmodels, R and scikit-learn are taken too ("logistic", "normal"), and statsmodels' families, such as
+    ``sm.families.Binomial()``, with the links that are offered here.
+
     Raises
     ------
     ArgumentError
@@ -53,10 +57,11 @@ def get_family(family: str | Family) -> Family:
     """
     if isinstance(family, Family):
         return family
-    if not isinstance(family, str) or family not in _BY_NAME:
+    name = known_name(family)
+    if not isinstance(name, str) or name not in _BY_NAME:
         names = f"one of {sorted(_BY_NAME)}, or an object such as dp.families.Poisson(y_max=20)"
         raise ArgumentError(f"family must be {names}; got {shown(family)}")
-    return _BY_NAME[family]()
+    return _BY_NAME[name]()
 
 
 def from_dict(values: Mapping[str, Any]) -> Family:

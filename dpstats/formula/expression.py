@@ -112,11 +112,13 @@ def check_coded(node: Apply, domain: Domain) -> None:
     if not isinstance(declared, Range) or not isinstance(column, Column):
         return
     low, high = declared.low, declared.high
-    whole = float(low).is_integer() and float(high).is_integer() and high - low <= MOST_LISTED
-    levels = str(list(range(int(low), int(high) + 1))) if whole else "[...]"
+    # A range that is to be bought stands in by floats.
+    whole = isinstance(low, int) and isinstance(high, int)
+    levels = str(list(range(int(low), int(high) + 1))) if whole and high - low <= MOST_LISTED else "[...]"
+    instead = f", not ({low:g}, {high:g})" if whole else ""
     raise FormulaError(
-        f"{node.text}: the levels of {column.name} would be learned from the data; in the domain declare {levels}, not "
-        f"({low:g}, {high:g}), or write cut({column.name}, [...])"
+        f"{node.text}: the levels of {column.name} would be learned from the data; in the domain declare {levels}"
+        f"{instead}, or write cut({column.name}, [...])"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpstats.arguments import check_choice, shown
+from dpstats.arguments import OTHER_ARGUMENTS, check_choice, shown
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
@@ -224,6 +224,8 @@ class Options:
         for name in given:
             if name in NOT_OFFERED:
                 raise ArgumentError(f"{name} is not offered: {NOT_OFFERED[name]}")
+            if name in OTHER_ARGUMENTS:
+                raise ArgumentError(f"unknown option {name!r}; write {OTHER_ARGUMENTS[name]}=")
             if name not in known:
                 near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""

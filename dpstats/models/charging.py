@@ -16,6 +16,12 @@ from dpstats.rows import Memory
 from dpstats.tables import Table
 from dpstats.tables.columns import usable_kind
 
+ROWS_ALONE = (
+    "it is proved for rows, each of which counts by itself; dp.glm and dp.evaluate take unit=, and released models are "
+    "compared for persons by dp.evaluate(..., unit=...) of each"
+)
+"""Why a call takes no unit."""
+
 Released = TypeVar("Released")
 Rows = TypeVar("Rows", bound=Table | None)
 
@@ -149,3 +155,26 @@ def _check_part(part: Part, data: Table | None) -> None:
         if data.count(by) != 1:
             raise DataError(f"data must have exactly one column {by!r}, which the partition of the ledger goes by")
         usable_kind(by, data.column(by))
+
+
+def signed(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger | Part | None:
+    """The ledger, opened, with the name and the label that its next entry is to have.
+
+    Raises
+    ------
+    ArgumentError
+        If there is a name or a label and no ledger to put it in.
+    """
+    opened = as_ledger(ledger)
+    if analyst is None and label is None:
+        return opened
+    if opened is None:
+        raise ArgumentError("label and analyst are for the entry of a ledger; give ledger=, or leave them out")
+    return opened.signed(analyst, label=label)
+
+
+def check_for_rows(ledger: LedgerLike, what: str) -> None:
+    """Raise ArgumentError if a ledger for persons is to pay for a call that is proved for rows alone."""
+    opened = as_ledger(ledger)
+    if opened is not None and opened.unit is not None:
+        raise ArgumentError(f"ledger is for persons ({opened.unit}), and {what} cannot be charged to it: {ROWS_ALONE}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpstats.arguments import shown
+from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family
@@ -75,6 +75,7 @@ class _Model:
 
 
 @sealed
+@answered()
 def compare(
     formula: str,
     domain: Domain | Mapping[str, Any] | None,
@@ -99,7 +100,7 @@ def compare(
     eps, delta : float
         The budget of one fit.
     n : int
-        A guess at the number of rows.
+        A guess at the number of rows; with a unit whose rows share a weight, of persons.
     methods : sequence of str, optional
         Among "objective" (and "napp", the same noise), "output", "statistics" and "posterior"; by default all that suit
         the model.
@@ -153,6 +154,11 @@ def compare(
     left_out: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
     for method in chosen:
+        if method in ("posterior", "statistics") and request.options.unit is not None:
+            if methods is not None:
+                raise ArgumentError(f"methods: {method!r} is proved for rows and takes no unit; leave it out")
+            left_out[method] = "it is proved for rows and takes no unit"
+            continue
         try:
             rows += [_line(model, method, max(1, round(count * factor))) for factor in FACTORS]
         except (ArgumentError, UncertifiedError) as error:
@@ -161,7 +167,9 @@ def compare(
             left_out[method] = str(error)
     curves = pd.DataFrame(rows)
     table = curves[curves["n"] == count].drop_duplicates("method").set_index("method").sort_values("excess")
-    neighbours = "a row added or removed" if adjacency == "add_remove" else "a row replaced"
+    unit = request.options.unit
+    one = "a row" if unit is None else f"one {unit} with all its rows"
+    neighbours = f"{one} {'added or removed' if adjacency == 'add_remove' else 'replaced'}"
     spent = f"eps = {eps:g}" + (f", delta = {delta:g}" if delta else "")
     return Comparison(
         formula=formula,
@@ -169,6 +177,7 @@ def compare(
         table=table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]],
         curves=curves[["method", "n", "noise", "excess", "at_most"]],
         left_out=left_out,
+        counted="rows" if unit is None or not request.options.record.shared else f"persons ({unit})",
         description=f"{plan.family.name}, {spent}, neighbours by {neighbours}",
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpstats.arguments import answered
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family
@@ -14,7 +15,7 @@ from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.replication import is_replication, release_replication
 from dpstats.mechanisms.screened import release_screened
 from dpstats.models.arrays import OFFSET_BOUND
-from dpstats.models.charging import charged
+from dpstats.models.charging import charged, signed
 from dpstats.models.sources import ArraySource, FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan, paid_apart, penalty_weights
@@ -135,6 +136,7 @@ class GLM:
         return model
 
     @sealed
+    @answered()
     def fit(
         self,
         eps: float,
@@ -148,6 +150,8 @@ class GLM:
         seed: int | None = None,
         allow_uncertified: bool = False,
         memory: float | None = None,
+        label: str | None = None,
+        analyst: str | None = None,
         **options: Any,
     ) -> GLMResults:
         """Spend (eps, delta) on one private fit.
@@ -170,6 +174,8 @@ class GLM:
             Needed for settings that exist to replicate a paper.
         memory : float, optional
             Bytes that rows in model units may take up in memory; see `dpstats.glm`.
+        label, analyst : str, optional
+            What the ledger's entry is called and who makes it.
         **options
             See `dpstats.request.Options`.
 
@@ -198,9 +204,10 @@ class GLM:
         )
         limit = None if memory is None else Memory(memory)
         plan = self._source.plan(request)
+        book = signed(ledger, analyst, label)
         say(plan)
         return charged(
-            ledger,
+            book,
             plan.guarantee,
             self._source.data,
             lambda data: _release(self._source.with_data(data), plan, request),

@@ -184,6 +184,7 @@ def plan_many(
     delta: float = 0.0,
     weights: Sequence[float] | None = None,
     adjacency: str = "add_remove",
+    family: str | Family | None = None,
     range_share: float = 0.1,
     rows_at_least: float = ROWS_AT_LEAST,
     unit: str | None = None,
@@ -204,6 +205,8 @@ def plan_many(
     weights : sequence of float, optional
         Shares of the models, in their order; equal by default.
     adjacency : {"add_remove", "replace_one"}
+    family : str or Family, optional
+        Of the models that do not name their own; "gaussian" by default.
     range_share : float
         Strictly between 0 and 1.
     rows_at_least : float
@@ -245,7 +248,8 @@ def plan_many(
         raise ArgumentError(f"weights must hold {len(models)} numbers, one a model, got {len(weights)}")
     if not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {shown(range_share)}")
-    arguments = {name: {**_with_formula(name, model), **whose} for name, model in models.items()}
+    common = {} if family is None else {"family": family}
+    arguments = {name: {**common, **_with_formula(name, model), **whose} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
         dict.fromkeys(

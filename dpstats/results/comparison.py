@@ -41,6 +41,8 @@ class Comparison:
         Methods that do not suit the model, and why.
     description : str
         Family, budget and neighbours in a line.
+    counted : str
+        What `n` is the number of.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Comparison:
     curves: pd.DataFrame
     left_out: Mapping[str, str]
     description: str
+    counted: str = "rows"
 
     @property
     def best(self) -> str:
@@ -71,7 +74,7 @@ class Comparison:
         ]
         headers = ["law", "noise", "excess", "at most", "delta"]
         summary = Summary()
-        title = f"Methods for {self.formula}, {self.n:,} rows\n{self.description}"
+        title = f"Methods for {self.formula}, {self.n:,} {self.counted}\n{self.description}"
         summary.tables = [full_width(headers, rows, [17, 10, 10, 10, 11], title=title)]
         others = [f"{method} is NOT certified here." for method in self.table.index[~self.table["certified"]]]
         others += [f"{method} is left out: {reason}." for method, reason in self.left_out.items()]

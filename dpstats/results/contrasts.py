@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.plan.tables import Summary, full_width
 from dpstats.results.digits import to_the_noise
 
@@ -156,6 +157,10 @@ class PredictionResults:
         Images of the linear predictor's intervals.
     linear, linear_se, linear_intervals : ndarray
         The same before the link is undone.
+    alpha : float
+        1 less the coverage of the intervals.
+    again : callable or None
+        The same rows at another alpha.
     """
 
     index: pd.Index | None
@@ -165,13 +170,25 @@ class PredictionResults:
     linear: Float
     linear_se: Float
     linear_intervals: Float
+    alpha: float = 0.05
+    again: Callable[[float], PredictionResults] | None = field(default=None, repr=False)
 
-    def conf_int(self) -> Float:
-        """Intervals for the mean, shape (rows, 2)."""
-        return self.intervals
+    def conf_int(self, alpha: float | None = None) -> Float:
+        """Intervals for the mean of coverage 1 - alpha, shape (rows, 2); by default as they were asked for."""
+        return self._at(alpha).intervals
 
-    def summary_frame(self) -> pd.DataFrame:
-        """One row a prediction; columns as statsmodels names them."""
+    def _at(self, alpha: float | None) -> PredictionResults:
+        """The same predictions with intervals of another coverage."""
+        if alpha is None or alpha == self.alpha:
+            return self
+        if self.again is None:
+            raise ArgumentError("alpha must be given to get_prediction(newdata, alpha=...) for these predictions")
+        return self.again(alpha)
+
+    def summary_frame(self, alpha: float | None = None) -> pd.DataFrame:
+        """One row a prediction; columns as statsmodels names them. `alpha` is 1 less the coverage."""
+        if alpha is not None and alpha != self.alpha:
+            return self._at(alpha).summary_frame()
         columns = {
             "mean": self.predicted_mean,
             "mean_se": self.se_mean,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
@@ -22,7 +23,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.results.inferential import Inferential
+from dpstats.results.inferential import Inferential, with_exposure
 from dpstats.results.selection import selection_facts
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, summarize
@@ -37,7 +38,10 @@ _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
 _COVARIANCE = "cov_params() is the covariance of the errors"
 
+_ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs), and dp.check buys it"
+
 NOT_RELEASED = {
+    **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
     **dict.fromkeys(("aic", "bic", "deviance", "llf", "null_deviance", "pearson_chi2", "rsquared"), _QUALITY),
     **dict.fromkeys(("resid", "residuals", "resid_deviance", "resid_pearson", "resid_response"), _RESIDUALS),
     **dict.fromkeys(("fitted", "fittedvalues"), _FITTED),
@@ -88,6 +92,21 @@ class GLMResults(Inferential):
         """Coefficients in the user's units, indexed by column name."""
         matrix, shift = self.plan.design.back_transform()
         return pd.Series(matrix @ self.scaled_params + shift, index=list(self.plan.names), name="params")
+
+    @property
+    def formula(self) -> str | None:
+        """The formula; None for a model of plain arrays."""
+        return self.plan.formula
+
+    @property
+    def family(self) -> Family:
+        """The loss, with its caps."""
+        return self.plan.family
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients besides the intercept."""
+        return self.plan.df_model
 
     @property
     def guarantee(self) -> Guarantee:
@@ -152,6 +171,7 @@ class GLMResults(Inferential):
         which: Literal["mean", "linear", "decision", "class"] = "mean",
         *,
         offset: Any = None,
+        exposure: Any = None,
     ) -> Any:
         """Predictions for new rows; post-processing of the released coefficients.
 
@@ -167,6 +187,8 @@ class GLMResults(Inferential):
         offset : float or array_like, shape (rows,), optional
             Takes the place of the formula's offset or exposure, whose columns `newdata` then need not have: 0 predicts
             for an exposure of 1. A model of arrays that has an offset asks for it.
+        exposure : float or array_like, shape (rows,), optional
+            For a log link: its logarithm is the offset.
 
         Returns
         -------
@@ -184,7 +206,7 @@ class GLMResults(Inferential):
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
             more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
             raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {shown(which)}")
-        rows = self._model_rows(newdata, offset)
+        rows = self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure))
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
             linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]

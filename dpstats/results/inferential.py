@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,7 +221,9 @@ class Inferential:
         """The table of `wald_test_terms`."""
         return self.wald_test_terms().table
 
-    def get_prediction(self, newdata: Any, alpha: float = 0.05, *, offset: Any = None) -> PredictionResults:
+    def get_prediction(
+        self, newdata: Any, alpha: float = 0.05, *, offset: Any = None, exposure: Any = None
+    ) -> PredictionResults:
         """The mean response at public rows with intervals, each valid by itself.
 
         Parameters
@@ -230,7 +232,7 @@ class Inferential:
             As for `predict`.
         alpha : float
             1 less the coverage of the intervals.
-        offset : float or array_like, shape (rows,), optional
+        offset, exposure : float or array_like, shape (rows,), optional
             As for `predict`.
 
         Raises
@@ -243,6 +245,7 @@ class Inferential:
         found, family = self._inferred, self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
+        offset = with_exposure(family.link, offset, exposure)
         rows, complete, index, beside = self._model_rows(newdata, offset)
         inside = rows[complete][:, self._fitted_columns]
         with quiet():
@@ -267,6 +270,8 @@ class Inferential:
             spread(answer.linear * linear_scale),
             spread(answer.linear_se * linear_scale),
             spread(answer.linear_interval * linear_scale),
+            alpha,
+            partial(self.get_prediction, newdata, offset=offset),
         )
 
     @property
@@ -343,6 +348,24 @@ def _array_rows(design: PublicDesign, newdata: Any, offset: Any) -> NewRows:
     rows = matrix.block(slice(0, matrix.rows))
     own = as_offset(0.0 if offset is None else offset, len(rows))
     return NewRows(rows, np.isfinite(rows).all(axis=1) & np.isfinite(own), pd.RangeIndex(len(rows)), own)
+
+
+def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
+    """The offset that an exposure stands for, beside another one if there is one.
+
+    Raises
+    ------
+    ArgumentError
+        If the link is no logarithm, or an exposure is not positive.
+    """
+    if exposure is None:
+        return offset
+    if link != "log":
+        raise ArgumentError(f"exposure needs a log link, and this one's is {link!r}; offset= goes with any")
+    given = np.asarray(exposure, dtype=np.float64)
+    if not (given > 0).all():
+        raise ArgumentError("exposure must be positive; its logarithm is added to the linear predictor")
+    return np.log(given)[()] + (0.0 if offset is None else np.asarray(offset, dtype=np.float64))
 
 
 def as_offset(offset: Any, rows: int) -> Vector:

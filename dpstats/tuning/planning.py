@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpstats.arguments import check_choice, shown
+from dpstats.arguments import answered, check_choice, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
+from dpstats.models.charging import ROWS_ALONE
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -193,6 +194,7 @@ class TuningPlan:
 
 
 @sealed
+@answered(unit=ROWS_ALONE)
 def plan_tuning(
     formula: str,
     domain: Domain | Mapping[str, Any] | None,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from dpstats.arguments import shown
+from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
-from dpstats.models.charging import charged
+from dpstats.models.charging import ROWS_ALONE, charged, check_for_rows
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
@@ -136,6 +136,7 @@ class Selection:
 
 
 @sealed
+@answered(unit=ROWS_ALONE)
 def select(
     candidates: Mapping[str, Any] | Sequence[Any],
     score: str,
@@ -227,6 +228,7 @@ def select(
         name = names[choice.choose(total, random)]
         return Selection(name, named[name], names, score, choice, guarantee)
 
+    check_for_rows(ledger, "dp.select")
     return charged(
         ledger,
         guarantee,

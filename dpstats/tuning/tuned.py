@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from dpstats.arguments import answered
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
-from dpstats.models.charging import charged
+from dpstats.models.charging import ROWS_ALONE, charged, check_for_rows
 from dpstats.models.sources import FormulaSource
 from dpstats.plan.tables import Summary, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
@@ -104,6 +105,7 @@ class Tuned:
 
 
 @sealed
+@answered(unit=ROWS_ALONE)
 def tune(
     formula: str,
     data: object,
@@ -211,6 +213,7 @@ def tune(
     )
     shown = _public_rows(plan, source, public)
     random = random_source(seed)
+    check_for_rows(ledger, "dp.tune")
     _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
     return charged(
         ledger,
