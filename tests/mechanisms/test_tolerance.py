@@ -199,6 +199,17 @@ def test_draws_are_as_accurate_as_the_least_tolerance_asks() -> None:
             assert abs(float(mp.erfc(-mp.mpf(found) / mp.sqrt(2)) / 2 / mp.mpf(tail) - 1)) <= 1e-14 * max(1.0, found**2)
 
 
+@pytest.mark.parametrize("family", [Binomial(), Gaussian(1.0), Poisson(2.0, 10.0)], ids=lambda family: family.name)
+@pytest.mark.parametrize("inference", ["auto", None])
+def test_half_of_the_distance_is_the_solvers(family: Family, inference: str | None) -> None:
+    """A gradient of norm gamma is gamma / min(m) from the optimum at most; as much again pays for the draw of b."""
+    formula = {"binomial": "g ~ x + z", "gaussian": "y ~ x + z", "poisson": "n ~ x + z"}[family.name]
+    domain = {"g": [0, 1], "y": (0, 1), "n": (0, 10), "x": (-1, 1), "z": ["a", "b", "c"]}
+    plan = dp.plan(formula, domain, 1.0, family=family, inference=inference).objective
+    reached = plan.tolerance / float(np.min(plan.curvature))
+    assert 2 * reached <= plan.final.distance <= 2 * reached * (1 + 1e-9)
+
+
 def test_a_public_linear_term_is_covered() -> None:
     """Adding noise to -m theta1 rounds it to float64: gamma is well above that, however far out theta1 is."""
     plan = plan_objective(arrays(4), Binomial(), PURCHASE)

@@ -13,6 +13,7 @@ from dpstats.privacy.information.rows import (
     COVER_PLACES,
     PLACES,
     cover_sensitivity,
+    covered,
     integer_information,
     integer_rows,
 )
@@ -123,6 +124,24 @@ def test_cover_holds_a_perturbed_draw(size: int) -> None:
     first, second = (noise.unit_sample(Fixed(draws)) for draws in (uniform, moved))
     distance = np.abs(first - second)[np.triu_indices(size)].sum() * 2.0**COVER_PLACES
     assert distance + size * (size + 1) / 4 <= cover_sensitivity(noise, 1.0) / 2
+
+
+@pytest.mark.parametrize("law", ["wishart", "normal"])
+@pytest.mark.parametrize("size", [1, 4, 30])
+def test_cover_holds_sums_on_two_sides_of_a_step(law: str, size: int) -> None:
+    """Sums of one ideal release may be rounded apart in every entry, whatever little noise there is."""
+    entries = size * (size + 1) // 2
+    unit = 2 ** (2 * PLACES - COVER_PLACES)
+    below, above = np.full((size, size), unit // 2 - 1, dtype=object), np.full((size, size), unit // 2, dtype=object)
+    assert int((above - below)[0, 0]) == 1  # of 2^40 parts of a weight's square: as near as two draws can tell
+    noise = MatrixNoise(law, 1e-30, (1.0,) * size)  # type: ignore[arg-type]
+    steps = [
+        covered([total], noise, weight_bound=1.0, cover_eps=1e6, random=np.random.default_rng(0))[0] * 2.0**COVER_PLACES
+        for total in (below, above)
+    ]
+    distance = np.abs(steps[1] - steps[0])[np.triu_indices(size)].sum()
+    assert distance == entries
+    assert cover_sensitivity(noise, 1.0) >= distance
 
 
 def test_planted_rounding_to_nearest_exceeds_the_weight() -> None:
