@@ -223,6 +223,16 @@ def test_some_columns_and_bought_ranges_agree_with_the_domain(tmp_path: Path) ->
     assert hashes == [schema_hash(Domain(sex=["F", "M"])), None]
 
 
+def test_declarations_that_mean_the_same_agree(tmp_path: Path) -> None:
+    """Read from YAML, numbers may come as text, and whole ends of a range as floats."""
+    ledger = Ledger(tmp_path / "budget.db", "d", 1.0, domain=Domain(age=(17, 90), kids=[0, 1, 2]))
+    same = Domain(age=(17.0, 90.0), kids=["0", "1", "2"])
+    ledger.charge(SMALL, label="a", domain=same, columns=["age", "kids"])
+    Ledger(tmp_path / "budget.db", "d", 1.0, domain=same).close()
+    with pytest.raises(LedgerError, match="'kids'"):
+        ledger.charge(SMALL, label="a", domain=Domain(kids=["0", "2", "1"]), columns=["kids"])
+
+
 def test_a_hash_follows_declarations_and_not_their_order() -> None:
     assert schema_hash(Domain(a=(0, 1), b=["x", "y"])) == schema_hash(Domain(b=["x", "y"], a=(0, 1)))
     assert schema_hash(Domain(b=["x", "y"])) != schema_hash(Domain(b=["y", "x"]))

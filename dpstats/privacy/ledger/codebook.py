@@ -9,14 +9,24 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
-from dpstats.domain import Domain, Levels, Range
+from dpstats.domain import Domain, Levels, Range, canonical
 from dpstats.errors import LedgerError
 from dpstats.privacy.ledger.store import insert
 
 
 def schema_hash(domain: Domain) -> str:
     """A hash of the declarations, whatever order the columns are in; levels keep theirs, which is the coding."""
-    return hashlib.sha256(json.dumps(domain.to_dict(), sort_keys=True).encode()).hexdigest()
+    facts = {name: _meant(column) for name, column in domain.items()}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _meant(column: Range | Levels | None) -> list[str | float | None]:
+    """What a declaration says to every cell: 17 and 17.0 end a range alike, and 1 and "1" are one level."""
+    if column is None:
+        return []
+    if isinstance(column, Range):
+        return ["range", float(column.low), float(column.high)]
+    return ["levels", *map(canonical, column.values)]
 
 
 def used(domain: Domain, columns: Iterable[str]) -> Domain:
@@ -59,7 +69,7 @@ def check_codebook(kept: Domain | None, domain: Domain | None, columns: Iterable
             f"{_some(list(kept))}; charge the ledger of the data at hand"
         )
     for name in names:
-        if name in domain and domain[name] != kept[name]:
+        if name in domain and _meant(domain[name]) != _meant(kept[name]):
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_said(domain[name])}, and as {_said(kept[name])} in the "
                 f"Domain of ledger {path}; pass domain=ledger.domain, or charge the ledger of the data at hand"
@@ -69,7 +79,7 @@ def check_codebook(kept: Domain | None, domain: Domain | None, columns: Iterable
 def _difference(kept: Domain, other: Domain) -> str:
     """The first column in which two Domains differ."""
     for name in [*kept, *other]:
-        if kept.get(name) != other.get(name):
+        if _meant(kept.get(name)) != _meant(other.get(name)):
             return f"{name!r}: {_said(kept.get(name))} there, {_said(other.get(name))} here"
     raise AssertionError("the Domains agree")
 
