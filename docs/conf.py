@@ -26,6 +26,7 @@ extensions = [
     "executed",
 ]
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
