@@ -73,8 +73,16 @@ class Projection:
         made.flags.writeable = False
         return made
 
+    @cached_property
+    def _integers(self) -> Matrix:
+        """Phi over its scale as whole numbers of at most 17 bits, shape (m, d): what rows are multiplied by."""
+        return np.asarray(np.clip(np.rint(self.matrix * (math.sqrt(self.directions) * 2.0**14)), -(2**17), 2**17))
+
     def rows(self, exog: ArrayLike, region: Constraint | int | None = None) -> Matrix:
         """|x| / |Phi x| Phi x for each row x, shape (n, m): as long as the row itself.
+
+        x and Phi are rounded so that all products add up exactly: what a row becomes does not depend, to the last bit,
+        on the rows beside it, as one that is added or removed must not move the others.
 
         Parameters
         ----------
@@ -99,9 +107,11 @@ class Projection:
         with np.errstate(all="ignore"):
             kept = inside(given, region)
             whole = np.where(kept[:, None], given, 0.0)
-            image = whole @ self.matrix.T
-            lengths, images = np.linalg.norm(whole, axis=1), np.linalg.norm(image, axis=1)
-            scale = np.divide(lengths, images, out=np.zeros_like(lengths), where=images > 0)
+            largest, cells = _whole_numbers(whole, self.columns)
+            far, image = _whole_numbers(cells @ self._integers.T, self.directions)
+            # Both sums are of whole numbers below 2^53: exact, in whatever order they are added.
+            length = largest * np.sqrt(np.sum(cells**2, axis=1)) / 2.0 ** _places(self.columns)
+            scale = np.divide(length, np.sqrt(np.sum(image**2, axis=1)), out=np.zeros_like(far), where=far > 0)
             made = image * scale[:, None]
         return np.where(np.isfinite(made), made, 0.0)
 
@@ -184,6 +194,21 @@ class Projection:
     def from_dict(cls, stored: Mapping[str, Any]) -> Projection:
         """The projection whose `to_dict` gave `stored`."""
         return cls(**stored)
+
+
+def _places(size: int) -> int:
+    """Binary places of whole numbers of which `size` squares, or products with 17 bits, add up below 2^53."""
+    bits = math.ceil(math.log2(size)) if size > 1 else 0
+    return max(1, min(20, (52 - bits) // 2, 35 - bits))
+
+
+def _whole_numbers(rows: Matrix, size: int) -> tuple[Vector, Matrix]:
+    """The largest entry of each row, shape (n,), and rows over it as whole numbers, truncated towards 0, (n, size)."""
+    largest = np.abs(rows).max(axis=1)
+    places = 2.0 ** _places(size)
+    return largest, np.trunc(
+        np.divide(rows, largest[:, None], out=np.zeros_like(rows), where=largest[:, None] > 0) * places
+    )
 
 
 def inside(exog: Matrix, region: Constraint | int | None) -> NDArray[np.bool_]:

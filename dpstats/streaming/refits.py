@@ -123,9 +123,11 @@ class Refits:
 
     Examples
     --------
-    >>> stream = dp.streaming.Refits("y ~ x", domain, eps=1, family="huber_svm", horizon=60)  # doctest: +SKIP
-    >>> print(stream.plan())  # doctest: +SKIP
-    >>> stream.update("days/*.parquet")  # doctest: +SKIP
+    >>> days = dp.streaming.Refits("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1, family="huber_svm", horizon=60)
+    >>> days.plan().schedule.times
+    (1, 2, 3, 5, 7, 11, 17, 27, 43)
+    >>> days.update({"x": [0.1, 0.9], "y": [0, 1]}).params.index.tolist()
+    ['Intercept', 'x']
     """
 
     def __init__(

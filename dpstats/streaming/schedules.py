@@ -43,6 +43,11 @@ class Schedule:
     ------
     ArgumentError
         If they are no such integers, or none.
+
+    Examples
+    --------
+    >>> dp.streaming.Schedule.geometric(horizon=60).times
+    (1, 2, 3, 5, 7, 11, 17, 27, 43)
     """
 
     times: tuple[int, ...]

@@ -30,7 +30,12 @@ def test_a_projected_row_is_as_long_as_the_row() -> None:
     """So the sensitivity of the sums of z y and z z' is that of x y and x x'."""
     exog = np.random.default_rng(1).normal(size=(50, 30)) * np.geomspace(1e-8, 1e8, 50)[:, None]
     made = Projection(30, 7).rows(exog)
-    np.testing.assert_allclose(np.linalg.norm(made, axis=1), np.linalg.norm(exog, axis=1), rtol=1e-12)
+    lengths = np.linalg.norm(exog, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), lengths, rtol=1e-4)
+    assert (np.linalg.norm(made, axis=1) <= lengths * (1 + 1e-12)).all()
+    image = exog @ Projection(30, 7).matrix.T
+    image *= (lengths / np.linalg.norm(image, axis=1))[:, None]
+    np.testing.assert_allclose(made, image, atol=1e-3 * lengths.max(), rtol=1e-3)
 
 
 def test_an_image_that_is_not_scaled_would_be_longer() -> None:
@@ -51,10 +56,23 @@ def test_rows_without_an_image_are_zero() -> None:
     assert np.abs(made[4]).max() <= 1e-320
 
 
-def test_a_row_is_projected_by_itself() -> None:
-    exog = sparse_rows(20, 30)
-    projection = Projection(30, 7, seed=3)
-    np.testing.assert_allclose(projection.rows(exog)[[4]], projection.rows(exog[[4]]), rtol=1e-12)
+@pytest.mark.parametrize("columns", [1, 3, 30, 3000])
+def test_a_row_is_projected_by_itself_to_the_last_bit(columns: int) -> None:
+    """A row that is added must not move the others, not even by rounding."""
+    exog = np.random.default_rng(2).normal(size=(101, columns))
+    projection = Projection(columns, 17, seed=3)
+    together = projection.rows(exog)
+    for rows in (slice(0, 1), slice(4, 5), slice(1, 101), slice(50, 83)):
+        np.testing.assert_array_equal(together[rows], projection.rows(exog[rows]))
+        np.testing.assert_array_equal(together[rows], projection.rows(np.asfortranarray(exog)[rows]))
+
+
+def test_plain_products_depend_on_the_rows_beside() -> None:
+    """Planted: what the whole numbers are for; the last bits of a product of floats depend on how it is added up."""
+    exog = np.random.default_rng(2).normal(size=(101, 3000))
+    matrix = Projection(3000, 17).matrix
+    alone = np.vstack([row[None] @ matrix.T for row in exog])
+    assert not np.array_equal(alone, exog @ matrix.T)
 
 
 @pytest.mark.parametrize("region", [3, L1Ball(1.0)], ids=["sparse", "l1"])
