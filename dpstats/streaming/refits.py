@@ -123,6 +123,7 @@ class Refits:
 
     Examples
     --------
+    >>> import dpstats as dp
     >>> days = dp.streaming.Refits("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1, family="huber_svm", horizon=60)
     >>> days.plan().schedule.times
     (1, 2, 3, 5, 7, 11, 17, 27, 43)

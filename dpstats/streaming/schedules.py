@@ -46,6 +46,7 @@ class Schedule:
 
     Examples
     --------
+    >>> import dpstats as dp
     >>> dp.streaming.Schedule.geometric(horizon=60).times
     (1, 2, 3, 5, 7, 11, 17, 27, 43)
     """
