@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dpstats.arguments import answered, shown
@@ -10,6 +11,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.models.glm import GLM
+from dpstats.models.planned import Planned
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.penalties import Penalty
 from dpstats.plan import Plan
@@ -45,6 +47,7 @@ def glm(
     weights: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    subset: str | None = None,
     engine: str | None = None,
     label: str | None = None,
     analyst: str | None = None,
@@ -91,6 +94,9 @@ def glm(
         A column, or an expression of columns, that is added to the linear predictor. It costs no privacy.
     exposure : str, optional
         A positive column or expression whose logarithm is added, for Poisson models.
+    subset : str, optional
+        A condition on columns, such as ``"(age >= 18) & (sex == 'F')"``: rows that do not meet it are left out, like
+        those with a missing cell. Cells are clipped to their range before.
     engine : {"dask"}, optional
         Read files on the workers of the cluster that this process is a client of (docs/guide/clusters). A Dask frame is
         worked out there anyway.
@@ -130,7 +136,7 @@ def glm(
     >>> list(fit.params.index)
     ['Intercept', 'x']
     """
-    beside = {"weights": weights, "offset": offset, "exposure": exposure}
+    beside = {"weights": weights, "offset": offset, "exposure": exposure, "subset": subset}
     model = GLM.from_formula(formula, data, family, domain, **beside, engine=engine)
     return model.fit(
         eps,
@@ -306,6 +312,7 @@ def plan(
     weights: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    subset: str | None = None,
     **options: Any,
 ) -> Plan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
@@ -325,18 +332,19 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.99, 0.01, 1.0]
     """
-    request = make_request(
-        eps=eps,
-        delta=delta,
-        family=family,
-        method=method,
-        penalty=penalty,
-        alpha=alpha,
-        adjacency=adjacency,
+    arguments = {
+        "eps": eps,
+        "delta": delta,
+        "method": method,
+        "penalty": penalty,
+        "alpha": alpha,
+        "adjacency": adjacency,
         **options,
-    )
-    whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure)
-    return FormulaSource(whole, None, domain).plan(request)
+    }
+    request = make_request(family=family, **arguments)
+    whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure, subset=subset)
+    planned = Planned(whole, family, Domain.coerce(domain), arguments)
+    return replace(FormulaSource(whole, None, domain).plan(request), call=planned)
 
 
 def _without_family(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,14 @@ from collections.abc import Sequence
 from dpstats.errors import ArgumentError, FormulaError
 from dpstats.formula.hints import located
 
-_WRITTEN = {"offset": "offset(np.log(t))", "weights": "weights(w)", "cbind": "cbind(successes, failures)"}
+_WRITTEN = {
+    "subset": "subset(age >= 18)",
+    "offset": "offset(np.log(t))",
+    "weights": "weights(w)",
+    "cbind": "cbind(successes, failures)",
+}
 
-ARGUMENTS = {"offset": 1, "weights": 1, "cbind": 2}
+ARGUMENTS = {"offset": 1, "weights": 1, "subset": 1, "cbind": 2}
 """The calls that are no columns, and how many arguments each takes."""
 
 
@@ -42,7 +47,12 @@ def special(code: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def with_terms(
-    formula: str, *, weights: str | None = None, offset: str | None = None, exposure: str | None = None
+    formula: str,
+    *,
+    weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    subset: str | None = None,
 ) -> str:
     """The formula with what the arguments of a call add to it.
 
@@ -53,13 +63,15 @@ def with_terms(
         A column's name, or an expression of columns as in a formula.
     exposure : str, optional
         Its logarithm becomes an offset.
+    subset : str, optional
+        A condition on columns.
 
     Raises
     ------
     ArgumentError
         If one of them is no text: an array of private values, say.
     """
-    for name, code in (("weights", weights), ("offset", offset), ("exposure", exposure)):
+    for name, code in (("weights", weights), ("offset", offset), ("exposure", exposure), ("subset", subset)):
         if code is None:
             continue
         if not isinstance(code, str) or not code.strip():
@@ -72,8 +84,9 @@ def with_terms(
     return formula
 
 
-def one_at_most(formula: str, places: Sequence[int | None]) -> None:
-    """Raise FormulaError if a formula has weights in several places: which of them would count?"""
+def one_at_most(formula: str, name: str, places: Sequence[int | None]) -> None:
+    """Raise FormulaError if a formula has weights, or a subset, in several places: which of them would count?"""
     if len(places) > 1:
-        message = f"formula {formula!r} has several weights; write their product: weights(a * b)"
+        fix = {"weights": "their product: weights(a * b)", "subset": "one condition: subset((a > 1) & (b > 1))"}[name]
+        message = f"formula {formula!r} has several {name}; write {fix}"
         raise FormulaError(located(message, places[1]))

@@ -26,7 +26,7 @@ from dpstats.formula.joined import joined_columns
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reading import SLACK, owned_blocks, prediction_rows, read_blocks, usable_rows
 from dpstats.formula.response import Kind, bind_response
-from dpstats.formula.row_values import bind_offset, bind_weights
+from dpstats.formula.row_values import bind_offset, bind_subset, bind_weights
 from dpstats.formula.scaled import ScaledDesign
 from dpstats.formula.schema import check_counts, numeric_columns_undeclared, schema_domain, with_response
 from dpstats.privacy.information import Joined
@@ -322,4 +322,5 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         _bodies=term_bodies(coding.subterms(info, by_term), reach, scale, constant),
         offset=offset,
         weights=weights,
+        subset=bind_subset(parsed, domain),
     )

@@ -40,6 +40,8 @@ class Formula:
     offsets : tuple of Factor
         What is added to the linear predictor as it is.
     weights : Factor or None
+    subset : Factor or None
+        The condition on which a row counts.
     """
 
     text: str
@@ -48,6 +50,7 @@ class Formula:
     failures: Factor | None = None
     offsets: tuple[Factor, ...] = ()
     weights: Factor | None = None
+    subset: Factor | None = None
 
     @property
     def exog_columns(self) -> tuple[str, ...]:
@@ -70,9 +73,18 @@ class Formula:
         return () if self.weights is None else _columns([self.weights])
 
     @property
+    def subset_columns(self) -> tuple[str, ...]:
+        """Columns that the condition on rows reads."""
+        return () if self.subset is None else _columns([self.subset])
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """All columns that the formula reads, the response's first."""
-        return tuple(dict.fromkeys((*self.response_columns, *self.predicting_columns, *self.weight_columns)))
+        return tuple(
+            dict.fromkeys(
+                (*self.response_columns, *self.predicting_columns, *self.weight_columns, *self.subset_columns)
+            )
+        )
 
 
 def _columns(factors: Iterable[Factor]) -> tuple[str, ...]:
@@ -110,7 +122,7 @@ def _parse(formula: str) -> Formula:
     _refuse_powers(tree)
     response, failures = _response(formula, described.lhs_termlist, factors)
     terms: list[tuple[Factor, ...]] = []
-    beside: dict[str, list[Factor]] = {"offset": [], "weights": []}
+    beside: dict[str, list[Factor]] = {"offset": [], "weights": [], "subset": []}
     for term in described.rhs_termlist:
         codes = [factor.code for factor in term.factors]
         calls = [found for code in codes if (found := special(code)) is not None]
@@ -123,9 +135,11 @@ def _parse(formula: str) -> Formula:
     if not terms:
         message = f"formula {formula!r} has no term on the right of '~'; keep the intercept or add a column"
         raise FormulaError(located(message, text.index("~")))
-    one_at_most(formula, [factor.at for factor in beside["weights"]])
+    for name in ("weights", "subset"):
+        one_at_most(formula, name, [factor.at for factor in beside[name]])
     weights = beside["weights"][0] if beside["weights"] else None
-    return Formula(formula, response, tuple(terms), failures, tuple(beside["offset"]), weights)
+    subset = beside["subset"][0] if beside["subset"] else None
+    return Formula(formula, response, tuple(terms), failures, tuple(beside["offset"]), weights, subset)
 
 
 FIXES = {

@@ -26,7 +26,7 @@ SLACK = 1e-12
 """Rows are kept this share below the declared bounds, so that rounding never carries them above."""
 
 Read = Sequence[tuple[Mapping[str, Column], Domain]]
-"""The columns of predictor, response and weights, each with the Domain that encodes them."""
+"""The columns of predictor, response, weights and condition, each with the Domain that encodes them."""
 
 
 def read_blocks(spec: DesignSpec, formula: Formula, table: Table, block_rows: int) -> Iterator[Block]:
@@ -62,6 +62,7 @@ def _read(
         (cells.read(table, formula.predicting_columns), spec.domain),
         (cells.read(table, formula.response_columns), spec.encoder.domain),
         (cells.read(table, formula.weight_columns), spec.domain if spec.weights is None else spec.weights.domain),
+        (cells.read(table, formula.subset_columns), spec.domain),
     ]
     for rows in slices(table.rows, block_rows):
         yield *_block(spec, read, rows), rows
@@ -72,10 +73,12 @@ def _block(spec: DesignSpec, read: Read, rows: slice) -> tuple[Block, NDArray[np
     parts = [cells.encode(columns, domain, rows) for columns, domain in read]
     complete = np.logical_and.reduce([known for _, known in parts])
     whole = complete.all()
-    encoded, outcome, weighed = (part if whole else cells.take(part, complete) for part, _ in parts)
+    encoded, outcome, weighed, conditions = (part if whole else cells.take(part, complete) for part, _ in parts)
     endog = spec.encoder.encode(outcome)
     exog = model_rows(spec, encoded, len(endog))
     kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
+    if spec.subset is not None:
+        kept &= spec.subset(conditions)
     weights, offset = _weights(spec, outcome, weighed), None
     if weights is not None:
         kept &= weights > 0
@@ -124,6 +127,10 @@ def usable_rows(spec: DesignSpec, formula: Formula, table: Table) -> NDArray[np.
         columns = cells.read(table, formula.weight_columns)
         encoded, complete = cells.encode(columns, spec.weights.domain, slice(0, table.rows))
         found &= complete & (spec.weights(encoded) >= 0)
+    if spec.subset is not None:
+        columns = cells.read(table, formula.subset_columns)
+        encoded, complete = cells.encode(columns, spec.domain, slice(0, table.rows))
+        found &= complete & spec.subset(encoded)
     return found
 
 

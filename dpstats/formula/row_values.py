@@ -14,6 +14,7 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.bounds import LEAST_FINITE
 from dpstats.formula.codes import Encoded
 from dpstats.formula.expression import Apply, Column, Node, as_numbers, bind, columns_of, elementwise, evaluate
+from dpstats.formula.hints import located
 from dpstats.formula.public_frame import public_frame
 
 if TYPE_CHECKING:
@@ -89,6 +90,45 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     if not found.high > 0:
         raise DomainError(f"{name} must be able to exceed 0: declare (0, greatest weight) for its columns")
     return found
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on a row's columns, bound to the Domain; other rows are left out as incomplete ones are.
+
+    Attributes
+    ----------
+    name : str
+        As the formula writes it.
+    node : Node
+    """
+
+    name: str
+    node: Node
+
+    def __call__(self, rows: Mapping[str, Encoded]) -> NDArray[np.bool_]:
+        """Whether encoded rows meet it, shape (rows,)."""
+        return np.asarray(evaluate(self.node, rows), dtype=bool)
+
+
+def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
+    """A formula's condition on rows; None without any.
+
+    Raises
+    ------
+    FormulaError
+        If it is no condition, or no row of the declared ranges meets it.
+    """
+    if formula.subset is None:
+        return None
+    name, at = formula.subset.code, formula.subset.at
+    node = bind(formula.subset.node, domain)
+    public = evaluate(node, public_frame(domain, list(dict.fromkeys(columns_of(node))), faces=True))
+    if not isinstance(public, np.ndarray) or public.dtype != bool:
+        raise FormulaError(located(f"{name} is no condition: write a comparison, such as subset(age >= 18)", at))
+    if not public.any():
+        raise FormulaError(located(f"{name}: no row of the declared ranges meets it; move its bounds", at))
+    return Condition(name, node)
 
 
 def _sum(name: str, factors: Sequence[Factor]) -> Node:

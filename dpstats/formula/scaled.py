@@ -16,7 +16,7 @@ from dpstats.formula.bounds import Array, Term, TermNorms, combined_norm
 from dpstats.formula.dummies import coded_dummies
 from dpstats.formula.parse import Formula
 from dpstats.formula.response import Response, ResponseSpec, scaling
-from dpstats.formula.row_values import RowValue
+from dpstats.formula.row_values import Condition, RowValue
 from dpstats.formula.structure import design_forms
 from dpstats.inference import Dummies
 from dpstats.privacy.bodies import Image
@@ -49,6 +49,8 @@ class ScaledDesign:
         The terms whose part of a row is shrunk to their bounds.
     offset, weights : RowValue or None
         What the formula adds to the linear predictor, and what it weighs rows by.
+    subset : Condition or None
+        On which rows count.
     """
 
     formula: str
@@ -69,6 +71,7 @@ class ScaledDesign:
     _bodies: tuple[Body, ...] = field(repr=False)
     offset: RowValue | None = None
     weights: RowValue | None = None
+    subset: Condition | None = None
 
     @property
     def offset_center(self) -> float:

@@ -80,7 +80,7 @@ BARE = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "sqrt")
 CODINGS = ("C", "factor")
 """Calls that take a column for one of levels."""
 
-STANDS = "stands by itself: offset() and weights() as terms on the right of '~', cbind() on its left"
+STANDS = "stands by itself: offset(), weights() and subset() as terms on the right of '~', cbind() on its left"
 
 
 def compile_factor(code: str, at: int | None = None) -> Factor:

@@ -19,8 +19,10 @@ from dpstats.mechanisms.curvature import typical_sizes
 def local_design(formula: str, domain: Domain | Mapping[str, Any], family: str) -> DesignSpec:
     """The design of a local specification; no rows are read. Errors as in `design_spec`."""
     design = design_spec(formula, domain, family=get_family(family))
-    if design.weights is not None or design.offset is not None or design.response.trials is not None:
-        raise FormulaError("formula: weights, offsets and counts of trials are not part of a contributor's report")
+    if any(part is not None for part in (design.weights, design.offset, design.subset, design.response.trials)):
+        raise FormulaError(
+            "formula: weights, offsets, subsets and counts of trials are not part of a contributor's report"
+        )
     return design
 
 

@@ -229,8 +229,8 @@ def _checked_design(design: Bounds, family: Family) -> DesignSpec:
         raise ArgumentError("method='statistics' fits linear models, the family 'gaussian'; take method='napp'")
     if not isinstance(design, DesignSpec):
         raise ArgumentError("method='statistics' needs a formula and a frame, not arrays; take method='napp'")
-    if design.weights is not None or design.offset is not None:
-        raise ArgumentError("weights and offset do not go with method='statistics'; take method='napp'")
+    if any(part is not None for part in (design.weights, design.offset, design.subset)):
+        raise ArgumentError("weights, offset and subset do not go with method='statistics'; take method='napp'")
     if not design.has_intercept:
         raise ArgumentError(
             "method='statistics' needs the intercept: leave it in, and fit a model without one from the result's "

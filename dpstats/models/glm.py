@@ -109,6 +109,7 @@ class GLM:
         weights: str | None = None,
         offset: str | None = None,
         exposure: str | None = None,
+        subset: str | None = None,
         engine: str | None = None,
     ) -> GLM:
         """A model of a frame's columns.
@@ -121,14 +122,14 @@ class GLM:
         family : str or Family
         domain : Domain or dict, optional
             Public ranges and levels of the columns. Numeric columns left out have their range bought privately.
-        weights, offset, exposure : str, optional
+        weights, offset, exposure, subset : str, optional
             Columns, or expressions of columns; see `dpstats.glm`.
         engine : {"dask"}, optional
             Read files on the cluster that this process is a client of; see `dpstats.glm`.
         """
         model = cls.__new__(cls)
         model._source = FormulaSource(
-            model_formula(formula, family, weights=weights, offset=offset, exposure=exposure),
+            model_formula(formula, family, weights=weights, offset=offset, exposure=exposure, subset=subset),
             as_table(data, engine),
             domain,
         )

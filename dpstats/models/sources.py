@@ -228,6 +228,7 @@ def model_formula(
     weights: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    subset: str | None = None,
 ) -> str:
     """The formula with the terms that these arguments stand for.
 
@@ -241,7 +242,7 @@ def model_formula(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
             "offset= is added to any linear predictor"
         )
-    return with_terms(formula, weights=weights, offset=offset, exposure=exposure)
+    return with_terms(formula, weights=weights, offset=offset, exposure=exposure, subset=subset)
 
 
 def with_settled_law(plan: Plan) -> Request:

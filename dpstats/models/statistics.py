@@ -98,8 +98,10 @@ def release_statistics(
     random = random_source(seed)
     formula = statistics_formula(columns, response)
     design = design_spec(formula, Domain.coerce(domain), family=Gaussian())
-    if design.weights is not None or design.offset is not None:
-        raise ArgumentError("columns must be columns of the sums: weights and offsets are not offered here, use dp.glm")
+    if any(part is not None for part in (design.weights, design.offset, design.subset)):
+        raise ArgumentError(
+            "columns must be columns of the sums: weights, offsets and subsets are not offered here, use dp.glm"
+        )
     if not design.has_intercept:
         raise ArgumentError("columns must leave the intercept in: a model without one follows from the same statistics")
     table = as_table(data, engine)

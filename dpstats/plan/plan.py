@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,8 @@ class Plan:
         The choice of terms before the fit; the stages then hold the columns kept alone.
     advice : tuple of str
         What names and declarations tell of what was probably not meant.
+    call : Planned or None
+        What `fit` and `simulate` carry out; None but for what `dpstats.plan` returns.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class Plan:
     completed: bool = False
     screening: ScreeningPlan | None = None
     advice: tuple[str, ...] = ()
+    call: Any = field(default=None, repr=False)
 
     @property
     def objective(self) -> ObjectivePlan:
@@ -200,6 +203,49 @@ class Plan:
         if printed:
             return table
         return table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]].drop_duplicates("bound")
+
+    def fit(
+        self,
+        data: object,
+        *,
+        ledger: Any = None,
+        seed: int | None = None,
+        memory: float | None = None,
+        engine: str | None = None,
+        label: str | None = None,
+        analyst: str | None = None,
+    ) -> Any:
+        """Carry the plan out on private rows; arguments as for `dpstats.glm`.
+
+        Returns
+        -------
+        GLMResults
+
+        Raises
+        ------
+        ArgumentError
+            If the plan is not what `dpstats.plan` returned, but part of a result, say.
+        """
+        call = self._call("fit")
+        return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
+
+    def simulate(self, n: int, seed: int) -> Any:
+        """What such a fit looks like: the plan carried out on `n` rows that are made up.
+
+        Columns are drawn evenly from the Domain, the response from the family with coefficients drawn at random, which
+        explain half of the spread of a continuous one. Real rows are less even: their errors are larger where columns
+        are collinear or levels rare. It costs nothing and is not certified, as its noise is seeded.
+
+        Returns
+        -------
+        GLMResults
+        """
+        return self._call("simulate").simulate(self, n, seed)
+
+    def _call(self, what: str) -> Any:
+        if self.call is None:
+            raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
+        return self.call
 
     def summary(self) -> Summary:
         """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex."""

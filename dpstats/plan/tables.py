@@ -150,7 +150,7 @@ def beside_facts(design: PublicDesign) -> list[tuple[str, str]]:
     """What belongs to the rows beside their columns, as pairs of a heading and a name."""
     facts = []
     if isinstance(design, DesignSpec):
-        for name, value in (("Weights:", design.weights), ("Offset:", design.offset)):
+        for name, value in (("Weights:", design.weights), ("Offset:", design.offset), ("Subset:", design.subset)):
             if value is not None:
                 facts.append((name, value.name.removeprefix(f"{name[:-1].lower()}(").removesuffix(")")))
         if design.response.trials is not None:

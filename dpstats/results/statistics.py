@@ -135,8 +135,10 @@ class ReleasedStatistics:
                 f"formula: statistics of column {unknown[0]!r} were not released, only of {', '.join(domain)}"
             )
         part = design_spec(formula, domain, family=Gaussian())
-        if part.weights is not None or part.offset is not None:
-            raise ArgumentError("formula: statistics were released without weights and offsets; leave them out")
+        if any(one is not None for one in (part.weights, part.offset, part.subset)):
+            raise ArgumentError(
+                "formula: statistics were released without weights, offsets and subsets; leave them out"
+            )
         return part
 
     def __repr__(self) -> str:

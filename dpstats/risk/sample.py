@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -63,12 +63,12 @@ class SampleSize:
 
 
 def sample_size(
-    family: str | Family,
-    columns: int,
+    family: str | Family | Any,
+    columns: int | None = None,
     *,
-    eps: float,
+    eps: float | None = None,
     target: float,
-    radius: float,
+    radius: float | None = None,
     delta: float = 0.0,
     pi: float = 0.05,
     row_norm: float | Mapping[str, float] = 1.0,
@@ -84,8 +84,10 @@ def sample_size(
 
     Parameters
     ----------
-    family : str or Family
-        The loss, its caps set.
+    family : str, Family or Plan
+        The loss, its caps set; or what `dpstats.plan` returned, of which family, columns, row_norm, adjacency, radius
+        and the eps and delta of the fit itself are then taken, but for an eps or a radius that is given. The noise is
+        that of norms; what is cut to the design is mostly less.
     columns : int
         p, every column counted (the intercept's too).
     eps, delta : float
@@ -123,7 +125,16 @@ def sample_size(
     >>> dp.sample_size("binomial", 5, eps=0.5, target=0.01, radius=2.0).n
     3251
     """
+    if hasattr(family, "objective") and hasattr(family, "design"):
+        family, columns, eps, delta, row_norm, adjacency, radius = _of_plan(family, eps, radius)
     family = get_family(family)
+    for name, value in (("columns", columns), ("eps", eps), ("radius", radius)):
+        if value is None:
+            raise ArgumentError(
+                f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
+            )
+    assert columns is not None
+    assert eps is not None
     eps, delta = check_budget(eps, delta)
     adjacency = check_adjacency(adjacency)
     pi = check_failure(pi)
@@ -164,6 +175,17 @@ def sample_size(
         [*proved, *printed_sizes(setting, target, method)], columns=["bound", "source", "n", "holds", "note"]
     )
     return SampleSize(n, curvature, rule.noise(curvature), table)
+
+
+def _of_plan(plan: Any, eps: float | None, radius: float | None) -> tuple[Any, ...]:
+    """The arguments that a plan answers: those of its fit, without what else the call buys."""
+    fit = plan.objective
+    if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
+        raise ArgumentError("plan must be of method='napp' and for rows: the bounds are of noise in the objective")
+    spent = fit.planned_eps if eps is None else eps
+    norms = dict(plan.design.row_norms) if hasattr(plan.design, "row_norms") else {"l2": 1.0}
+    guess = plan.radius if radius is None else radius
+    return fit.family, fit.size, spent, fit.delta, norms, plan.adjacency, guess
 
 
 @dataclass(frozen=True)

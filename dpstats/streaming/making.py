@@ -73,8 +73,10 @@ def make_plan(
     ticks = {"horizon": horizon, "halflife": halflife, "window": window, "workload": workload}
     source = _sums(sums, delta)(**ticks, participation=participation)  # type: ignore[arg-type]
     design = design_spec(formula, Domain.coerce(domain), family=loss)
-    if design.weights is not None or design.offset is not None:
-        raise ArgumentError("formula: weights and offsets are not offered for streams; leave them out, or use dp.glm")
+    if any(part is not None for part in (design.weights, design.offset, design.subset)):
+        raise ArgumentError(
+            "formula: weights, offsets and subsets are not offered for streams; leave them out, or use dp.glm"
+        )
     if design.response.trials is not None:
         raise ArgumentError("formula: successes + failures are not offered for streams; give one row a trial")
     resolved = scaled_family(loss, design)

@@ -1,0 +1,164 @@
+"""A plan that is fitted or simulated later, and rows that do not count."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, FormulaError
+from dpstats.formula.design import design_spec
+
+DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"], "b": ["no", "yes"], "c": (0, 40), "t": (0.5, 2)}
+
+
+def frame(rows: int = 2000) -> pd.DataFrame:
+    rng = np.random.default_rng(6)
+    data = pd.DataFrame(
+        {"x": rng.uniform(size=rows), "g": rng.choice(["a", "b"], rows), "t": rng.uniform(0.5, 2, rows)}
+    )
+    data["y"] = 2 + 5 * data["x"] * (data["g"] == "a") + rng.uniform(0, 1, rows)
+    return data
+
+
+def test_a_plan_is_fitted_as_the_call_would_have_been(tmp_path: Path) -> None:
+    plan = dp.plan("y ~ x + g", DOMAIN, 1.0, weights="t", inference=True, adjacency="replace_one")
+    asked = {"domain": DOMAIN, "weights": "t", "inference": True, "adjacency": "replace_one", "seed": 3}
+    expected = dp.ols("y ~ x + g", frame(), 1.0, **asked)
+    found = plan.fit(frame(), seed=3)
+    pd.testing.assert_series_equal(found.params, expected.params)
+    assert found.plan.digest() == expected.plan.digest()
+    again = pickle.loads(pickle.dumps(plan)).fit(frame(), seed=3)
+    pd.testing.assert_series_equal(again.params, expected.params)
+    with dp.Ledger(tmp_path / "l", dataset="d", eps=5.0, adjacency="replace_one") as ledger:
+        certified = plan.fit(frame(), ledger=ledger, label="planned")
+        assert certified.guarantee == plan.guarantee
+        assert ledger.entries().loc[ledger.entries().index[0], "eps"] == 1.0
+    with pytest.raises(ArgumentError, match=r"dp\.plan"):
+        found.plan.fit(frame())
+
+
+@pytest.mark.parametrize(
+    ("formula", "arguments"),
+    [
+        ("y ~ x + g", {"inference": True}),
+        ("b ~ x + g", {"family": "binomial"}),
+        ("c ~ x", {"family": "poisson", "exposure": "t"}),
+        ("b ~ x", {"family": "huber_svm"}),
+        ("y ~ x + z", {}),
+        ("b ~ x", {"family": "binomial", "unit": "who"}),
+    ],
+)
+def test_a_simulation_is_a_seeded_fit_of_the_plan(formula: str, arguments: dict[str, Any]) -> None:
+    plan = dp.plan(formula, DOMAIN, 2.0, **arguments)
+    found, same = plan.simulate(1500, seed=1), plan.simulate(1500, seed=1)
+    assert not found.guarantee.certified
+    assert "NOT CERTIFIED" in str(found)
+    pd.testing.assert_series_equal(found.params, same.params)
+    assert not found.params.equals(plan.simulate(1500, seed=2).params)
+    assert list(found.params.index) == list(plan.names)
+
+
+def test_more_rows_that_are_made_up_tell_more() -> None:
+    plan = dp.plan("y ~ x + g", DOMAIN, 1.0, inference=True)
+    assert plan.simulate(20_000, 1).bse["x"] < 0.5 * plan.simulate(500, 1).bse["x"]
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, True, 10**9])
+def test_what_cannot_be_simulated_is_refused(n: Any) -> None:
+    with pytest.raises(ArgumentError, match="n must be"):
+        dp.plan("y ~ x", DOMAIN, 1.0).simulate(n, 1)
+    with pytest.raises(ArgumentError, match="one column"):
+        dp.plan("log(y + 1) ~ x", DOMAIN, 1.0).simulate(10, 1)
+
+
+def test_a_sample_size_of_a_plan_is_that_of_its_facts() -> None:
+    plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial")
+    fit = plan.objective
+    found = dp.sample_size(plan, target=0.02)
+    expected = dp.sample_size(
+        fit.family,
+        3,
+        eps=fit.planned_eps,
+        target=0.02,
+        radius=plan.radius,
+        row_norm=dict(plan.design.row_norms),  # type: ignore[union-attr]
+    )
+    assert found.n == expected.n
+    assert dp.sample_size(plan, target=0.02, eps=3.0).n < found.n
+    with pytest.raises(ArgumentError, match="columns must be given, or a plan"):
+        dp.sample_size("binomial", eps=1.0, target=0.1, radius=1.0)
+    with pytest.raises(ArgumentError, match="for rows"):
+        dp.sample_size(dp.plan("b ~ x", DOMAIN, 1.0, family="binomial", unit="who"), target=0.1)
+
+
+class TestSubset:
+    @pytest.mark.parametrize("condition", ["x > 0.4", "(x > 0.4) & (g == 'a')", "g != 'a'", "~(x > 0.4)"])
+    def test_rows_are_those_of_the_filtered_frame(self, condition: str) -> None:
+        data = frame()
+        kept = data[eval(condition, {}, {"x": data["x"], "g": data["g"]})]
+        assert 0 < len(kept) < len(data)
+        plain = design_spec("y ~ x + g", DOMAIN, family=dp.families.Gaussian())
+        spec = design_spec(f"y ~ x + g + subset({condition})", DOMAIN, family=dp.families.Gaussian())
+        found = np.concatenate([block.exog for block in spec.blocks(data)])
+        expected = np.concatenate([block.exog for block in plain.blocks(kept)])
+        np.testing.assert_array_equal(found, expected)
+        assert spec.usable(spec_table(data)).sum() == len(kept)
+        assert spec.predicting(data.drop(columns="y"), offset=False)[1].all(), "predictions are for any row"
+
+    def test_a_cell_that_is_missing_in_the_condition_leaves_the_row_out(self) -> None:
+        data = frame(100)
+        data.loc[data.index[:10], "t"] = np.nan
+        spec = design_spec("y ~ x + subset(t > 0)", DOMAIN, family=dp.families.Gaussian())
+        assert sum(len(block.exog) for block in spec.blocks(data)) == 90
+
+    def test_a_fit_finds_what_holds_there(self) -> None:
+        fit = dp.ols("y ~ x", frame(), 50.0, domain=DOMAIN, subset="g == 'a'", seed=1)
+        assert fit.formula == "y ~ x + subset(g == 'a')"
+        assert fit.params["x"] == pytest.approx(5, abs=0.5)
+        assert "subset: g == 'a'" in str(fit)
+        other = dp.ols("y ~ x", frame(), 50.0, domain=DOMAIN, subset="g == 'b'", seed=1)
+        assert other.params["x"] == pytest.approx(0, abs=0.5)
+
+    def test_persons_share_their_weight_among_the_rows_that_count(self) -> None:
+        data = frame(3000).assign(who=np.arange(3000) // 3)
+        asked = {"domain": DOMAIN, "unit": "who", "seed": 2}
+        kept = data[data["x"] > 0.3]
+        one = dp.ols("y ~ x", data, 5.0, subset="x > 0.3", **asked)
+        two = dp.ols("y ~ x + subset(x > 0.3)", kept, 5.0, **asked)
+        np.testing.assert_allclose(one.params, two.params, rtol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("condition", "fix"),
+        [
+            ("x", "write a comparison"),
+            ("x + 1", "write a comparison"),
+            ("x > 3", "no row of the declared ranges"),
+            ("x > x.mean()", r"center\(x\)"),
+            ("g == 'q'", "one of"),
+        ],
+    )
+    def test_what_is_no_condition_is_refused(self, condition: str, fix: str) -> None:
+        with pytest.raises(FormulaError, match=fix):
+            dp.plan("y ~ x", DOMAIN, 1.0, subset=condition)
+
+    def test_it_stands_once_and_by_itself(self) -> None:
+        with pytest.raises(FormulaError, match="several subset"):
+            dp.plan("y ~ x + subset(x > 0.1)", DOMAIN, 1.0, subset="x > 0.2")
+        with pytest.raises(FormulaError, match="stands by itself"):
+            dp.plan("y ~ x:subset(x > 0.1)", DOMAIN, 1.0)
+        with pytest.raises(ArgumentError, match="name of a column"):
+            dp.plan("y ~ x", DOMAIN, 1.0, subset=np.ones(3, dtype=bool))
+        with pytest.raises(ArgumentError, match="subset"):
+            dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, subset="x > 0.5", method="statistics")
+
+
+def spec_table(data: pd.DataFrame) -> Any:
+    from dpstats.tables import as_table
+
+    return as_table(data)
