@@ -41,7 +41,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--domain", type=Path, help="YAML or JSON file with the columns' ranges and levels")
+    parser.add_argument("--domain", type=Path, help="YAML, CSV or JSON file with the columns' ranges and levels")
     parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--family", default="gaussian", help="gaussian (default), binomial, poisson, huber_svm ...")
@@ -86,7 +86,8 @@ def _fit(options: argparse.Namespace) -> None:
     if options.json:
         print(as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())}), end="")
     else:
-        print(found.summary(full=options.full))
+        # The shell's word for the rest of the table.
+        print(str(found.summary(full=options.full)).replace("summary(full=True)", "--full"))
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import math
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,34 @@ def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
     assert len(ledger.entries()) == 4  # refunded ones stay on record, refused ones leave none
     ledger.signed("Bob").charge(Guarantee(0.5), label="others have none")
     assert ledger.remaining.eps == 0.25
+
+
+def charge_while_it_lasts(path: Path, taken: Any) -> None:
+    """Thirty charges of 0.02, each of which may be refused."""
+    with Ledger.open(path) as ledger:
+        for _ in range(30):
+            try:
+                ledger.signed("Ada").charge(Guarantee(0.02), label="a")
+            except BudgetExceeded:
+                continue
+            taken.put(1)
+
+
+def test_processes_cannot_overdraw_a_quota_together(ledger: Ledger) -> None:
+    """Three processes ask for 1.8 of a quota of 0.5: exactly 25 charges are made."""
+    ledger.set_quota("Ada", 0.5)
+    context = multiprocessing.get_context("spawn")
+    taken = context.Queue()
+    workers = [context.Process(target=charge_while_it_lasts, args=(ledger.path, taken)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 3
+    assert len(ledger.entries()) == 25
+    assert sum(taken.get(timeout=5) for _ in range(25)) == 25
+    assert taken.empty()
+    assert ledger.spending().loc["Ada", "eps"] == 0.5
 
 
 def test_a_quota_for_everyone_else(ledger: Ledger) -> None:
