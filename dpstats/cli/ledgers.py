@@ -30,9 +30,7 @@ def add_commands(commands: Commands) -> None:
     init.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     init.add_argument("--unit", help="the column that tells persons apart, if the total is for persons (default: rows)")
     init.add_argument("--accountant", choices=get_args(LedgerAccountant), default="basic")
-    init.add_argument(
-        "--domain", type=Path, help="file of the data set's columns, kept in the ledger"
-    )
+    init.add_argument("--domain", type=Path, help="file of the data set's columns, kept in the ledger")
     init.set_defaults(run=_init)
 
     quota = actions.add_parser("quota", help="limit what one analyst may spend from now on")
