@@ -75,7 +75,7 @@ class ArrowColumn(Column):
         if not isinstance(rows, slice):
             # Arrow cannot filter all of its types.
             return ChosenColumn(self, np.flatnonzero(rows))
-        return ArrowColumn(self.declared, pa.chunked_array(self.chunks, type=self.declared)[rows].chunks)
+        return type(self)(self.declared, pa.chunked_array(self.chunks, type=self.declared)[rows].chunks)
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self.chunks)

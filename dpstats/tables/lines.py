@@ -9,7 +9,7 @@ out before it sees them, each by its own bytes alone; they are rows of which eve
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from dpstats.tables.arrow import ArrowColumn
-from dpstats.tables.columns import Kind
+from dpstats.tables.columns import Array, CodeOf, Codes, Kind, Tokens, token_of
 from dpstats.tables.table import Table
 
 Places = NDArray[np.intp]
@@ -32,6 +32,12 @@ READ_BYTES = 2**22
 QUOTE, NEWLINE, RETURN = b'"\n\r'
 
 
+TRUTHS = {
+    text: float(truth) for truth in (True, False) for text in (str(truth), str(truth).upper(), str(truth).lower())
+}
+"""Texts that pandas, R and databases write for what is 1 and 0 elsewhere."""
+
+
 class TextColumn(ArrowColumn):
     """Cells of a CSV file, which declares no types: each is read as the Domain asks, text by text."""
 
@@ -43,6 +49,28 @@ class TextColumn(ArrowColumn):
     def kind(self) -> Kind:
         # What the Domain leaves out can only be a number: no cell is looked at to find out.
         return "numeric"
+
+    def numbers(self) -> Array:
+        return self._with_truths(super().numbers(), np.isnan, TRUTHS)
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        values = {text: code_of.get(truth, -1) for text, truth in TRUTHS.items() if text not in code_of}
+        return self._with_truths(super().codes(code_of), lambda codes: codes < 0, values)
+
+    def tokens(self) -> Tokens:
+        known = {text: token_of(truth) for text, truth in TRUTHS.items()}
+        return self._with_truths(super().tokens(), lambda tokens: np.ones(len(tokens), dtype=bool), known)
+
+    def _with_truths(
+        self, found: NDArray[Any], open_to: Callable[[NDArray[Any]], NDArray[np.bool_]], values: Mapping[str, float]
+    ) -> NDArray[Any]:
+        """What the texts of truth values stand for, where nothing else is known of a cell."""
+        undecided = open_to(found)
+        if values and undecided.any():
+            places = super().codes({text: place for place, text in enumerate(values)})
+            chosen = undecided & (places >= 0)
+            found[chosen] = np.array(list(values.values()), dtype=found.dtype)[places[chosen]]
+        return found
 
 
 class Dialect(NamedTuple):

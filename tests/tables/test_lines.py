@@ -176,6 +176,30 @@ def test_cells_are_read_as_the_domain_asks(tmp_path: Path) -> None:
     assert batch.column("g").codes({1.0: 0, "x": 1}).tolist() == [0, 0, -1, 1, 0]
 
 
+def test_truth_values_are_one_and_zero(tmp_path: Path) -> None:
+    """As in a frame: pandas writes them as words, and all rows would be lost to a Domain that declares bool."""
+    frame = pd.DataFrame({"y": [0.1, 0.9, 0.4, 0.8] * 50, "smoker": [True, False, False, True] * 50})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for smoker in (bool, (0, 1), [False, True], [0, 1]):
+        fits = [
+            dp.ols("y ~ smoker", data, 1.0, domain={"y": (0, 1), "smoker": smoker}, seed=1).params
+            for data in (frame, tmp_path / "rows.csv")
+        ]
+        pd.testing.assert_series_equal(*fits)
+    batches = [as_table(data).batches(["smoker"]).collected() for data in (frame, tmp_path / "rows.csv")]
+    assert np.array_equal(*(part[0].column("smoker").tokens() for part in batches))
+
+
+def test_truth_values_that_are_levels_of_text_stay_text(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("g\nTRUE\nfalse\nTrue\n1\nyes\n")
+    (batch,) = as_table(tmp_path / "rows.csv").batches(["g"]).collected()
+    column = batch.column("g")
+    assert column.codes({"TRUE": 0, "yes": 1}).tolist() == [0, -1, -1, -1, 1]
+    assert column.codes({1.0: 0, 0.0: 1}).tolist() == [0, 1, 0, 0, -1]
+    assert column.select(slice(1, 4)).codes({1.0: 0, 0.0: 1}).tolist() == [1, 0, 0]
+    np.testing.assert_array_equal(column.numbers(), [1, 0, 1, 1, np.nan])
+
+
 def test_a_column_left_out_of_the_domain_holds_numbers(tmp_path: Path) -> None:
     """No cell is looked at to find out: text in it is missing, and its range is bought as any other."""
     some = [line.replace(b'"u"', b"1").replace(b'"v"', b"CANARY") for line in GOOD]
