@@ -32,9 +32,7 @@ READ_BYTES = 2**22
 QUOTE, NEWLINE, RETURN = b'"\n\r'
 
 
-TRUTHS = {
-    text: float(truth) for truth in (True, False) for text in (str(truth), str(truth).upper(), str(truth).lower())
-}
+TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
 """Texts that pandas, R and databases write for what is 1 and 0 elsewhere."""
 
 
