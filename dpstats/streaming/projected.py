@@ -29,6 +29,9 @@ MOST_ENTRIES = 2 * 10**8
 MOST_NUMBERS = 250_000
 """Sums that "auto" directions make at most, unless it is told otherwise."""
 
+PART_CELLS = 2**17
+"""So many cells of rows are handled at once."""
+
 LIFT_TOLERANCE = 1e-6
 """Of a lifted point's image, relative to the image's norm."""
 
@@ -104,16 +107,23 @@ class Projection:
         given = np.asarray(exog, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.columns:
             raise ArgumentError(f"exog must have {self.columns} columns, as the projection has")
+        made = np.empty((len(given), self.directions))
+        step = max(1, PART_CELLS // self.columns)
         with np.errstate(all="ignore"):
             kept = inside(given, region)
-            whole = np.where(kept[:, None], given, 0.0)
-            largest, cells = _whole_numbers(whole, self.columns)
-            far, image = _whole_numbers(cells @ self._integers.T, self.directions)
-            # Both sums are of whole numbers below 2^53: exact, in whatever order they are added.
-            length = largest * np.sqrt(np.sum(cells**2, axis=1)) / 2.0 ** _places(self.columns)
-            scale = np.divide(length, np.sqrt(np.sum(image**2, axis=1)), out=np.zeros_like(far), where=far > 0)
-            made = image * scale[:, None]
+            for start in range(0, len(given), step):
+                part = slice(start, start + step)
+                made[part] = self._images(np.where(kept[part, None], given[part], 0.0))
         return np.where(np.isfinite(made), made, 0.0)
+
+    def _images(self, rows: Matrix) -> Matrix:
+        """What some finite rows become."""
+        largest, cells = _whole_numbers(rows, self.columns)
+        far, image = _whole_numbers(cells @ self._integers.T, self.directions)
+        # Both sums are of whole numbers below 2^53: exact, in whatever order they are added.
+        length = largest * np.sqrt(np.sum(cells**2, axis=1)) / 2.0 ** _places(self.columns)
+        scale = np.divide(length, np.sqrt(np.sum(image**2, axis=1)), out=np.zeros_like(far), where=far > 0)
+        return np.asarray(image * scale[:, None])
 
     def fit(
         self,
@@ -332,6 +342,7 @@ def plan_projection(
     ArgumentError
         If `directions` is neither, or no fewer than d.
     """
+    inside(np.zeros((1, columns)), region)  # its type
     width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)
     printed = printed_directions(round(rows), width)
     if directions == "auto":

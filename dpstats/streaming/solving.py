@@ -87,7 +87,7 @@ def minimise(
     if constraint is None:
         return _solve(matrix, vector)
     outside = _mask(free, len(vector))
-    inner, moments, lift = _without_free(matrix, vector, outside)
+    inner, moments, lift = without_free(matrix, vector, outside)
     constraint.check_size(len(moments))
     begin = np.zeros(len(vector)) if start is None else check_vector("start", start, len(vector))
     found = descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
@@ -371,7 +371,7 @@ def _largest_eigenvalue(gram: Matrix | Sandwich) -> float:
     return float(cast(Any, eigsh)(operator, k=1, which="LA", v0=start, tol=1e-3, return_eigenvectors=False)[0]) * 1.01
 
 
-def _without_free(
+def without_free(
     matrix: Matrix, vector: Vector, free: NDArray[np.bool_]
 ) -> tuple[Matrix, Vector, Callable[[Vector], Vector]]:
     """The problem left when the free coefficients take their best values, and what those are."""
