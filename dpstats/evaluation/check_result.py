@@ -23,6 +23,9 @@ SURE = 4.0
 FEW = 0.01
 """Clipping so small a share of the rows is what ranges are for."""
 
+MOST_HIDDEN = 0.1
+"""A check that does not see faults of this share of the rows says little."""
+
 
 class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
@@ -165,8 +168,19 @@ class Check:
             f"{private} under {self.guarantee.neighbours}. std err is that of their noise.",
             "A row lost to several columns is shared equally among them, and so is one clipped in several: the parts "
             "add up. Only rows that are not lost count as clipped.",
-            *([] if self.findings else ["No fault stands out from the noise."]),
+            self._hidden(),
         ]
+
+    def _hidden(self) -> str:
+        """How many rows a fault needs to be seen beside the noise."""
+        least = SURE * self.std_err
+        if least >= MOST_HIDDEN * self.rows:
+            return (
+                f"A fault of fewer than {least:,.0f} rows does not stand out from the noise, and there are about "
+                f"{self.rows:,.0f}: this check says little. Raise eps."
+            )
+        seen = "Beside these, no" if self.findings else "No"
+        return f"{seen} fault stands out from the noise. One of fewer than {max(math.ceil(least), 2):,} rows would not."
 
     def __str__(self) -> str:
         return self.summary().as_text()

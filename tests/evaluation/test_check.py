@@ -105,6 +105,20 @@ def test_findings_say_what_to_do() -> None:
     assert dp.check("y ~ x + g", clean, DOMAIN, 0.5, seed=1).findings == []
 
 
+@pytest.mark.parametrize(
+    ("eps", "domain", "told"),
+    [
+        (0.001, DOMAIN, "this check says little. Raise eps."),
+        (5.0, {**DOMAIN, "x": (0, 2), "g": ["a", "b", "A"]}, "No fault stands out from the noise. One of fewer than"),
+        (5.0, DOMAIN, "Beside these, no fault stands out from the noise. One of fewer than"),
+    ],
+)
+def test_what_noise_may_hide_is_said(eps: float, domain: Any, told: str) -> None:
+    data = frame().fillna({"y": 1.0})
+    words = " ".join(str(dp.check("y ~ x + g", data, domain, eps, seed=1)).split())
+    assert told in words
+
+
 def test_stated_errors_hold() -> None:
     """200 seeded runs: mean within 4.5 standard errors (1 false alarm in 20,000 figures), spread within 12 %."""
     for adjacency in ("add_remove", "replace_one"):
