@@ -68,7 +68,8 @@ def glm(
     eps, delta : float
         The budget of this call.
     family : str or Family
-        "gaussian", "binomial", "poisson", "huber_svm", "smooth_svm", or an object of ``dp.families``.
+        "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
+        ``dp.families``.
     method : {"napp", "objective", "output", "statistics", "posterior"}
         What gets the noise (docs/guide/methods); `compare` says which suits.
     penalty, alpha : str or Penalty, float

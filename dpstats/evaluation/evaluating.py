@@ -84,7 +84,7 @@ def evaluate(
     metrics : sequence of str, optional
         All that the family has, by default; fewer have less noise. Binomial: accuracy, brier, log_score, deviance (the
         share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae, residuals.
-        Poisson: deviance, mae, residuals.
+        Poisson: deviance, mae, residuals; negative binomial without the deviance.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -181,6 +181,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     """
     plan, family = fit.plan, fit.plan.family
     known: dict[str, Sequence[str]] = {"gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
+    known["negative_binomial"] = COUNT_METRICS[1:]  # the deviance is Poisson's
     known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
     chosen = _check_metrics(metrics, known.get(family.name, DECISION_METRICS), family.name)
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:

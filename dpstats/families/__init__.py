@@ -10,6 +10,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
+from dpstats.families.negative_binomial import NegativeBinomial
 from dpstats.families.others import known_name
 from dpstats.families.poisson import Poisson
 from dpstats.families.svm import HuberSVM, SmoothSVM
@@ -22,6 +23,7 @@ __all__ = [
     "Gaussian",
     "HuberSVM",
     "LossCurve",
+    "NegativeBinomial",
     "Poisson",
     "SmoothSVM",
     "from_dict",
@@ -33,12 +35,13 @@ _BY_NAME: dict[str, type[Family]] = {
     "binomial": Binomial,
     "binomial_counts": BinomialCounts,
     "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
     "huber_svm": HuberSVM,
     "smooth_svm": SmoothSVM,
 }
 
 
-def get_family(family: str | Family) -> Family:
+def get_family(family: Any) -> Family:
     """A family by name, with its default caps, or the family itself.
 
     Names of statsmodels, R and scikit-learn are taken too ("logistic", "normal"), and statsmodels' families, such as
@@ -61,6 +64,8 @@ def get_family(family: str | Family) -> Family:
     if not isinstance(name, str) or name not in _BY_NAME:
         names = f"one of {sorted(_BY_NAME)}, or an object such as dp.families.Poisson(y_max=20)"
         raise ArgumentError(f"family must be {names}; got {shown(family)}")
+    if name == "negative_binomial" and not isinstance(family, (str, type)):
+        return NegativeBinomial(float(getattr(family, "alpha", 1.0)))
     return _BY_NAME[name]()
 
 

@@ -14,23 +14,30 @@ NAMES = {
     "ols": "gaussian",
     "squared_error": "gaussian",
     "count": "poisson",
+    "nb2": "negative_binomial",
+    "negativebinomial": "negative_binomial",
+    "negbin": "negative_binomial",
     "svm": "huber_svm",
     "hinge": "huber_svm",
 }
 """What others call a family that is here."""
 
-LINKS = {"Binomial": ("binomial", "Logit"), "Gaussian": ("gaussian", "Identity"), "Poisson": ("poisson", "Log")}
+LINKS = {
+    "Binomial": ("binomial", "Logit"),
+    "Gaussian": ("gaussian", "Identity"),
+    "Poisson": ("poisson", "Log"),
+    "NegativeBinomial": ("negative_binomial", "Log"),
+}
 """Classes of statsmodels, the family that each is here, and the link that it has here."""
 
 UNBOUNDED = {
     "gamma": "its slope grows with y exp(-eta) without bound",
     "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log link",
-    "negativebinomial": "its loss is not proved here; family='poisson' with inference='robust' has valid errors for it",
     "tweedie": "its slope grows without bound",
     "quasibinomial": "take family='binomial' with inference='robust'",
     "quasipoisson": "take family='poisson', whose errors have a dispersion",
-    "probit": "its slope grows with the linear predictor without bound; take the logit link, family='binomial'",
-    "cloglog": "its slope grows like exp(eta) without bound; take the logit link, family='binomial'",
+    "probit": "its slope grows with the linear predictor without bound; family='binomial' has the logit link",
+    "cloglog": "its slope grows like exp(eta) without bound; family='binomial' has the logit link",
 }
 """What is not offered, and why (docs/proofs/families, What is not offered)."""
 

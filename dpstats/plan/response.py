@@ -58,7 +58,7 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     wanted = request.options.response
     if wanted == "bought" and obstacle is not None:
         raise ArgumentError(f"response='bought' {obstacle}")
-    open_counts = request.family.response == "count" and not _capped(request.family)
+    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
     if wanted == "declared" or obstacle is not None or not (wanted == "bought" or open_counts):
         return None
     assert isinstance(design, DesignSpec)
@@ -86,6 +86,8 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
     """Why nothing can be bought of the response, with the fix."""
     if request.family.response == "binary":
         return f"does not suit family {request.family.name!r}, whose response has two values; leave it out"
+    if request.family.response == "count" and not isinstance(request.family, Poisson):
+        return f"is not offered for family {request.family.name!r}; declare the range of the counts"
     if not isinstance(design, DesignSpec):
         return "needs a formula and a declared range; leave it out for plain arrays"
     if is_replication(request.options):

@@ -10,7 +10,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from dpstats.families import Binomial, BinomialCounts, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, BinomialCounts, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.families.base import Family
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Array, Pair
@@ -41,6 +41,15 @@ def _binomial(family: Binomial, eta: Pair, endog: Array) -> Pair:
 @pair_slope.register
 def _binomial_counts(family: BinomialCounts, eta: Pair, endog: Array) -> Pair:
     return pairs.plus(_chance(eta), -endog)
+
+
+@pair_slope.register
+def _negative_binomial(family: NegativeBinomial, eta: Pair, endog: Array) -> Pair:
+    # (c + y) p - y, and c + y as a pair, so that the sum is not rounded.
+    dtype = eta.high.dtype.type
+    chance = _chance(pairs.plus(eta, dtype(family.shift)))
+    total = pairs.plus(pairs.single(endog, dtype), dtype(family.failures))
+    return pairs.plus(pairs.multiply(total, chance), -endog)
 
 
 def _chance(eta: Pair) -> Pair:

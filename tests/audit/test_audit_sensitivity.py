@@ -7,9 +7,15 @@ import pytest
 
 from dpstats.audit import sensitivity, worst_cases
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
+from dpstats.families import Binomial, Gaussian, HuberSVM, NegativeBinomial, Poisson
 
-FAMILIES = [Binomial(), HuberSVM(), Gaussian(residual_cap=2.0), Poisson(mean_cap=10.0, y_max=10)]
+FAMILIES = [
+    Binomial(),
+    HuberSVM(),
+    Gaussian(residual_cap=2.0),
+    Poisson(mean_cap=10.0, y_max=10),
+    NegativeBinomial(0.5, 6.0),
+]
 
 
 def gradient_at_zero(data, rng):

@@ -14,11 +14,19 @@ import pytest
 
 from dpstats.audit.density import NoiseDensity, ObjectiveDensity
 from dpstats.audit.exact import audit_exact
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.noise import Noise
 
-FAMILIES = [Binomial(), Gaussian(0.5), Poisson(3.0, 3.0), Poisson(1.0, 4.0), HuberSVM(0.5), SmoothSVM(0.2)]
+FAMILIES = [
+    Binomial(),
+    Gaussian(0.5),
+    Poisson(3.0, 3.0),
+    Poisson(1.0, 4.0),
+    NegativeBinomial(0.5, 4.0),
+    HuberSVM(0.5),
+    SmoothSVM(0.2),
+]
 ROW_BOUNDS = [0.1, 1.0, 30.0, 1e4]
 EPS = 1.0
 DELTA = {"laplace": 0.0, "gaussian": 1e-3}

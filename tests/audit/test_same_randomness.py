@@ -6,14 +6,21 @@ import numpy as np
 import pytest
 
 from dpstats.audit import sensitivity, worst_cases
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.models.arrays import array_blocks
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.tables import as_endog, as_exog
 
-FAMILIES: list[Family] = [Gaussian(1.0), Binomial(), Poisson(4.0, 8.0), HuberSVM(), SmoothSVM()]
+FAMILIES: list[Family] = [
+    Gaussian(1.0),
+    Binomial(),
+    Poisson(4.0, 8.0),
+    NegativeBinomial(0.5, 8.0),
+    HuberSVM(),
+    SmoothSVM(),
+]
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

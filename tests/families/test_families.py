@@ -16,6 +16,7 @@ from dpstats.families import (
     Family,
     Gaussian,
     HuberSVM,
+    NegativeBinomial,
     Poisson,
     SmoothSVM,
     from_dict,
@@ -31,6 +32,9 @@ FAMILIES = [
     Poisson(2.0, 9.0),
     Poisson(4.5, 9.0),
     Poisson(2.0, 2.5),
+    NegativeBinomial(0.5, 9.0),
+    NegativeBinomial(0.25, 4.0),
+    NegativeBinomial(0.1, 3.0),
     HuberSVM(),
     HuberSVM(2.0),
     SmoothSVM(),
@@ -311,7 +315,7 @@ class TestNames:
             assert kind.name == name
         assert get_family(Gaussian(2.0)) == Gaussian(2.0)
 
-    @pytest.mark.parametrize("value", ["logit", "", None, 3, Binomial])
+    @pytest.mark.parametrize("value", ["bionmial", "", None, 3, Family, dict])
     def test_unknown_family(self, value: object) -> None:
         with pytest.raises(ArgumentError, match="family must be"):
             get_family(value)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.penalties import Lasso, Penalty
 from dpstats.solvers import prox
 from dpstats.solvers.newton import _refine, minimize
@@ -24,6 +24,7 @@ FAMILIES: list[Family] = [
     Gaussian(residual_cap=0.5),
     Binomial(),
     Poisson(mean_cap=10.0, y_max=10.0),
+    NegativeBinomial(0.5, 10.0),
     HuberSVM(),
     SmoothSVM(),
 ]

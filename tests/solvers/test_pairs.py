@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Pair
 from dpstats.solvers.slopes import pair_slope
@@ -21,6 +21,9 @@ FAMILIES: list[Family] = [
     Poisson(4.0, 8.0),
     Poisson(6.0, 8.0),
     Poisson(1e-3, 50.0),
+    NegativeBinomial(0.5, 9.0),
+    NegativeBinomial(3.0, 50.0),
+    NegativeBinomial(0.03, 7.0),
     HuberSVM(0.3),
     HuberSVM(1e-7),
     SmoothSVM(0.5),
@@ -86,6 +89,9 @@ def exact_slope(family: Family, eta: mpf, response: mpf) -> mpf:
         return 1 / (1 + mp.exp(-eta)) - response
     if isinstance(family, Poisson):
         return exact_mean(family, eta) - response
+    if isinstance(family, NegativeBinomial):
+        chance = 1 / (1 + mp.exp(-(eta + mpf(family.shift))))
+        return mpf(family.failures) * chance - response * (1 - chance)
     assert isinstance(family, (HuberSVM, SmoothSVM))
     sign = 2 * response - 1
     v = min(max((1 - sign * eta) / mpf(family.h), mpf(-1)), mpf(1))

@@ -9,14 +9,21 @@ import pytest
 from mpmath import mp, mpf
 from test_pairs import exact_slope
 
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.penalties import Bridge, Lasso, Penalty
 from dpstats.solvers import newton, pairs, prox, safeguard
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.solvers.pairs import Pair
 from dpstats.solvers.rounding import SAFE_SHARE, WIDEST, Scale, gradient_error, ladder, least_tolerance
 
-FAMILIES: list[Family] = [Gaussian(0.5), Binomial(), Poisson(10.0, 10.0), HuberSVM(0.1), SmoothSVM(1e-3)]
+FAMILIES: list[Family] = [
+    Gaussian(0.5),
+    Binomial(),
+    Poisson(10.0, 10.0),
+    NegativeBinomial(0.5, 9.0),
+    HuberSVM(0.1),
+    SmoothSVM(1e-3),
+]
 PENALTIES: list[Penalty | None] = [None, Lasso(0.3), Bridge(0.5, 1.5)]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, Poisson
+from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson
 from dpstats.rows import Block
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
@@ -29,6 +29,9 @@ def slope(family: Family, eta: mpf, response: mpf) -> mpf:
         return max(-mpf(family.lipschitz), min(mpf(family.lipschitz), eta - response))
     if isinstance(family, Poisson):
         return min(mp.e**eta, mpf(family.curvature_bound)) - response
+    if isinstance(family, NegativeBinomial):
+        chance = 1 / (1 + mp.e ** (-eta - mpf(family.shift)))
+        return mpf(family.failures) * chance - response * (1 - chance)
     return 1 / (1 + mp.e ** (-eta)) - response
 
 
@@ -81,7 +84,9 @@ def test_an_offset_beyond_its_bound_breaks_the_certificate() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [Binomial(), BinomialCounts(9.0), Gaussian(0.5), Poisson(5.0, 9.0)], ids=lambda f: f.name
+    "family",
+    [Binomial(), BinomialCounts(9.0), Gaussian(0.5), Poisson(5.0, 9.0), NegativeBinomial(0.4, 9.0)],
+    ids=lambda f: f.name,
 )
 @pytest.mark.parametrize("bound", [1.0, 50.0, 1e4])
 def test_the_planned_tolerance_is_reached(family: Family, bound: float) -> None:
