@@ -29,9 +29,6 @@ NUMBER, INTEGER = np.uint64(0), np.uint64(1)
 EXACT = 2**53
 """Whole numbers below it are doubles."""
 
-LONGEST_DECIMAL = 1e40
-"""Decimals from here on are told apart by their letters."""
-
 
 def missing(rows: int) -> Identities:
     """Missing cells, shape (rows, 2)."""
@@ -40,17 +37,28 @@ def missing(rows: int) -> Identities:
 
 def of_numbers(numbers: NDArray[np.float64]) -> Identities:
     """Identities of doubles; what is not finite is missing."""
-    # Adding zero makes minus zero zero.
-    bits = (numbers + 0.0).view(np.uint64)
-    return np.where(np.isfinite(numbers)[:, None], np.column_stack([np.full(len(bits), NUMBER), bits]), MISSING)
+    found = _by_bits(numbers)
+    wide = np.isfinite(numbers) & (np.abs(numbers) >= EXACT)
+    signed = wide & (np.abs(numbers) < 2.0**63)
+    found[signed] = of_integers(numbers[signed].astype(np.int64))
+    for place in np.flatnonzero(wide & ~signed):
+        found[place] = _integer(int(numbers[place]))
+    return found
 
 
 def of_integers(values: NDArray[np.integer[Any]], known: NDArray[np.bool_] | None = None) -> Identities:
     """Identities of integers of up to 64 bits, exactly; `known` is False where a cell is missing."""
     wide = (values >= EXACT) | (values <= -EXACT)
     exact = np.column_stack([np.full(len(values), INTEGER), values.astype(np.uint64, casting="unsafe")])
-    found = np.where(wide[:, None], exact, of_numbers(values.astype(np.float64)))
+    found = np.where(wide[:, None], exact, _by_bits(values.astype(np.float64)))
     return found if known is None else np.where(known[:, None], found, MISSING)
+
+
+def _by_bits(numbers: NDArray[np.float64]) -> Identities:
+    """Doubles by their bits; what is not finite is missing."""
+    # Adding zero makes minus zero zero.
+    bits = (numbers + 0.0).view(np.uint64)
+    return np.where(np.isfinite(numbers)[:, None], np.column_stack([np.full(len(bits), NUMBER), bits]), MISSING)
 
 
 def looked_up(table: Identities, positions: NDArray[np.integer[Any]]) -> Identities:
@@ -90,29 +98,29 @@ def of_cell(cell: object) -> tuple[int, int]:
         return _integer(int.__int__(cell))  # type: ignore[arg-type]
     if issubclass(kind, np.integer):
         return _integer(int(cell))  # type: ignore[call-overload]
-    if kind is decimal.Decimal and number == number:
-        return _decimal(cell)  # type: ignore[arg-type]
+    if kind is decimal.Decimal or (issubclass(kind, str) and number == number):
+        return _decimal(cell, number)
     if issubclass(kind, str):
         return _text(str.strip(cell))  # type: ignore[arg-type]
-    # A double, or what counts as one, beyond all whole numbers that differ from their neighbours by one.
-    return (int(NUMBER), _bits(number)) if number == number else (int(MISSING), int(MISSING))
+    # Doubles, and what counts as one, are whole from there on.
+    return _integer(int(number)) if number == number else (int(MISSING), int(MISSING))
 
 
-def _decimal(value: decimal.Decimal) -> tuple[int, int]:
-    """A decimal from 2**53 on: exact, as the whole number that it is or by its ratio of whole numbers."""
-    if not abs(as_number(value)) < LONGEST_DECIMAL:
-        return _hashed(b"d" + str(value).encode())
+def _decimal(cell: Any, number: float) -> tuple[int, int]:
+    """A decimal, or a text that spells one, from 2**53 on: by its whole number, or by its ratio of whole numbers."""
+    try:
+        value = cell if type(cell) is decimal.Decimal else decimal.Decimal(str.strip(cell))
+    except decimal.InvalidOperation:  # what spells a double and no decimal
+        return _integer(int(number))
+    if number != number:  # beyond doubles, or none
+        return _hashed(b"d" + str(value).encode()) if value.is_finite() else (int(MISSING), int(MISSING))
     over, under = value.as_integer_ratio()
     return _integer(over) if under == 1 else _hashed(f"d{over}/{under}".encode())
 
 
 def _text(text: str) -> tuple[int, int]:
-    """Text that is no small number: a whole number by its digits, anything else by its letters; none is missing."""
-    if not text:
-        return int(MISSING), int(MISSING)
-    if text.isascii() and text.isdigit() and len(text) < 40:
-        return _integer(int(text))
-    return _hashed(b"t" + text.encode("utf-8", "surrogatepass"))
+    """Text that is no number that a double can be near: by its letters; none is missing."""
+    return _hashed(b"t" + text.encode("utf-8", "surrogatepass")) if text else (int(MISSING), int(MISSING))
 
 
 def _integer(value: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -68,6 +69,35 @@ def test_whole_numbers_that_no_double_holds_are_told_apart(column: object) -> No
     assert float(BIG) == float(BIG + 1)
     assert identities(column) == [of_cell(BIG), of_cell(BIG + 1), of_cell(-BIG - 1)]
     assert len(set(identities(column))) == 3
+
+
+@pytest.mark.parametrize("value", [BIG, -BIG, 10**16, 2**63, 2**64 - 2**11, -(2**63), 2**64, 10**22, 2**200], ids=str)
+def test_one_whole_number_is_one_person_however_it_is_written(value: int) -> None:
+    """A person with two identities would weigh 2."""
+    assert int(float(value)) == value
+    cells = [
+        value,
+        float(value),
+        np.float64(value),
+        Decimal(value),
+        Fraction(value),
+        str(value),
+        f" {value}.0 ",
+        f"{value}e0",
+    ]
+    assert len({of_cell(cell) for cell in cells}) == 1
+    columns: list[object] = [cells, np.array([value] * 2, dtype=np.float64), pa.array([float(value)]), [f"{value}.00"]]
+    if -(2**63) <= value < 2**63:
+        columns += [np.array([value]), pa.array([value]), pd.array([value], dtype="Int64")]
+    assert {identity for column in columns for identity in identities(column)} == {of_cell(value)}
+
+
+def test_what_no_double_is_near_has_an_identity_all_the_same() -> None:
+    cells = ["1e400", Decimal("1e400"), 10**400, "9" * 400, Decimal("9007199254740993.5"), "9007199254740992.5"]
+    found = [of_cell(cell) for cell in cells]
+    assert len(set(found)) == len(cells)
+    assert NOBODY not in found
+    assert [of_cell(cell) for cell in (Decimal("nan"), Decimal("inf"), "", " ")] == [NOBODY] * 4
 
 
 def test_long_identifiers_of_text_are_told_apart() -> None:
