@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import ParamSpec, TypeVar
 
@@ -126,9 +127,16 @@ def _bare(name: str) -> str:
 
 
 def _is_plain(value: object) -> bool:
+    return _values_in(value) <= MOST_SHOWN
+
+
+def _values_in(value: object) -> float:
+    """How many plain values there are in one or in collections of them; infinitely many where there is another."""
     if isinstance(value, Mapping):
-        return len(value) <= MOST_SHOWN and all(_is_plain(part) for pair in value.items() for part in pair)
+        return sum(_values_in(part) for part in value.values()) if all(map(_is_plain, value)) else math.inf
     if isinstance(value, (list, tuple, set, frozenset)):
-        return len(value) <= MOST_SHOWN and all(_is_plain(part) for part in value)
+        return sum(_values_in(part) for part in value)
+    if isinstance(value, np.void):  # a whole row
+        return math.inf
     own = type(value).__module__.partition(".")[0] == "dpstats" or isinstance(value, type)
-    return value is None or own or isinstance(value, _PLAIN)
+    return 1 if value is None or own or isinstance(value, _PLAIN) else math.inf

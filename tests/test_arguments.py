@@ -85,7 +85,17 @@ class TestShown:
     def test_plain_values_are_shown_as_they_are(self, value: object) -> None:
         assert shown(value) == repr(value)
 
-    @pytest.mark.parametrize("value", [*POISON.values(), "x" * 400, range(3)])
+    @pytest.mark.parametrize(
+        "value",
+        [
+            *POISON.values(),
+            "x" * 400,
+            range(3),
+            [[1.0] * 8] * 8,
+            {"a": [1.0] * 5, "b": [2.0] * 5},
+            np.array([(1.0, 2)], dtype="f8,i4")[0],
+        ],
+    )
     def test_what_may_hold_cells_is_named_by_its_type(self, value: object) -> None:
         assert shown(value) == f"an object of type {type(value).__name__}"
 
