@@ -362,9 +362,12 @@ def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
         return offset
     if link != "log":
         raise ArgumentError(f"exposure needs a log link, and this one's is {link!r}; offset= goes with any")
-    given = np.asarray(exposure, dtype=np.float64)
+    try:
+        given = np.asarray(exposure, dtype=np.float64)
+    except (TypeError, ValueError):
+        given = np.zeros(1)
     if not (given > 0).all():
-        raise ArgumentError("exposure must be positive; its logarithm is added to the linear predictor")
+        raise ArgumentError("exposure must be a positive number, or one for each row; its logarithm is added")
     return np.log(given)[()] + (0.0 if offset is None else np.asarray(offset, dtype=np.float64))
 
 

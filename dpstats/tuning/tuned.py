@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.models.charging import ROWS_ALONE, charged, check_for_rows
 from dpstats.models.sources import FormulaSource
-from dpstats.plan.tables import Summary, wrap_notes
+from dpstats.plan.tables import WIDTH, Summary, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
@@ -91,7 +92,11 @@ class Tuned:
             own.tables = [*self.plan.tables(self.chosen), *summary.tables]
             own.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *summary.extra_txt.splitlines()])
             return own
-        said = f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}."
+        said = textwrap.fill(
+            f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}.",
+            WIDTH,
+            subsequent_indent="  ",
+        )
         aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
         own.tables = summary.tables
         own.add_extra_txt([f"{said}\n{summary.extra_txt}{aware}"])
