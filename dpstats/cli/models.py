@@ -18,7 +18,7 @@ from dpstats.privacy.ledger import Ledger
 from dpstats.request import METHODS
 
 _INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
-_NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure")
+_NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure", "subset")
 
 
 def add_commands(commands: Commands) -> None:
@@ -51,6 +51,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     for name in ("weights", "offset", "exposure"):
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
+    parser.add_argument("--subset", metavar="CONDITION", help='rows that are meant, such as "age >= 18"')
     parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
     parser.add_argument("--inference", choices=list(_INFERENCE), default="auto", help="standard errors and tests")
     parser.add_argument(

@@ -181,6 +181,7 @@ def test_other_options_reach_the_model(folder: Path, capfd: pytest.CaptureFixtur
     plain = ["plan", "income ~ age + C(sex)", "--domain", "adult.yaml", *LOGIT]
     assert printed(capfd, plain)["budget"] != printed(capfd, [*plain, "--set", "curvature=9.5"])["budget"]
     assert "information" in [row["purchase"] for row in printed(capfd, plain)["budget"]]
+    assert main(["fit", "income ~ sex", "rows.csv", *LOGIT, "--domain", "adult.yaml", "--subset", "age >= 40"]) == 0
     without = printed(capfd, [*plain, "--inference", "no"])["budget"]
     assert "information" not in [row["purchase"] for row in without]
 
