@@ -73,6 +73,17 @@ def guarded(work: Callable[[], Result], *notes: str) -> Result:
     raise failure
 
 
+def bare(work: Callable[[], Result]) -> Result:
+    """The result of `work`; an error leaves it as it is but for its context and its frames, which hold data."""
+    failure: BaseException
+    try:
+        return work()
+    except BaseException as error:
+        failure = error.with_traceback(None)
+    failure.__cause__ = failure.__context__ = None
+    raise failure
+
+
 def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """`function` as users call it: a failed release leaves none of its frames, which hold data, in the traceback."""
 

@@ -168,6 +168,10 @@ class Feed:
     @sealed
     def __next__(self) -> int:
         """Close the next tick; its number."""
+        with self._running.alone():
+            return self._closed()
+
+    def _closed(self) -> int:
         running = self._running
         if running.tick >= self._last:
             raise StopIteration

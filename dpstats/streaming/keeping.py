@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ class Keeper:
         BudgetExceeded, UncertifiedError, LedgerError
             If the ledger does not take the charge.
         """
-        content = pack({**facts, "charged": self._books is not None})
+        content = self._packed(facts)
         with self._locked():
             if self.path is not None:
                 if self.path.exists():
@@ -122,7 +123,7 @@ class Keeper:
             If the state that this stream holds is not the valid one any more.
         """
         assert self._position is not None
-        content = pack({**facts, "charged": self._books is not None})
+        content = self._packed(facts)
         with self._locked():
             if self.path is not None:
                 if not self.path.exists() or digest_of(self.path.read_bytes()) != self._position.digest:
@@ -134,6 +135,12 @@ class Keeper:
                 if not moved:
                     raise StreamError(OLD)
             self._put(content)
+
+    def _packed(self, facts: Mapping[str, Any]) -> bytes:
+        """A state as bytes. Whoever may read the ledger sees a hash of it, which must not tell a guess of the rows from
+        another: after the last tick nothing but this salt is secret in it.
+        """
+        return pack({**facts, "charged": self._books is not None, "salt": secrets.token_hex(32)})
 
     def _first(self) -> bytes | None:
         """The state before the first tick that a killed process has paid for but not put in its place."""
@@ -218,7 +225,7 @@ class Keeper:
 
 
 def digest_of(content: bytes) -> str:
-    """A hash of a state; the state holds noise that nobody can guess, so the hash says nothing of it."""
+    """A hash of a state; the state holds a salt that nobody can guess, so the hash says nothing of it."""
     return hashlib.sha256(content).hexdigest()
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from dpstats.plan import Plan
 from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import sealed
+from dpstats.quiet import bare, sealed
 from dpstats.request import SEEDED, Request, make_request
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.keeping import Keeper
@@ -159,7 +160,7 @@ class Refits:
         self.tick, self.results = 0, None
         self._history: list[dict[str, Any]] = []
         self._identity, self._begun, self._broken = secrets.token_hex(16), False, False
-        self._process = os.getpid()
+        self._process, self._lock = os.getpid(), threading.Lock()
         self._keeper = Keeper(state, ledger)
         found = self._keeper.load()
         if found is not None:
@@ -211,17 +212,27 @@ class Refits:
         ReleaseError
             If it fails after rows were read; the tick is still open.
         """
-        self._check_usable()
-        table, tick = as_table(so_far), self.tick + 1
-        model = self._checked(table)
-        self._begin()
+        if not self._lock.acquire(blocking=False):
+            raise StreamError("another thread is closing a tick of this stream: close one after the other")
+        try:
+            self._check_usable()
+            model = self._checked(as_table(so_far))
+            self._begin()
+            # Frames hold a fit that nobody may see before it is on the disk.
+            bare(lambda: self._close(model))
+            return self.results
+        finally:
+            self._lock.release()
+
+    def _close(self, model: GLM) -> None:
+        """Close the tick, which is paid for."""
+        tick = self.tick + 1
         due = tick in self._plan.schedule.times
         found = self._fit(model, tick) if due else self.results
         history = [*self._history, *(_records(tick, found) if due and found is not None else [])]
         self._broken = True  # until the tick is on the disk
         self._keeper.commit(self._facts(tick, found, history))
         self.tick, self.results, self._history, self._broken = tick, found, history, False
-        return found
 
     def _checked(self, table: Table) -> GLM:
         """The model of these rows, whose fit costs what was planned: by the schema alone."""
@@ -246,8 +257,10 @@ class Refits:
     def _begin(self) -> None:
         """Charge the ledger and write the first state, once."""
         if not self._begun:
-            facts, title, formula = self._facts(0, None, []), self._plan.title, str(self._plan.each.formula)
-            self._keeper.begin(facts, self._plan.guarantee, label=title, method="refits", formula=formula)
+            names = {"label": self._plan.title, "method": "refits", "formula": str(self._plan.each.formula)}
+            domain = self._model[2]
+            said = {**names, "domain": domain, "columns": FormulaSource(names["formula"], None, domain).columns}
+            self._keeper.begin(self._facts(0, None, []), self._plan.guarantee, **said)
             self._begun = True
 
     def _check_usable(self) -> None:

@@ -212,12 +212,13 @@ class Regression:
             If it fails after rows were read; the tick is still open.
         """
         running = self._running
-        running.check_usable()
-        running.check_label(label)
-        table = running.table(rows)
-        running.begin()
-        running.close(Tick([table], label))
-        return self.at(self.tick)
+        with running.alone():
+            running.check_usable()
+            running.check_label(label)
+            table = running.table(rows)
+            running.begin()
+            running.close(Tick([table], label))
+            return self.at(self.tick)
 
     def run(self, data: object, *, tick: int | str | None = None, until: int | None = None) -> Iterator[StreamResults]:
         """Close one tick after another with the rows of a table, of files, or of an iterator.

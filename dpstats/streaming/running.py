@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from dpstats.models.charging import check_rows
 from dpstats.models.sources import capped
 from dpstats.privacy.ledger import Part
 from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import guarded, quiet
+from dpstats.quiet import bare, guarded, quiet
 from dpstats.rows import Block
 from dpstats.streaming.early import choose_start
 from dpstats.streaming.feeding import Tick
@@ -70,7 +73,7 @@ class Running:
         kept = None if path is None else path.with_name(f"{path.name}.releases")
         self.releases = Releases(plan.vector.size, len(plan.names), kept, int(recall))
         self.label: str | None = None
-        self._process, self._broken = os.getpid(), False
+        self._process, self._broken, self._lock = os.getpid(), False, threading.Lock()
         found = self._keeper.load()
         self._begun = found is not None
         if found is None:
@@ -129,7 +132,7 @@ class Running:
         plan = self.plan
         names = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
         said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
-        self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said)
+        bare(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said))
         self._begun = True
 
     def close(self, tick: Tick) -> None:
@@ -142,6 +145,26 @@ class Running:
         ReleaseError
             If it fails after rows were read; the tick is still open.
         """
+        # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
+        bare(lambda: self._close(tick))
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One tick at a time: two that are closed at once would be given the same noise.
+
+        Raises
+        ------
+        StreamError
+            If another thread is closing one.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise StreamError("another thread is closing a tick of this stream: close one after the other")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _close(self, tick: Tick) -> None:
         vector = guarded(lambda: self._vector(tick.pieces))
         self._broken = True  # until the tick is on the disk: what is in memory is ahead of it
         release = self._step(vector)

@@ -182,6 +182,13 @@ def test_the_ledger_is_charged_once_for_all(tmp_path: Path) -> None:
         make(schedule=2, ledger=ledger, state=tmp_path / "more").update(so_far(1))
 
 
+def test_a_ledger_refuses_another_domain_than_its_own(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0, domain={"x": (-9, 9), "y": [0, 1]})
+    with pytest.raises(dp.errors.DPStatsError, match="omain"):
+        make(schedule=1, horizon=1, ledger=ledger, state=tmp_path / "state").update(so_far(1))
+    assert len(ledger.entries()) == 0
+
+
 def test_errors_come_before_rows_and_charges(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
     stream = make(schedule=1, horizon=1, ledger=ledger, state=tmp_path / "state")

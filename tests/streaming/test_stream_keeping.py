@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,8 @@ import pytest
 import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Regression
+from dpstats.streaming.keeping import digest_of
+from dpstats.streaming.sums.state import pack, unpack
 
 DOMAIN: dict[str, Any] = {"x": (-1, 1), "y": (-2, 2)}
 TICKS = 4
@@ -157,6 +161,73 @@ def test_the_state_is_private_and_says_so(folder: Path) -> None:
     (folder / "state").write_bytes(content[:-1] + b"?")
     with pytest.raises(StreamError, match="damaged"):
         opened(folder)
+
+
+def test_the_hash_in_the_ledger_tells_no_guess_of_the_rows_from_another(folder: Path) -> None:
+    """After the last tick all else in a state follows from releases and rows: only the salt keeps it secret."""
+    stream = opened(folder, horizon=1)
+    stream.update(rows(0))
+    facts = unpack((folder / "state").read_bytes())
+    assert len(bytes.fromhex(facts["salt"])) == 32
+    kept = digest_of((folder / "state").read_bytes())
+    guessed = {**facts, "salt": secrets.token_hex(32)}
+    assert digest_of(pack(facts)) == kept
+    assert digest_of(pack(guessed)) != kept
+    assert digest_of(pack({name: fact for name, fact in facts.items() if name != "salt"})) != kept
+
+
+def test_each_tick_has_a_salt_of_its_own(folder: Path) -> None:
+    stream, salts = opened(folder), set()
+    for tick in range(3):
+        stream.update(rows(tick))
+        salts.add(unpack((folder / "state").read_bytes())["salt"])
+    assert len(salts) == 3
+
+
+def test_errors_hold_no_sums_and_no_noise(folder: Path) -> None:
+    """What debuggers and reports print of a traceback: not the sums of a tick whose release is refused."""
+    early = opened(folder, ledger=None)
+    stream = opened(folder, ledger=None)
+    stream.update(rows(0))
+    late = opened(folder, ledger=None)
+    stream.update(rows(1))
+    for refused in (early, late):
+        with pytest.raises(StreamError) as raised:
+            refused.update(rows(5))
+        assert raised.value.__cause__ is None
+        assert raised.value.__context__ is None
+        trace, names = raised.value.__traceback__, set[str]()
+        while trace is not None:
+            names |= set(trace.tb_frame.f_locals)
+            trace = trace.tb_next
+        assert "pieces" not in names
+        assert not names & {"vector", "release", "facts", "content", "found"}
+
+
+def test_two_threads_do_not_close_ticks_at_once(folder: Path) -> None:
+    """They would be given the same noise, and the difference of their releases would be that of their rows."""
+    stream = opened(folder)
+    entered, go_on = threading.Event(), threading.Event()
+    real = stream._running._vector
+
+    def waiting(pieces: Any) -> Any:
+        entered.set()
+        assert go_on.wait(60)
+        return real(pieces)
+
+    stream._running._vector = waiting
+    first = threading.Thread(target=stream.update, args=(rows(0),))
+    first.start()
+    assert entered.wait(60)
+    with pytest.raises(StreamError, match="another thread"):
+        stream.update(rows(1))
+    with pytest.raises(StreamError, match="another thread"):
+        next(stream.run(iter([rows(1)])))
+    go_on.set()
+    first.join()
+    assert stream.tick == 1
+    stream.update(rows(1))
+    assert stream.tick == 2
 
 
 def test_an_old_copy_is_refused_whoever_holds_it(folder: Path) -> None:
