@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -39,10 +39,10 @@ PRINTED = {
 }
 """Table 1 of the paper."""
 
-Classify = Callable[[np.ndarray], np.ndarray]
+Rows = tuple[np.ndarray, np.ndarray]
 
 
-def minimum(family: Family, rows: tuple[np.ndarray, np.ndarray], curvature: float, linear: np.ndarray) -> np.ndarray:
+def minimum(family: Family, rows: Rows, curvature: float, linear: np.ndarray) -> np.ndarray:
     """The minimiser of losses, curvature and a linear term."""
     objective = PerturbedObjective(family, [rows], np.full(len(linear), curvature), linear)
     return np.asarray(newton.minimize(objective, 1e-6 * max(1.0, curvature)), dtype=np.float64)
@@ -55,18 +55,24 @@ def gamma_noise(size: int, scale: float, random: np.random.Generator) -> np.ndar
 
 
 def printed_objective(
-    family: Family, rows: tuple[np.ndarray, np.ndarray], curvature: float, random: np.random.Generator
+    family: Family, rows: Rows, curvature: float, random: np.random.Generator, eps: float | None = None
 ) -> np.ndarray:
     """Algorithm 2 as printed, with c = sup l''."""
+    eps = EPS if eps is None else eps
     size, bend = rows[0].shape[1], family.curvature_bound
-    left = EPS - 2 * math.log1p(bend / curvature)
+    left = eps - 2 * math.log1p(bend / curvature)
     if left <= 0:
-        curvature, left = bend / math.expm1(EPS / 4), EPS / 2
+        curvature, left = bend / math.expm1(eps / 4), eps / 2
     return minimum(family, rows, curvature, gamma_noise(size, 2 / left, random))
 
 
 def errors(
-    name: str, family: Family, training: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], seed: int
+    name: str,
+    family: Family,
+    training: Rows,
+    test: Rows,
+    seed: int,
+    exponents: tuple[float, ...] | None = None,
 ) -> Iterator[tuple[str, str, float, float]]:
     """Loss, method, log10 of Lambda (NaN for our own choice) and test error, run by run."""
     random = np.random.default_rng(seed)
@@ -76,7 +82,7 @@ def errors(
     def wrong(theta: np.ndarray) -> float:
         return float(np.mean((test[0] @ theta > 0) != test[1]))
 
-    for exponent in EXPONENTS:
+    for exponent in EXPONENTS if exponents is None else exponents:
         curvature = len(endog) * 10.0**exponent
         optimum = minimum(family, training, curvature, np.zeros(size))
         yield name, "not private", exponent, wrong(optimum)

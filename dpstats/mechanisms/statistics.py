@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.made_up import made_up_exog
 from dpstats.inference import SpanNoise
 from dpstats.inference.known import self_adjoint
 from dpstats.privacy.guarantee import Adjacency, Guarantee
-from dpstats.privacy.information import COVER_SHARE, MatrixLaw, MatrixNoise, design_metric
+from dpstats.privacy.information import COVER_SHARE, Joined, MatrixLaw, MatrixNoise, design_metric
 from dpstats.privacy.information.statistics import (
     StatisticsNoise,
     frobenius_sensitivity,
@@ -38,6 +39,9 @@ PROOF = "docs/proofs/statistics"
 RADIUS = 1.0
 """Default guess at the norm of the coefficients in the metric of the design: |x'theta| is at most that."""
 
+
+WORTHWHILE = 0.5
+"""See `worthwhile`; settled by `python -m benchmarks.statistics joined`."""
 
 LEAST, MOST = 1e-6, 1e6
 """Between which eps and the radius must lie: beyond, noise leaves the lattice, or means nothing."""
@@ -163,13 +167,33 @@ def plan_statistics(
     noise = statistics_noise(
         len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency, law=law
     )
-    diagonal, mixing = design_metric(design.images)
+    diagonal, mixing = design_metric(design.images, joined=worthwhile(design))
     if noise.law == "normal":
         mu = frobenius_sensitivity(noise.response, noise.square, adjacency) / noise.scale
         guarantee = Guarantee(eps, delta, adjacency, basis=PROOF, rho=(mu**2 + cover**2) / 2)
     else:
         guarantee = Guarantee(eps, 0.0, adjacency, basis=PROOF)
     return StatisticsPlan(design, noise, MatrixNoise("normal", 1.0, diagonal, mixing), radius, cover, guarantee)
+
+
+def worthwhile(design: DesignSpec) -> tuple[Joined, ...]:
+    """Columns that move together whose optimal design is to stand for the product of their bodies.
+
+    Those for which it makes the noise in predictions, for rows drawn evenly from the Domain, `WORTHWHILE` of what it is
+    or less: products of columns and splines, as a rule. Real rows are nearer to the middle, where it helps less, so a
+    small gain is not taken (docs/proofs/statistics, 3).
+    """
+    if not design.joined:
+        return ()
+    rows = made_up_exog(design)
+    inverse = np.linalg.pinv(rows.T @ rows / max(len(rows), 1))
+
+    def spread(joined: tuple[Joined, ...]) -> float:
+        found = design_metric(design.images, joined=joined)
+        return float(np.sum(inverse * MatrixNoise("normal", 1.0, *found).metric))
+
+    plain = spread(())
+    return tuple(one for one in design.joined if spread((one,)) <= WORTHWHILE * plain)
 
 
 def _exact(metric: MatrixNoise, blocks: Iterable[Block]) -> NDArray[np.object_]:

@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import classifier_figures as figures
 from benchmarks import classifiers
+from benchmarks.connections import connections
 from dpstats.families import HuberSVM
 
 
@@ -42,3 +44,32 @@ def test_the_printed_algorithm_moves_to_its_second_case() -> None:
     added = 1 / math.expm1(classifiers.EPS / 4)
     noise = classifiers.gamma_noise(3, 4 / classifiers.EPS, np.random.default_rng(0))
     np.testing.assert_allclose(tiny, -noise / added, rtol=1e-4)
+
+
+def test_the_stand_in_has_the_shape_of_kddcup99() -> None:
+    exog, endog = connections(4000, np.random.default_rng(1))
+    assert exog.shape == (4000, 119)
+    assert np.linalg.norm(exog, axis=1) == pytest.approx(1.0)
+    assert 0.15 < endog.mean() < 0.25
+
+
+def test_the_stored_figures_are_of_this_script() -> None:
+    assert set(figures.read("learning")["n"]) == set(figures.SIZES)
+    assert set(figures.read("tradeoff")["eps"]) == {0.0, *figures.BUDGETS}
+    table = figures.read("table")
+    assert set(table["exponent"].dropna()) == set(figures.EXPONENTS)
+    # Where the curvature is large enough not to be raised, the run is of the printed size.
+    wide = table[(table["method"] == "not private") & (table["exponent"] == -7.0)]
+    assert (wide["error"] < 0.003).all()
+
+
+def test_every_method_has_an_error_at_every_budget() -> None:
+    random = np.random.default_rng(2)
+    training, test = connections(3000, random), connections(1000, random)
+    chosen = dict.fromkeys(("not private", "output", "objective"), -1.5)
+    found = list(figures.by_budget(HuberSVM(0.5), training, test, chosen, 3))
+    assert {(method, eps) for method, eps, *_ in found} == {
+        ("not private", 0.0),
+        *((method, eps) for method in figures.METHODS[1:] for eps in figures.BUDGETS),
+    }
+    assert all(0 <= error <= 1 for *_, error in found)

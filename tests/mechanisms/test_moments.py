@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,9 @@ import pytest
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.moments import Moments, inference_of, rows_of
-from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics
+from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics, worthwhile
 from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.information import MatrixNoise, design_metric
 from dpstats.privacy.information.statistics import frobenius_sensitivity
 
 DOMAIN = {"y": (0, 10), "a": (0, 5), "b": (-1, 1), "g": ["u", "v", "w"]}
@@ -142,3 +144,33 @@ def test_incomplete_rows_do_not_make_the_residual_variance_smaller() -> None:
         moments = Moments.of(plan, plan.release(spec.blocks(data), np.random.default_rng(1)))
         errors.append(inference_of(plan, moments, spec, mapped, len(data), 1.0)[0].se)
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+
+
+def unshrunk_noise(spec: DesignSpec, rows: np.ndarray, joined: bool) -> np.ndarray:
+    """Standard deviations of the noise in least squares of many rows, by the metric of columns together or apart."""
+    plan = plan_statistics(spec, eps=1.0)
+    metric = design_metric(spec.images, joined=spec.joined if joined else ())
+    plan = replace(plan, metric=MatrixNoise("normal", 1.0, *metric))
+    size = rows.shape[1]
+    inverse = np.linalg.inv(rows.T @ rows)
+    return np.sqrt(np.diag(inverse @ plan.law.metric[:size, :size] @ inverse))
+
+
+@pytest.mark.parametrize(
+    ("terms", "taken"), [("a * b", 1), ("bs(a, df=5) + b", 1), ("poly(a, 2) + b", 0), ("a + b", 0)]
+)
+def test_columns_that_move_together_have_the_metric_of_less_noise(terms: str, taken: int) -> None:
+    spec = design_spec(f"y ~ {terms}", {"y": (0, 10), "a": (0, 5), "b": (-1, 1)}, family=Gaussian())
+    assert len(worthwhile(spec)) == taken
+    plan = plan_statistics(spec, eps=1.0)
+    apart = MatrixNoise("normal", 1.0, *design_metric(spec.images))
+    assert (plan.metric == apart) == (not taken)
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"y": 5.0, "a": rng.uniform(0, 5, 4000), "b": rng.uniform(-1, 1, 4000)})
+    [(rows, *_)] = spec.blocks(frame, 4000)
+    # Rows are as long as the proof has it in the metric that was taken; hardly any is shortened.
+    lengths = np.linalg.norm(np.linalg.solve(plan.axes[:-1, :-1], rows.T), axis=0)
+    assert lengths.max() <= 1.001
+    if taken:
+        ratios = unshrunk_noise(spec, rows, joined=True) / unshrunk_noise(spec, rows, joined=False)
+        assert np.median(ratios) < 0.75
