@@ -11,6 +11,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpstats as dp
+from dpstats.privacy.gaussian import analytic_mu
 
 DOMAIN = {"y": (0, 10), "a": (0, 5), "b": (-1, 1), "g": ["u", "v", "w"]}
 COLUMNS = ["y", "a", "b", "g"]
@@ -307,3 +308,12 @@ def test_t_test(clear: dp.ReleasedStatistics) -> None:
     assert tests.sd[0] > 0
     assert fit.pvalues["a"] < 1e-6
     assert fit.tvalues["a"] == pytest.approx(fit.debiased["a"] / fit.bse["a"])
+
+
+def test_what_composition_is_told_is_what_the_noise_costs() -> None:
+    """rho is at least half the square of the mu that eps and delta buy, but for the hundredth of eps beside it."""
+    for adjacency in ("add_remove", "replace_one"):
+        found = dp.release_statistics(DOMAIN, COLUMNS, 1.0, data=frame(10), delta=1e-5, adjacency=adjacency)
+        rho = found.guarantee.rho
+        assert rho is not None
+        assert analytic_mu(0.98, 1e-5) ** 2 / 2 <= rho <= analytic_mu(1.0, 1e-5) ** 2 / 2

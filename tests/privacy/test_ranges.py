@@ -212,3 +212,23 @@ def test_wrong_containers_are_refused_without_quoting_a_cell(values: NDArray[np.
 def test_wrong_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ArgumentError):
         buy_range(np.zeros(3), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_all_selections_of_a_range_together_spend_its_epsilon(
+    adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by its own noise: what noise buys at eps = 1, over what it has, is the eps of a selection."""
+    scales: list[float] = []
+    real = ranges.noisy_argmax
+
+    def spied(scores: NDArray[np.int64], scale: float, notion: Adjacency, random: object) -> int:
+        assert notion == adjacency
+        scales.append(scale)
+        return real(scores, scale, notion, random)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ranges, "noisy_argmax", spied)
+    buy_range(np.arange(1000.0), eps=0.6, adjacency=adjacency, random=np.random.default_rng(0))
+    assert len(scales) == 2
+    spent = sum(noise_scale(1.0, adjacency) / scale for scale in scales)
+    assert 0.6 * (1 - 1e-6) <= spent <= 0.6 * (1 + 1e-9)

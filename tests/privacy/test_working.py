@@ -18,7 +18,18 @@ from dpstats.privacy import lattice, working
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 from dpstats.privacy.ranges import cells_between, noise_scale
-from dpstats.privacy.working import MEAN_UNITS, buy_interval, buy_mean, buy_reach, mean_parts, reach_scores, reaches
+from dpstats.privacy.working import (
+    MEAN_UNITS,
+    buy_interval,
+    buy_mean,
+    buy_rate,
+    buy_reach,
+    buy_weighted_mean,
+    mean_parts,
+    reach_scores,
+    reaches,
+)
+from dpstats.rows import MemoryRows
 
 CELLS = (-2.0, 0.0, 0.4, 1.0, 1.5, 3.0, 4.0, 7.0, 9.0)
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
@@ -173,3 +184,49 @@ def test_no_price_makes_a_score_wrap_around(price: float) -> None:
     candidates = reaches(1e5)
     few, more = (reach_scores([np.full(rows, 1e5)], candidates, price) for rows in (3, 4))
     assert np.abs(few - more).max() == 1
+
+
+class TestWhatIsPaidFor:
+    """The noise of a purchase is what its sums need: a factor of two in one direction is seen, and in the other."""
+
+    MOST = 5.0
+    ROWS = ((0.0, 1.0, 1.0), (5.0, 1.0, 0.0), (5.0, 1.0, 1.0), (0.0, 1.0, 0.0), (2.0, 0.5, 0.3), (3.0, 0.0, 1.0))
+
+    def bought(self, kind: str, rows: list[tuple[float, float, float]], adjacency: Adjacency) -> None:
+        columns = [np.array(column) for column in zip(*rows, strict=True)] or [np.zeros(0)] * 3
+        common = {"eps": 0.7, "random": np.random.default_rng(0)}
+        if kind == "mean":
+            buy_mean(columns[0], self.MOST, adjacency=adjacency, **common)  # type: ignore[arg-type]
+        elif kind == "weighted":
+            pair: MemoryRows[tuple[NDArray[np.float64], NDArray[np.float64]]] = MemoryRows([(columns[0], columns[1])])
+            buy_weighted_mean(pair, self.MOST, adjacency=adjacency, **common)  # type: ignore[arg-type]
+        else:
+            triple: MemoryRows[tuple[NDArray[np.float64], ...]] = MemoryRows([tuple(columns)])
+            buy_rate(triple, self.MOST, **common)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("kind", ["mean", "weighted", "rate"])
+    @pytest.mark.parametrize("adjacency", ADJACENCIES)
+    def test_it_is_what_a_row_can_change(
+        self, kind: str, adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[tuple[NDArray[np.int64], int, float]] = []
+
+        def spied(total: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> NDArray[np.int64]:
+            seen.append((total.copy(), sensitivity, eps))
+            return total + MEAN_UNITS
+
+        monkeypatch.setattr(working, "noisy_integers", spied)
+        shared = [self.ROWS[4]]
+        if adjacency == "add_remove":
+            pairs = [(shared, [*shared, row]) for row in self.ROWS]
+        else:
+            pairs = [([*shared, row], [*shared, other]) for row in self.ROWS for other in self.ROWS]
+        moved = 0
+        for data, other in pairs:
+            seen.clear()
+            self.bought(kind, data, adjacency)
+            self.bought(kind, other, adjacency)
+            (one, sensitivity, eps), (two, _, _) = seen
+            assert eps == 0.7
+            moved = max(moved, int(np.abs(one - two).sum()))
+        assert moved == sensitivity
