@@ -8,12 +8,16 @@ from typing import Any
 
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
+from dpstats.models.charging import ROWS_ALONE
 
 FIXED = ("adjacency", "allow_uncertified", "data", "delta", "domain", "eps", "formula", "ledger", "memory", "seed")
 """What all candidates share."""
 
-NOT_TUNED = ("exposure", "max_rows", "offset", "unit", "unit_weight", "weights")
-"""What tuning does not take: persons with several rows have no proof here; the others are terms of the formula."""
+PERSONS = ("max_rows", "unit", "unit_weight")
+"""What tuning does not take: persons with several rows have no proof here."""
+
+TERMS = ("exposure", "offset", "weights")
+"""What are terms of the formula instead."""
 
 MOST = 1000
 """Candidates of a grid, at most."""
@@ -39,10 +43,10 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
     """
     chosen = _combinations(grid)
     for name in itertools.chain(common, *chosen):
-        if name in NOT_TUNED:
-            raise ArgumentError(
-                f"{name} is not taken here: every row counts by itself; weights() and offset() are terms of the formula"
-            )
+        if name in PERSONS:
+            raise ArgumentError(f"{name} is not taken by tune(): {ROWS_ALONE}")
+        if name in TERMS:
+            raise ArgumentError(f"{name} is not taken here: weights() and offset() are terms of the formula")
     for one in chosen:
         for name in one:
             if not isinstance(name, str) or name in FIXED:
