@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +252,43 @@ def test_bad_arguments_are_named(wrong: dict[str, Any]) -> None:
 def test_streams_are_not_pickled() -> None:
     with pytest.raises(StreamError):
         pickle.dumps(make())
+
+
+CHILD = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_refits import make, so_far
+import dpstats as dp
+
+stream = make(schedule=1, horizon=40, state={state!r}, ledger=dp.Ledger.open({ledger!r}))
+while stream.tick < 40:
+    tick = stream.tick + 1
+    if stream.results is not None:
+        print(stream.tick, stream.results.scaled_params.tolist(), flush=True)
+    found = stream.update(so_far(min(tick, 6)))
+    print(tick, found.scaled_params.tolist(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_processes_show_one_release_a_tick(tmp_path: Path) -> None:
+    """Three processes killed at random instants: no tick is shown with two results, and the ledger has one charge."""
+    dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    folder = str(Path(__file__).resolve().parent)
+    code = CHILD.format(folder=folder, state=str(tmp_path / "state"), ledger=str(tmp_path / "ledger"))
+    random, shown = np.random.default_rng(1), dict[int, str]()
+    for _ in range(3):
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(int(random.integers(1, 6)))]
+        time.sleep(float(random.uniform(0, 0.02)))
+        child.kill()
+        lines += child.stdout.read().splitlines(keepends=True)
+        child.wait()
+        child.stdout.close()
+        for line in lines:
+            if line.endswith("\n"):
+                tick, _, values = line.partition(" ")
+                assert shown.setdefault(int(tick), values) == values
+    assert len(shown) > 3
+    assert len(dp.Ledger.open(tmp_path / "ledger").entries()) == 1
