@@ -333,6 +333,4 @@ def test_losses_of_blocks_are_those_of_rows(tmp_path):
 def test_persons_are_refused_with_what_there_is_for_them(name: str) -> None:
     given = {name: 2 if name == "max_rows" else "equal"}
     with pytest.raises(ArgumentError, match=rf"{name} is not taken by tune.*dp\.evaluate"):
-        plan_tuning(
-            "y ~ x", {"x": (0, 1), "y": (0, 1)}, {"curvature": [9, 90]}, 1.0, family="binomial", **{name: value}
-        )
+        plan_tuning("y ~ x", {"x": (0, 1), "y": (0, 1)}, {"curvature": [9, 90]}, 1.0, family="binomial", **given)
