@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BLOCK = re.compile(r"^(?P<block>```python\n(?P<code>.*?)^```)$(?:\n\n```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
 
+TO_VIGNETTE = re.compile(r"\[(?P<words>[^\]]+)\]\((?P<folder>(?:\.\./)*vignettes/)?(?P<page>\w+)\.md\)")
+
 
 def run_page(text: str, name: str, figures: Path | None = None) -> str:
     """Execute a page.
@@ -84,10 +86,21 @@ def _save_figures(name: str, line: int, folder: Path | None) -> list[str]:
     return paths
 
 
+def linked(text: str, name: str) -> str:
+    """The page with links to vignettes as Sphinx finds them: it would resolve their folder, a symbolic link."""
+
+    def role(match: re.Match[str]) -> str:
+        inside = name.startswith("vignettes/") and not match["folder"]
+        return f"{{doc}}`{match['words']} </vignettes/{match['page']}>`" if inside or match["folder"] else match[0]
+
+    return TO_VIGNETTE.sub(role, text)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Run every page that has Python blocks before Sphinx parses it."""
 
     def on_read(app: Sphinx, name: str, source: list[str]) -> None:
+        source[0] = linked(source[0], name)
         if BLOCK.search(source[0]):
             source[0] = run_page(source[0], name, Path(app.srcdir) / "_build" / "figures")
 

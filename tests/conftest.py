@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,13 +20,23 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="session")
 def run_page() -> Callable[..., str]:
     """`run_page` of docs/executed.py, which the documentation's build uses too."""
+    return _executed().run_page  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def linked() -> Callable[[str, str], str]:
+    """`linked` of docs/executed.py."""
+    return _executed().linked  # type: ignore[no-any-return]
+
+
+def _executed() -> ModuleType:
     os.environ.setdefault("MPLBACKEND", "Agg")
     spec = importlib.util.spec_from_file_location("executed", ROOT / "docs" / "executed.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.run_page  # type: ignore[no-any-return]
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -132,6 +132,12 @@ def test_a_page_shows_what_it_prints_and_the_value_of_its_last_line(run_page: Ca
     assert shown.endswith("```text\n2\n```\n")
 
 
+def test_links_to_vignettes_are_found_through_their_symbolic_link(linked: Callable[[str, str], str]) -> None:
+    assert linked("[a](vignettes/b.md), [c](guide/d.md)", "risk") == "{doc}`a </vignettes/b>`, [c](guide/d.md)"
+    assert linked("[a](../vignettes/b.md) [e](f.md)", "guide/x") == "{doc}`a </vignettes/b>` [e](f.md)"
+    assert linked("[a](b.md) [c](../docs/d.md)", "vignettes/x") == "{doc}`a </vignettes/b>` [c](../docs/d.md)"
+
+
 def test_a_failing_block_is_caught(run_page: Callable[..., str]) -> None:
     """Planted."""
     with pytest.raises(ZeroDivisionError):
