@@ -63,7 +63,7 @@ def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
             continue
         name = cells["name"]
         if not name or name in declared:
-            raise DomainError(f"line {place} of the codebook {'repeats ' + repr(name) if name else 'has no name'}")
+            raise DomainError(f"line {place} of the codebook {'repeats a name' if name else 'has no name'}")
         declared[name] = _declaration(place, cells, number)
     return declared
 

@@ -6,6 +6,8 @@ import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dpstats.errors import DataError
 
 NUMBERS = ("int", "uint", "float", "double", "decimal", "half")
@@ -57,10 +59,16 @@ def _line(kind: str) -> tuple[str, str]:
     return "[...]", ": every level, the reference first"
 
 
+def _type_name(values: Any) -> str:
+    """The type of an array; not how long its longest text is, which numpy's types of text tell."""
+    kind = getattr(values, "dtype", "list")
+    return kind.type.__name__ if isinstance(kind, np.dtype) and kind.kind in "SU" else str(kind)
+
+
 def _schema(frame: Any) -> Iterable[tuple[str, str]]:
     """Names and types of the columns of a pandas or polars frame, an Arrow table or a mapping of arrays."""
     if isinstance(frame, Mapping):
-        return [(str(name), str(getattr(values, "dtype", "list"))) for name, values in frame.items()]
+        return [(str(name), _type_name(values)) for name, values in frame.items()]
     # polars first: its lazy frames warn when they are asked for `dtypes`.
     schema: Any = frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "schema", None)
     if isinstance(schema, Mapping):

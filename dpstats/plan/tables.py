@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import html
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,15 +35,38 @@ MOST_TERMS = 60
 """A plan lists so many terms and then how many more there are."""
 
 
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+    }
+)
+"""How LaTeX writes the signs that mean something to it."""
+
+
 class Summary(statsmodels_summary.Summary):
-    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either."""
+    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
+
+    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
+    """
 
     def as_latex(self) -> str:
         """Each table as a tabular of its own, then the notes."""
-        parts = [table.as_latex_tabular() for table in self.tables]
+        parts = [_with_texts(table, str).as_latex_tabular() for table in self.tables]
         if self.extra_txt is not None:
-            parts.append(self.extra_txt.replace("\n", " \\newline\n"))
+            parts.append(self.extra_txt.translate(LATEX).replace("\n", " \\newline\n"))
         return "\n\n".join(parts)
+
+    def as_html(self) -> str:
+        """Each table, then the notes."""
+        parts = [_with_texts(table, html.escape).as_html() for table in self.tables]
+        if self.extra_txt is not None:
+            parts.append("<br/><br/>" + html.escape(self.extra_txt).replace("\n", "<br/>"))
+        return "".join(parts)
 
     def as_markdown(self) -> str:
         """Each table in the pipes of Markdown, then the notes."""
@@ -49,6 +74,16 @@ class Summary(statsmodels_summary.Summary):
         if self.extra_txt is not None:
             parts.append(self.extra_txt)
         return "\n\n".join(parts)
+
+
+def _with_texts(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
+    """The table with `text` of its title, which is put on one line, and of its cells."""
+    found = copy.deepcopy(table)
+    found.title = text(" ".join((table.title or "").split()))
+    for row in found:
+        for cell in row:
+            cell.data = text(cell.data) if isinstance(cell.data, str) else cell.data
+    return found
 
 
 def markdown_table(table: SimpleTable) -> str:

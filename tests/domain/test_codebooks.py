@@ -49,7 +49,7 @@ def test_codebooks_declare_what_a_domain_does(tmp_path: Path) -> None:
         ("name,low,high\nx,1,", "line 2 of the codebook must have two numbers"),
         ("name,low,high\ny,0,1\nx,one,2", "line 3"),
         ("name,low,high,levels\nx,0,1,a|b", "line 2"),
-        ("name,low,high\nx,0,1\nx,0,2", "line 3 of the codebook repeats 'x'"),
+        ("name,low,high\nx,0,1\nx,0,2", "line 3 of the codebook repeats a name"),
         ("name,low,high\n,0,1", "line 2 of the codebook has no name"),
         ("name,low,high\nx,2,1", "low < high"),
         ("name,levels\nx,a|a", "not distinct"),

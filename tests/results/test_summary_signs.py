@@ -1,0 +1,45 @@
+"""Tables in HTML and LaTeX: signs of names mean nothing to either."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import dpstats as dp
+
+
+class TestSigns:
+    """Names and levels are text wherever they are shown, whatever they hold."""
+
+    BAD = "<img src=x onerror=alert(1)>"
+
+    def shown(self) -> Any:
+        rng = np.random.default_rng(0)
+        levels = ["<b>a</b>", "50% & more_or_less"]
+        rows = pd.DataFrame({self.BAD: rng.uniform(0, 1, 300), "y<script>": rng.uniform(0, 1, 300)})
+        rows["g"] = rng.choice(levels, 300)
+        domain = {self.BAD: (0, 1), "g": levels, "y<script>": (0, 1)}
+        return dp.glm(f"Q('y<script>') ~ Q('{self.BAD}') + g", rows, 1.0, domain=domain)
+
+    def test_html(self) -> None:
+        fit = self.shown()
+        pages = [fit.summary(full=True), fit.summary(), fit.plan.summary(), dp.etable([fit, fit]).summary()]
+        for page in [*(one.as_html() for one in pages), fit._repr_html_()]:
+            assert "<img" not in page
+            assert "<script" not in page
+            assert "<b>a" not in page
+            assert "&lt;script&gt;" in page
+            assert "&amp;lt;" not in page
+
+    def test_latex(self) -> None:
+        for page in (self.shown().to_latex(), self.shown().summary(full=True).as_latex()):
+            lines = page.splitlines()
+            assert not any(line.startswith(("%", r"\caption")) and not line.startswith("%\\caption{") for line in lines)
+            assert sum(line.count("{") - line.count(r"\{") for line in lines) == sum(
+                line.count("}") - line.count(r"\}") for line in lines
+            )
+            # A bare sign of these would end the line or the cell.
+            assert not re.search(r"(?<!\\)#|(?<!\\)%(?!\\caption)|(?<!\\)_", page.replace(r"\\", ""))
