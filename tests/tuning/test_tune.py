@@ -188,29 +188,14 @@ def test_a_delta_is_divided_among_the_fits():
     assert plan.guarantee.delta == 1e-6
 
 
-def test_it_is_said_before_it_is_spent_that_the_default_would_do(caplog):
+def test_it_is_said_before_it_is_spent_that_the_default_would_do(caplog, tmp_path):
     plan = plan_tuning(FORMULA, DOMAIN, GRID, 1.0, family="binomial")
     assert plan.default is not None
     assert plan.table.loc["untuned default", "eps"] == 1.0
     assert "untuned default" in str(plan)
     with caplog.at_level(logging.WARNING, logger="dpstats"), pytest.raises(BudgetExceeded):
-        dp.tune(FORMULA, frame(), GRID, eps=1.0, ledger=_empty(), **LOGIT)
+        dp.tune(FORMULA, frame(), GRID, eps=1.0, ledger=dp.Ledger(tmp_path / "ledger", "data", 0.1), **LOGIT)
     assert "the defaults" in caplog.text
-
-
-class _Empty(dp.Ledger):
-    def __init__(self):
-        pass
-
-    def charge(self, *_args, **_kwargs):
-        raise BudgetExceeded("nothing left")
-
-    def __del__(self):
-        pass
-
-
-def _empty():
-    return _Empty()
 
 
 def test_neither_scores_nor_the_number_of_runs_are_kept(monkeypatch):
