@@ -65,6 +65,7 @@ def choose_start(plan: StreamPlan, totals: Sequence[Float], params: Sequence[Flo
         noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
         bias = (ALIGNED * float(squares[start:].sum())) ** 2 / size * float(np.trace(inverse)) / size
         fewer = size * start / (tick - start)
-        solved = equations.solve(plan.radius, plan.penalty, fitting.penalty_weights)
+        deviation = plan.interval_deviation(start, tick)
+        solved = fitting.solve(equations, deviation, latest, tick - start)
         found.append((noise + bias + fewer, Chosen(start, sums, solved)))
     return min(found, key=lambda one: one[0])[1]

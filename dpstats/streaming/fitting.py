@@ -18,9 +18,14 @@ from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.information.statistics import StatisticsNoise
+from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.solving import gradient_error, minimise, noise_alone, printed_descent
 from dpstats.streaming.vectors import RowVector
 
 Float = NDArray[np.float64]
+
+PRINTED_STEPS = 10_000
+"""The printed solver asks for (1 + L / alpha)^2 steps at every tick, which may be millions; no more than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +40,12 @@ class Fitting:
         Public guess at the norm of the coefficients in the metric, which the ridge goes by.
     penalty : Penalty or None
         Convex.
+    constraint : Constraint or None
+        Of the coefficients in model units, the intercept aside; in place of the ridge.
+    solver : {"accelerated", "paper"}
+        For constraints: to a certified gap, or as source 001 prints it.
+    rows_guess : float
+        Public guess at the rows of a tick, for the printed solver's length of steps alone.
     guarantee : Guarantee
     """
 
@@ -42,6 +53,9 @@ class Fitting:
     vector: RowVector
     radius: float
     penalty: Penalty | None
+    constraint: Constraint | None
+    solver: str
+    rows_guess: float
     guarantee: Guarantee
 
     @property
@@ -81,9 +95,54 @@ class Fitting:
         size = len(self.design.names)
         return moments.equations(np.eye(size + 1)[:, :size], np.eye(size + 1)[size])
 
-    def params(self, released: Float, deviation: float) -> Float:
-        """Coefficients in model units, shrunk as the noise asks for, shape (p,)."""
-        return self.equations(self.moments(released, deviation)).solve(self.radius, self.penalty, self.penalty_weights)
+    def params(self, released: Float, deviation: float, start: Float | None = None, ticks: float = 1.0) -> Float:
+        """Coefficients in model units, shrunk as the noise asks for, or in the constraint set, shape (p,).
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+        deviation : float
+        start : ndarray, shape (p,), optional
+            Where a constrained solver begins.
+        ticks : float
+            That the sums are of.
+        """
+        return self.solve(self.equations(self.moments(released, deviation)), deviation, start, ticks)
+
+    def solve(self, equations: Equations, deviation: float, start: Float | None, ticks: float) -> Float:
+        """See `params`."""
+        if self.constraint is None:
+            return equations.solve(self.radius, self.penalty, self.penalty_weights)
+        free = self.penalty_weights == 0
+        outer, cross_sd = equations.metric, deviation / self.vector.cross
+        if noise_alone(equations.moments[~free] / np.sqrt(np.diag(outer)[~free]), cross_sd, self.constraint):
+            null = np.zeros(len(free))
+            null[~free] = self.constraint.project(null[~free])
+            kept = equations.information[np.ix_(free, free)]
+            if free.any() and kept[0, 0] > 0:
+                across = equations.information[np.ix_(free, ~free)] @ null[~free]
+                null[free] = (equations.moments[free] - across) / kept[0, 0]
+            return null
+        if self.solver == "paper":
+            return self._printed(equations, cross_sd, start, ticks)
+        return minimise(equations.moments, equations.information, self.constraint, 0.0, start, free=free)
+
+    def _printed(self, equations: Equations, cross_sd: float, start: Float | None, ticks: float) -> Float:
+        """The averaged descent of source 001, its constants from public guesses."""
+        assert self.constraint is not None
+        reach, size = self.constraint.reach, len(equations.moments)
+        gram_sd = cross_sd * self.vector.cross / (np.sqrt(2) * self.vector.inner)
+        error = gradient_error(size, cross_sd, gram_sd, reach)
+        lipschitz = 2 * ticks * self.rows_guess * (1 + reach)
+        return printed_descent(
+            equations.moments,
+            equations.information,
+            self.constraint,
+            error=error,
+            lipschitz=lipschitz,
+            start=start,
+            most_steps=PRINTED_STEPS,
+        )
 
     def estimates(self, released: Float, deviation: float) -> tuple[Estimates, Float]:
         """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them."""

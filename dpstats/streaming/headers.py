@@ -24,7 +24,9 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         ("Dep. Variable:", shorten(plan.design.response_name, 20)),
         ("Mechanism:", plan.method),
         ("Link:", plan.family.link),
-        ("Penalty:", "None" if plan.penalty is None else plan.penalty.name),
+        ("Penalty:", "None" if plan.penalty is None else plan.penalty.name)
+        if plan.constraint is None
+        else ("Constraint:", shorten(plan.constraint.name, 20)),
         ("Df Model:", str(plan.df_model)),
         ("Sums:", type(mechanism).__name__),
         ("Of:", shorten(plan.workload, 20)),

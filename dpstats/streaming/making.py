@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpstats.arguments import check_choice
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
@@ -15,6 +16,7 @@ from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.guarantee import check_adjacency, check_budget
 from dpstats.request import SEEDED
+from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.planning import StreamPlan, check_guess
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
 from dpstats.streaming.vectors import RowVector
@@ -48,6 +50,8 @@ def make_plan(
     participation: Sequence[int] = (0,),
     penalty: str | Penalty | None = None,
     alpha: float | None = None,
+    constraint: Constraint | None = None,
+    solver: str = "accelerated",
     radius: float | None = None,
     adjacency: str = "add_remove",
     rows_guess: float = 1000.0,
@@ -69,6 +73,11 @@ def make_plan(
     chosen = get_penalty(penalty, alpha)
     if chosen is not None and not chosen.convex:
         raise ArgumentError(f"penalty must be convex for a stream, got {chosen.name!r}")
+    if constraint is not None and not isinstance(constraint, Constraint):
+        raise ArgumentError("constraint must be a set of dpstats.streaming.constraints, such as L1Ball(1.0)")
+    if constraint is not None and chosen is not None:
+        raise ArgumentError("constraint and penalty: give one of them")
+    check_choice("solver", solver, ("accelerated", "paper"))
     guess = RADII[method] if radius is None else check_size("radius", radius)
     ticks = {"horizon": horizon, "halflife": halflife, "window": window, "workload": workload}
     source = _sums(sums, delta)(**ticks, participation=participation)  # type: ignore[arg-type]
@@ -79,6 +88,10 @@ def make_plan(
         )
     if design.response.trials is not None:
         raise ArgumentError("formula: successes + failures are not offered for streams; give one row a trial")
+    if constraint is not None:
+        constraint.check_size(len(design.names) - int(design.has_intercept))
+    if solver == "paper" and (constraint is None or design.has_intercept):
+        raise ArgumentError("solver='paper' is for a constraint and a formula without an intercept: add '- 1'")
     resolved = scaled_family(loss, design)
     if method == "linear":
         square = design.has_intercept and delta > 0
@@ -87,7 +100,8 @@ def make_plan(
         vector, moved = renewed_vector(design, resolved, guess, notion)
     planned = plan_sums(source, vector, moved, eps=eps, delta=delta, adjacency=notion)
     guarantee = planned.guarantee.uncertified(SEEDED) if seeded else planned.guarantee
-    return StreamPlan(design, vector, planned, guess, chosen, check_guess("rows_guess", rows_guess, 1, 1e12), guarantee)
+    rows = check_guess("rows_guess", rows_guess, 1, 1e12)
+    return StreamPlan(design, vector, planned, guess, chosen, constraint, solver, rows, guarantee)
 
 
 def plan_sums(
@@ -112,7 +126,9 @@ def _method(mechanism: str | None, family: Family) -> str:
     if mechanism is None:
         return "linear" if linear else "renewable"
     if mechanism not in RADII:
-        raise ArgumentError(f"mechanism must be one of {list(RADII)} or left out")
+        raise ArgumentError(
+            f"mechanism must be one of {list(RADII)} or left out; dp.streaming.Refits fits any method anew"
+        )
     if mechanism == "linear" and not linear:
         raise ArgumentError(f"mechanism='linear' is for family='gaussian'; take 'renewable' for {family.name!r}")
     if mechanism == "renewable" and linear:

@@ -21,6 +21,8 @@ from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fitting import Fitting, predicted_excess
 from dpstats.streaming.headers import header
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
@@ -51,6 +53,8 @@ class StreamPlan:
     radius : float
         Public guess at the norm of the coefficients in the metric of the rows.
     penalty : Penalty or None
+    constraint : Constraint or None
+    solver : {"accelerated", "paper"}
     rows_guess : float
         Public guess at the rows of a tick, for predictions; no guarantee and no release depends on it.
     guarantee : Guarantee
@@ -62,6 +66,8 @@ class StreamPlan:
     sums: SumsPlan
     radius: float
     penalty: Penalty | None
+    constraint: Constraint | None
+    solver: str
     rows_guess: float
     guarantee: Guarantee
 
@@ -108,7 +114,16 @@ class StreamPlan:
     @cached_property
     def fitting(self) -> Fitting:
         """How coefficients follow from released sums."""
-        return Fitting(self.design, self.vector, self.radius, self.penalty, self.guarantee)
+        return Fitting(
+            self.design,
+            self.vector,
+            self.radius,
+            self.penalty,
+            self.constraint,
+            self.solver,
+            self.rows_guess,
+            self.guarantee,
+        )
 
     @property
     def may_start_late(self) -> bool:
@@ -153,7 +168,7 @@ class StreamPlan:
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
         rows = []
         for tick in ticks:
-            deviation, weighed = self.deviation(int(tick)), self.rows_guess * self._weighed(int(tick))
+            deviation, weighed = self.deviation(int(tick)), self.rows_guess * self.weighed(int(tick))
             typical = self._typical_weight()
             excess = predicted_excess(len(self.names), typical, deviation, self.vector, self.radius, weighed)
             null = weighed * typical * self.radius**2 / len(self.names) / 2
@@ -161,7 +176,7 @@ class StreamPlan:
         columns = ["noise_sd", "rows", "excess", "per_row", "null"]
         return pd.DataFrame(rows, index=pd.Index([int(tick) for tick in ticks], name="tick"), columns=columns)
 
-    def _weighed(self, tick: int) -> float:
+    def weighed(self, tick: int) -> float:
         """Ticks that a release is of, older ones by their weight."""
         workload = self.sums.mechanism.workload
         if isinstance(workload, Window):
@@ -232,7 +247,9 @@ class StreamPlan:
             "domain": facts["design"]["domain"],
             "horizon, halflife, window, participation or sums": facts["sums"]["mechanism"],
             "eps, delta or adjacency": facts["guarantee"],
-            "family, mechanism, radius or penalty": [facts["vector"], facts["radius"], facts["penalty"]],
+            "family, mechanism, radius, penalty, constraint or solver": [
+                facts[name] for name in ("vector", "radius", "penalty", "constraint", "solver")
+            ],
         }
         return {
             name: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
@@ -251,6 +268,8 @@ class StreamPlan:
             "sums": self.sums.to_dict(),
             "radius": self.radius,
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
+            "constraint": None if self.constraint is None else self.constraint.to_dict(),
+            "solver": self.solver,
             "rows_guess": self.rows_guess,
             "guarantee": self.guarantee.to_dict(),
         }
@@ -264,6 +283,8 @@ class StreamPlan:
             sums=plan_from_dict(stored["sums"]),
             radius=float(stored["radius"]),
             penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
+            constraint=None if stored["constraint"] is None else constraint_from_dict(stored["constraint"]),
+            solver=stored["solver"],
             rows_guess=float(stored["rows_guess"]),
             guarantee=Guarantee(**stored["guarantee"]),
         )

@@ -16,6 +16,7 @@ from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger.opening import LedgerLike
 from dpstats.quiet import quiet, sealed
+from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.feeding import Feed, Tick
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.planning import StreamPlan
@@ -62,6 +63,12 @@ class Regression:
         The noise of the sums; "blt" has nearly the least in constant memory.
     penalty, alpha : str or Penalty, float
         Convex, as for `dpstats.glm`, beside the ridge that the noise asks for.
+    constraint : Constraint, optional
+        A set of ``dpstats.streaming.constraints`` for the coefficients in model units, the intercept aside, in place of
+        the ridge: `params` lies in it.
+    solver : {"accelerated", "paper"}
+        For a constraint: to a certified gap, or the averaged descent that Kasiviswanathan, Nissim and Jin print, for a
+        model without an intercept.
     radius : float, optional
         Public guess at the norm of the coefficients in the metric of the rows, from which ridge and noise are balanced.
     adjacency : {"add_remove", "replace_one"}
@@ -122,6 +129,8 @@ class Regression:
         sums: str | None = None,
         penalty: str | Penalty | None = None,
         alpha: float | None = None,
+        constraint: Constraint | None = None,
+        solver: str = "accelerated",
         radius: float | None = None,
         adjacency: str = "add_remove",
         ledger: LedgerLike = None,
@@ -145,6 +154,8 @@ class Regression:
             participation=participation,
             penalty=penalty,
             alpha=alpha,
+            constraint=constraint,
+            solver=solver,
             radius=radius,
             adjacency=adjacency,
             rows_guess=rows_guess,
@@ -293,7 +304,7 @@ class Regression:
         sums = self._running.releases.at(b).total - self._running.releases.at(a).total
         deviation = self._plan.interval_deviation(a, b)
         with quiet():
-            params = self._plan.fitting.params(sums, deviation)
+            params = self._plan.fitting.params(sums, deviation, ticks=b - a)
         return StreamResults(self._plan, params, sums=sums, deviation=deviation, first=a + 1, last=b)
 
     def window(self, ticks: int) -> StreamResults:

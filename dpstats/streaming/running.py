@@ -198,7 +198,8 @@ class Running:
                 latest = self.releases.last.params
                 chosen = choose_start(plan, [one.total for one in early], [*params, latest], tick, total)
                 return Release(total, chosen.sums, chosen.params, np.array([float(chosen.start)]))
-            found = plan.fitting.params(released, plan.deviation(tick))
+            ticks = plan.weighed(tick)
+            found = plan.fitting.params(released, plan.deviation(tick), self.releases.last.params, ticks)
         return Release(total, released, found, np.zeros(1))
 
     def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from dpstats.errors import (
     UncertifiedError,
 )
 from dpstats.streaming import Regression, StreamPlan, StreamResults
+from dpstats.streaming.constraints import GroupL1, L1Ball, L2Ball
 
 DOMAIN: dict[str, Any] = {"x": (-2, 2), "g": ["a", "b", "c"], "y": (-6, 6)}
 LOGIT = {**DOMAIN, "y": [0, 1]}
@@ -195,6 +196,34 @@ def test_predicted_excess_is_what_rows_have_at_the_guess() -> None:
     assert 0.5 < np.mean(found) / plan.ticks([4]).excess[4] < 2
 
 
+@pytest.mark.parametrize("family", ["gaussian", "binomial"])
+def test_coefficients_lie_in_their_constraint(family: str) -> None:
+    """The intercept is free; where the set holds the estimate it changes nothing, and noise alone is the null model."""
+    binary, domain = family == "binomial", LOGIT if family == "binomial" else DOMAIN
+    plain = Regression("y ~ x + g", domain, HUGE, 1e-6, family=family, horizon=8)
+    loose = Regression("y ~ x + g", domain, HUGE, 1e-6, family=family, horizon=8, constraint=L2Ball(50.0))
+    tight = Regression("y ~ x + g", domain, HUGE, 1e-6, family=family, horizon=8, constraint=L1Ball(0.2))
+    for tick in range(4):
+        rows = frame(1000, tick, binary=binary)
+        found = [stream.update(rows) for stream in (plain, loose, tight)]
+    np.testing.assert_allclose(found[0].params, found[1].params, atol=0.02)
+    assert np.abs(found[2].scaled_params[1:]).sum() == pytest.approx(0.2, abs=1e-6)
+    assert found[2].scaled_params[0] != 0
+    assert "Constraint:" in str(found[2].summary())
+    assert np.isfinite(found[2].bse).all()
+    noisy = Regression("y ~ x + g", domain, 0.1, 1e-6, family=family, horizon=8, constraint=L1Ball(1.0), seed=1)
+    np.testing.assert_array_equal(noisy.update(frame(5, 0, binary=binary)).scaled_params[1:], 0.0)
+
+
+def test_the_printed_solver_comes_near() -> None:
+    accelerated, printed = (
+        Regression("y ~ x - 1", DOMAIN, 100.0, 1e-6, horizon=4, constraint=L2Ball(1.0), solver=solver, rows_guess=500)
+        for solver in ("accelerated", "paper")
+    )
+    want, found = accelerated.update(frame(500, 0)), printed.update(frame(500, 0))
+    assert abs(want.params["x"] - found.params["x"]) < 0.3
+
+
 def test_pure_noise_and_no_intercept_have_no_errors() -> None:
     pure = Regression("y ~ x", DOMAIN, 50.0, horizon=4)
     assert pure.guarantee.delta == 0
@@ -230,6 +259,11 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"sums": "blt", "delta": 0.0}, ArgumentError, "delta"),
     ({"penalty": "scad", "alpha": 1.0}, ArgumentError, "penalty"),
     ({"radius": 0.0}, ArgumentError, "radius"),
+    ({"constraint": 1.0}, ArgumentError, "constraint"),
+    ({"constraint": L1Ball(1.0), "penalty": "ridge", "alpha": 1.0}, ArgumentError, "one of them"),
+    ({"constraint": GroupL1(1.0, (2, 2))}, ArgumentError, "groups"),
+    ({"solver": "fast"}, ArgumentError, "solver"),
+    ({"solver": "paper"}, ArgumentError, "without an intercept"),
     ({"adjacency": "both"}, ArgumentError, "adjacency"),
     ({"ledger": 7}, ArgumentError, "ledger"),
     ({"state": 7}, ArgumentError, "state"),

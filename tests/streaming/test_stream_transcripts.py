@@ -150,7 +150,7 @@ def test_a_hessian_weight_above_the_free_one_is_caught(monkeypatch: Any) -> None
     """With r = 4 at the price of r = sqrt 12 a row at a linear predictor of 0 is 1.118 long."""
     right = plan_of("binomial", "add_remove", (0,), horizon=TICKS)
     heavy = replace(right.vector, inner=4.0)
-    plan = StreamPlan(right.design, heavy, right.sums, right.radius, None, 1000.0, right.guarantee)
+    plan = StreamPlan(right.design, heavy, right.sums, right.radius, None, None, "accelerated", 1e3, right.guarantee)
 
     def uncut(vector: vectors.RowVector, eta: np.ndarray, endog: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = vector.family.derivatives(eta, endog)
@@ -170,7 +170,7 @@ def test_the_root_of_two_forgotten_off_the_diagonal_is_caught() -> None:
     vector = right.vector
     short = float(np.sqrt(unweighted @ unweighted + vector.cross**2 + vector.square**2))
     sums = right.sums.mechanism.plan(vector.size, eps=EPS, delta=DELTA, row_sensitivity=short, step=right.sums.step)
-    plan = StreamPlan(right.design, vector, sums, right.radius, None, 1000.0, right.guarantee)
+    plan = StreamPlan(right.design, vector, sums, right.radius, None, None, "accelerated", 1e3, right.guarantee)
     assert hockey_stick(plan, worst_shift(plan, as_it_should(plan))) > DELTA
 
 
@@ -179,7 +179,15 @@ def test_a_replaced_row_at_the_price_of_an_added_one_is_caught() -> None:
         added = plan_of(family, "add_remove", (0,), horizon=TICKS)
         replaced = plan_of(family, "replace_one", (0,), horizon=TICKS)
         plan = StreamPlan(
-            replaced.design, replaced.vector, added.sums, replaced.radius, None, 1000.0, replaced.guarantee
+            replaced.design,
+            replaced.vector,
+            added.sums,
+            replaced.radius,
+            None,
+            None,
+            "accelerated",
+            1e3,
+            replaced.guarantee,
         )
         assert hockey_stick(plan, worst_shift(plan, as_it_should(plan))) > DELTA
 
@@ -197,5 +205,5 @@ def test_a_horizon_off_by_one_is_caught() -> None:
     whole = plan_of("binomial", "add_remove", (0,), horizon=TICKS)
     assert short.sums.mechanism.sensitivity < whole.sums.mechanism.sensitivity
     mixed = replace(whole.sums, draws=short.sums.draws)
-    plan = StreamPlan(whole.design, whole.vector, mixed, whole.radius, None, 1000.0, whole.guarantee)
+    plan = StreamPlan(whole.design, whole.vector, mixed, whole.radius, None, None, "accelerated", 1e3, whole.guarantee)
     assert hockey_stick(plan, worst_shift(plan, as_it_should(plan), [[1]])) > DELTA
