@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.draws import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Float = NDArray[np.float64]
 
@@ -196,6 +199,23 @@ class StreamPlan:
         summary.tables = [header(self, "none read"), ticks_table(self.ticks())]
         summary.add_extra_txt(wrap_notes(self.notes()))
         return summary
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the predicted excess per row by tick beside that of the null model.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            To draw on; by default those of a new figure.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed.
+        """
+        from dpstats.streaming.pictures import plan_picture
+
+        return plan_picture(self, ax)
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""

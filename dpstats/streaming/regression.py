@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from dpstats.arguments import check_choice
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
@@ -19,11 +20,15 @@ from dpstats.quiet import quiet, sealed
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.feeding import Feed, Tick
 from dpstats.streaming.making import make_plan
+from dpstats.streaming.pictures import coefficient_picture
 from dpstats.streaming.planning import StreamPlan
 from dpstats.streaming.results import StreamResults, change_table
 from dpstats.streaming.running import Running
 from dpstats.streaming.sums import Workload
 from dpstats.streaming.sums.workloads import Window
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
@@ -354,17 +359,37 @@ class Regression:
             }
         )
 
+    def plot(self, term: str, *, window: int | None = None, ax: Axes | None = None) -> Axes:
+        """Draw a coefficient over the remembered ticks with 95 % intervals.
+
+        Parameters
+        ----------
+        term : str
+            Its name, see ``plan().names``.
+        window : int, optional
+            Of the last so many ticks at each tick, rather than as it was released.
+        ax : Axes, optional
+            To draw on; by default those of a new figure.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such coefficient or no tick to draw, or matplotlib is not installed.
+        """
+        check_choice("term", term, self._plan.names)
+        first = self._running.releases.first + (0 if window is None else _whole("window", window))
+        ticks = range(first if window is None else max(first - 1, window), self.tick + 1)
+        if not ticks or (window is not None and window < 1):
+            raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
+        found = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
+        of = self._plan.workload if window is None else f"the last {window} ticks"
+        return coefficient_picture(found, term, f"{term}: {of}", ax)
+
     def __repr__(self) -> str:
         return f"<Regression: tick {self.tick}, {self._plan.description}>"
 
     def __reduce__(self) -> Any:
         raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
-
-    def __copy__(self) -> Regression:
-        raise StreamError("a stream is not copied: closing a tick in both copies would be a second release")
-
-    def __deepcopy__(self, memo: Any) -> Regression:
-        return self.__copy__()
 
 
 def _whole(name: str, value: object) -> int:

@@ -65,6 +65,11 @@ class StreamResults(GLMResults):
         transform, shift = self.plan.design.back_transform()
         return Inferred(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether there are errors and intervals, by public facts; finite ones where the budget identifies them."""
+        return self._obstacle() is None
+
     def _obstacle(self) -> str | None:
         """Why there are no errors, from public facts."""
         plan, name = self.plan, self.plan.family.name

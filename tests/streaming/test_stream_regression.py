@@ -373,3 +373,26 @@ def test_no_cell_raises_or_warns() -> None:
     stream.update(odd)
     stream.update(odd.assign(y=np.nan))
     assert np.isfinite(stream.params).all()
+
+
+def test_plans_and_coefficients_are_drawn() -> None:
+    """A picture has its lines, and a caption that says what is protected; coefficients are those of the results."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    stream = linear(eps=2.0, participation=(0, 1))
+    with pytest.raises(ArgumentError, match="tick to draw"):
+        stream.plot("x")
+    for tick in range(5):
+        stream.update(frame(500, tick))
+    drawn = [stream.plan().plot(), stream.plot("x"), stream.plot("x", window=2)]
+    for axes in drawn:
+        (caption,) = [text for text in axes.texts if text.get_gid() == "caption"]
+        assert "person with a row in 2 ticks" in " ".join(caption.get_text().split())
+    lines = {line.get_label(): line.get_xydata() for line in drawn[1].get_lines()}
+    np.testing.assert_allclose(lines["params, for prediction"][-1], [5, stream.params["x"]])
+    np.testing.assert_allclose(lines["without shrinkage"][-1], [5, stream.results.debiased["x"]])
+    assert drawn[2].get_lines()[0].get_xydata()[0][0] == 2
+    with pytest.raises(ArgumentError, match="term"):
+        stream.plot("z")
+    with pytest.raises(ArgumentError, match="window"):
+        stream.plot("x", window=9)
+    pyplot.close("all")
