@@ -22,7 +22,7 @@ from scipy.special import expit
 
 import dpstats as dp
 from dpstats.rows import Block, MemoryRows
-from dpstats.streaming import Regression, StreamPlan
+from dpstats.streaming import Regression, StreamPlan, StreamResults
 from dpstats.streaming.early import choose_start
 from dpstats.streaming.making import make_plan
 
@@ -218,9 +218,10 @@ def coverage(streams: int = 60, ticks: int = 12, rows: int = 1500) -> None:
     for name, family, scale in (
         ("linear", "gaussian", 1.0),
         ("logistic", "binomial", 1.0),
-        ("logistic x 3", "binomial", 3.0),
+        ("logistic x 2", "binomial", 2.0),
+        ("logistic x 4", "binomial", 4.0),
     ):
-        inside, late, change = list[bool](), list[bool](), list[bool]()
+        inside, late, change, given = list[bool](), list[bool](), list[bool](), list[bool]()
         domain: dict[str, Any] = {"a": (-1, 1), "b": (-1, 1), "y": (-4, 4) if family == "gaussian" else [0, 1]}
         truth = np.array([0.3, 1.0, -0.5]) * scale
         for seed in range(streams):
@@ -232,14 +233,22 @@ def coverage(streams: int = 60, ticks: int = 12, rows: int = 1500) -> None:
                 drawn = random.random(rows) < expit(eta)
                 endog = drawn.astype(int) if family == "binomial" else eta + random.standard_normal(rows) / 2
                 result = stream.update(pd.DataFrame({"a": cells[:, 0], "b": cells[:, 1], "y": endog}))
-                inside += holds(result.conf_int(), truth)
-            late += holds(stream.window(ticks // 2).conf_int(), truth)
-            table = stream.change(ticks // 2)
-            change += ((table.low <= 0) & (table.high >= 0)).tolist()
-        print(f"{name:16}ticks {np.mean(inside):.3f}  last half {np.mean(late):.3f}  change {np.mean(change):.3f}")
+                given.append(result.has_errors)
+                inside += holds(result, truth)
+            halves = [stream.between(0, ticks // 2), stream.window(ticks // 2)]
+            late += holds(halves[1], truth)
+            if halves[0].has_errors and halves[1].has_errors:
+                table = stream.change(ticks // 2)
+                change += ((table.low <= 0) & (table.high >= 0)).tolist()
+        found = [f"{np.mean(part):.3f} of {len(part):,}" if part else "none" for part in (inside, late, change)]
+        print(f"{name:14}ticks {found[0]}  last half {found[1]}  change {found[2]}  with errors {np.mean(given):.2f}")
 
 
-def holds(ends: pd.DataFrame, truth: Float) -> list[bool]:
+def holds(result: StreamResults, truth: Float) -> list[bool]:
+    """Whether each interval holds its coefficient; nothing where there are no intervals."""
+    if not result.has_errors:
+        return []
+    ends = result.conf_int()
     low, high = (ends[side].to_numpy() for side in (0, 1))
     return ((low <= truth) & (truth <= high)).tolist()
 

@@ -11,20 +11,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.streaming.fitting import inverted, remainder, squared_distances
 from dpstats.streaming.planning import StreamPlan
 from dpstats.streaming.releases import EARLY
 
 Float = NDArray[np.float64]
 
-SHARE = 1 / 8
+SHARE = 1 / 2
 """At most this share of the ticks is left out."""
 
 MOST = EARLY
 """Later ticks than this are never left out: coefficients have settled by then, or never will."""
-
-ALIGNED = 0.25
-"""Guess at the remainder of a linearisation, over the squared distance in the information and the rows' typical length:
-half of |l'''| / l'' on average. Settled by an experiment (docs/benchmarks_streams): larger ones leave out too much."""
 
 
 class Chosen(NamedTuple):
@@ -54,16 +51,16 @@ def choose_start(plan: StreamPlan, totals: Sequence[Float], params: Sequence[Flo
     starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, MOST, len(totals) - 1))]
     whole = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
     apart = np.array(params[: min(tick, MOST)]) - latest
-    squares = np.maximum(np.sum(apart @ whole.information * apart, axis=1), 0.0) / tick
+    squares = squared_distances(apart, whole.information) / tick
     found: list[tuple[float, Chosen]] = []
     for start in starts:
         sums = total - totals[start]
         equations = whole
         if start:
             equations = fitting.equations(fitting.moments(sums, plan.interval_deviation(start, tick)))
-        inverse = np.linalg.inv(equations.stabilised(equations.ridge(plan.radius)))
+        inverse = inverted(equations, plan.radius)
         noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
-        bias = (ALIGNED * float(squares[start:].sum())) ** 2 / size * float(np.trace(inverse)) / size
+        bias = remainder(float(squares[start:].sum()), inverse) ** 2
         fewer = size * start / (tick - start)
         deviation = plan.interval_deviation(start, tick)
         solved = fitting.solve(equations, deviation, latest, tick - start)

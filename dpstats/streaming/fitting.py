@@ -24,6 +24,12 @@ from dpstats.streaming.vectors import RowVector
 
 Float = NDArray[np.float64]
 
+ALIGNED = 0.25
+"""Guess at half of the mean of l''' / l'' in size, see `remainder`; settled by a trial (docs/benchmarks_streams)."""
+
+WIDENING = 2.0
+"""Standard errors allow for so many times the predicted remainder."""
+
 PRINTED_STEPS = 10_000
 """The printed solver asks for (1 + L / alpha)^2 steps at every tick, which may be millions; no more than this."""
 
@@ -144,8 +150,16 @@ class Fitting:
             most_steps=PRINTED_STEPS,
         )
 
-    def estimates(self, released: Float, deviation: float) -> tuple[Estimates, Float]:
-        """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them."""
+    def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
+        """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+        deviation : float
+        off : float
+            `remainder`: errors grow by the square root of 1 + (`WIDENING` off)^2.
+        """
         moments = self.moments(released, deviation)
         basis = rebased(self.equations(moments).information, self.design.dummies)
         size = len(basis)
@@ -162,17 +176,38 @@ class Fitting:
         if self.vector.method == "linear":
             loss = float(np.sum(found.inverse * noise[np.ix_(active, active)]))
             spread = self._dispersion(deviation, moments, equations, coef, loss, int(active.sum()))
+        positive = equations.stabilised(equations.ridge(self.radius))
         estimates = Estimates(
             coef=coef,
             information=equations.information,
             curvature=np.zeros_like(noise),
-            linear=NormalLaw(noise),
+            linear=NormalLaw(noise + (WIDENING * off) ** 2 * (noise + spread.value * positive)),
             matrix=law,
             spread=spread,
             typical_size=self.radius / np.sqrt(size * np.diag(equations.metric)),
             found=found,
         )
         return estimates, basis
+
+    def remainder(self, released: Float, deviation: float, params: Float, linearised: Float, weights: Float) -> float:
+        """About how far linearisation moves coefficients, in standard errors without noise.
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+        deviation : float
+        params : ndarray, shape (p,)
+            The coefficients.
+        linearised : ndarray, shape (k, p)
+            Where ticks were linearised.
+        weights : ndarray, shape (k,)
+            What each of them stands for.
+        """
+        if len(linearised) == 0:
+            return 0.0
+        equations = self.equations(self.moments(released, deviation))
+        squares = squared_distances(linearised - params, equations.information) / float(weights.sum())
+        return remainder(float(squares @ weights), inverted(equations, self.radius))
 
     def _dispersion(
         self, deviation: float, moments: Moments, equations: Equations, coef: Float, loss: float, fitted: int
@@ -187,6 +222,30 @@ class Fitting:
         degrees = max(rows.count - fitted, 1.0)
         phi = total / degrees
         return ModelSpread(phi, float(np.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2)) / degrees)
+
+
+def inverted(equations: Equations, radius: float) -> Float:
+    """The inverse of the stabilised information, shape (p, p)."""
+    return np.asarray(np.linalg.inv(equations.stabilised(equations.ridge(radius))), dtype=np.float64)
+
+
+def squared_distances(apart: Float, information: Float) -> Float:
+    """d'H d for each row d of `apart`, shape (k,), 0 where the noise in H makes it negative."""
+    return np.asarray(np.maximum(np.sum(apart @ information * apart, axis=1), 0.0))
+
+
+def remainder(squares: float, inverse: Float) -> float:
+    """The size of H^-1/2 r, r what linearisation leaves out of the equations, about ALIGNED sum d'H d / sqrt(p) long.
+
+    Parameters
+    ----------
+    squares : float
+        sum over ticks of d'H d, H the tick's information and d how far off it was linearised.
+    inverse : ndarray, shape (p, p)
+        Of the information of all ticks.
+    """
+    size = len(inverse)
+    return ALIGNED * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
 
 
 def predicted_excess(

@@ -233,7 +233,7 @@ class StreamPlan:
         if self.method == "renewable":
             said.append(
                 "A tick's rows are linearised at the coefficients released before it. With a strong signal "
-                "(probabilities near 0 or 1) the first ticks are linearised badly: up to an eighth of the ticks is "
+                "(probabilities near 0 or 1) the first ticks are linearised badly: up to half of the ticks are "
                 "left out where released coefficients say so, and between(a, b) leaves out more at no charge."
             )
         said.append(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice
 from dpstats.domain import Domain
@@ -29,6 +30,8 @@ from dpstats.streaming.sums.workloads import Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
@@ -281,14 +284,8 @@ class Regression:
         workload = self._plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(found.start[0])
         plan = self._plan
-        return StreamResults(
-            plan,
-            found.params,
-            sums=found.released,
-            deviation=plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick),
-            first=start + 1,
-            last=tick,
-        )
+        deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
+        return self._results(found.params, found.released, deviation, start, tick)
 
     def between(self, a: int, b: int) -> StreamResults:
         """The regression of the ticks a + 1, ..., b: from the same noisy sums, at no charge.
@@ -310,7 +307,13 @@ class Regression:
         deviation = self._plan.interval_deviation(a, b)
         with quiet():
             params = self._plan.fitting.params(sums, deviation, ticks=b - a)
-        return StreamResults(self._plan, params, sums=sums, deviation=deviation, first=a + 1, last=b)
+        return self._results(params, sums, deviation, a, b)
+
+    def _results(self, params: Float, sums: Float, deviation: float, a: int, b: int) -> StreamResults:
+        """The regression of the ticks a + 1, ..., b."""
+        far, weights = self._running.linearised(a, b)
+        ticks: dict[str, Any] = {"first": a + 1, "last": b, "linearised": far, "weights": weights}
+        return StreamResults(self._plan, params, sums=sums, deviation=deviation, **ticks)
 
     def window(self, ticks: int) -> StreamResults:
         """The regression of the last `ticks` ticks; see `between`."""

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
+MOST_REMAINDER = 0.5
+"""Errors are given where linearisation is predicted to move coefficients by no more than this, in standard errors."""
+
 
 @dataclass(frozen=True, eq=False)
 class StreamResults(GLMResults):
@@ -47,6 +50,10 @@ class StreamResults(GLMResults):
         Standard deviation of the noise of each.
     first, last : int
         The ticks; older ones count less in a stream with a half-life.
+    linearised : ndarray, shape (k, p)
+        Coefficients at which its ticks were linearised, or the first of them.
+    weights : ndarray, shape (k,)
+        What each of these stands for.
     """
 
     plan: StreamPlan  # type: ignore[assignment]
@@ -54,6 +61,8 @@ class StreamResults(GLMResults):
     deviation: float = 1.0
     first: int = 1
     last: int = 0
+    linearised: Float = ()  # type: ignore[assignment]
+    weights: Float = ()  # type: ignore[assignment]
 
     @cached_property
     def _inferred(self) -> Inferred:
@@ -61,17 +70,17 @@ class StreamResults(GLMResults):
         if reason is not None:
             raise NotReleasedError(f"not released: {reason}")
         with quiet():
-            estimates, basis = self.plan.fitting.estimates(self.sums, self.deviation)
+            estimates, basis = self.plan.fitting.estimates(self.sums, self.deviation, self._remainder)
         transform, shift = self.plan.design.back_transform()
         return Inferred(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
 
     @property
     def has_errors(self) -> bool:
-        """Whether there are errors and intervals, by public facts; finite ones where the budget identifies them."""
+        """Whether there are errors and intervals; finite ones where the budget identifies them."""
         return self._obstacle() is None
 
     def _obstacle(self) -> str | None:
-        """Why there are no errors, from public facts."""
+        """Why there are no errors, from public and released facts."""
         plan, name = self.plan, self.plan.family.name
         if not plan.normal:
             return "errors of a stream are proved for normal noise; give delta= for it"
@@ -81,7 +90,22 @@ class StreamResults(GLMResults):
             return "errors of a linear stream need an intercept, from which the number of rows is known"
         if plan.method == "renewable" and name not in ("binomial", "binomial_counts"):
             return f"the dispersion of family {name!r} is not among the sums; params and noise are"
+        if self._remainder > MOST_REMAINDER:
+            return (
+                "rows were linearised so far from these coefficients that errors would not hold; those of later ticks "
+                "have errors, see between and window"
+            )
         return None
+
+    @cached_property
+    def _remainder(self) -> float:
+        """About how far linearisation moves coefficients, in standard errors without noise."""
+        if self.plan.method == "linear":
+            return 0.0
+        with quiet():
+            return self.plan.fitting.remainder(
+                self.sums, self.deviation, self.scaled_params, np.asarray(self.linearised), np.asarray(self.weights)
+            )
 
     @property
     def information(self) -> pd.DataFrame:
@@ -204,6 +228,8 @@ class StreamResults(GLMResults):
             "sums": np.asarray(self.sums).tolist(),
             "deviation": self.deviation,
             "ticks": [self.first, self.last],
+            "linearised": np.asarray(self.linearised).tolist(),
+            "weights": np.asarray(self.weights).tolist(),
         }
         stored.write(path, "StreamResults", facts)
 
@@ -222,9 +248,9 @@ class StreamResults(GLMResults):
             params = np.asarray(facts["scaled_params"], dtype=np.float64)
             if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
                 raise ValueError("the stored values do not suit the plan")
-            return cls(
-                plan, params, sums=sums, deviation=facts["deviation"], first=facts["ticks"][0], last=facts["ticks"][1]
-            )
+            (first, last), far = facts["ticks"], np.asarray(facts["linearised"], dtype=np.float64)
+            rest: dict[str, Any] = {"linearised": far, "weights": np.asarray(facts["weights"], dtype=np.float64)}
+            return cls(plan, params, sums=sums, deviation=facts["deviation"], first=first, last=last, **rest)
 
         return stored.read(path, "StreamResults", build)
 

@@ -24,7 +24,7 @@ from dpstats.streaming.early import choose_start
 from dpstats.streaming.feeding import Tick
 from dpstats.streaming.keeping import Keeper
 from dpstats.streaming.planning import StreamPlan
-from dpstats.streaming.releases import Release, Releases
+from dpstats.streaming.releases import EARLY, Release, Releases
 from dpstats.streaming.sums import PrefixSums
 from dpstats.tables import Table, as_table
 
@@ -171,6 +171,21 @@ class Running:
         self._keeper.commit(self._facts(self.tick + 1, release, tick.label))
         self.releases.append(release)
         self.label, self._broken = tick.label, False
+
+    def linearised(self, a: int, b: int) -> tuple[Float, Float]:
+        """Where the ticks a + 1, ..., b were linearised, and what each stands for, shapes (k, p) and (k,).
+
+        Of the first few alone, the last of which stands for all that follow; nothing for linear sums.
+        """
+        if self.plan.method == "linear":
+            return np.zeros((0, len(self.plan.names))), np.zeros(0)
+        ticks = np.arange(a, min(b, a + EARLY))
+        early = self.releases.early
+        found = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks.tolist()]
+        decay = self.plan.sums.mechanism.workload.decay
+        weights: Float = np.power(decay, b - 1.0 - np.arange(a, b))
+        weights[len(ticks) - 1] += weights[len(ticks) :].sum()
+        return np.array([one.params for one in found]), weights[: len(ticks)]
 
     def _vector(self, pieces: list[Table]) -> NDArray[np.object_]:
         """The exact sum of the rows' vectors. Reads rows."""

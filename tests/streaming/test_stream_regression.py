@@ -396,3 +396,22 @@ def test_plans_and_coefficients_are_drawn() -> None:
     with pytest.raises(ArgumentError, match="window"):
         stream.plot("x", window=9)
     pyplot.close("all")
+
+
+def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) -> None:
+    """The first tick of a strong signal is linearised at 0: nothing that holds it has errors, later ticks alone do."""
+    stream = Regression("y ~ x + g", LOGIT, 20.0, 1e-6, family="binomial", horizon=12, state=tmp_path / "state")
+    for tick in range(8):
+        result = stream.update(frame(4000, tick, binary=True, slope=2.0))
+    with pytest.raises(NotReleasedError, match="linearised"):
+        _ = stream.between(0, 4).bse
+    with pytest.raises(NotReleasedError, match="linearised"):
+        stream.change(4)
+    late = stream.window(3)
+    assert late.has_errors
+    assert np.abs((late.debiased - [0.3, -0.5, 0.0, 2.0]) / late.bse).max() < 4  # false alarms: 3e-4
+    assert result.first > 1
+    assert "No errors are shown" in str(stream.between(0, 4).summary())
+    late.save(tmp_path / "late.json")
+    pd.testing.assert_series_equal(StreamResults.load(tmp_path / "late.json").bse, late.bse)
+    assert stream.change(2).std_error.gt(0).all()
