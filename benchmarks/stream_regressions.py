@@ -1,7 +1,7 @@
 """Streams of regressions: excess risk by tick, intervals, speed and memory. Figures of docs/benchmarks_streams.
 
-``python -m benchmarks.stream_regressions`` prints all; ``... linear``, ``logistic``, ``coverage``, ``speed``,
-``memory`` or ``state`` one of them.
+``python -m benchmarks.stream_regressions`` prints all; ``... linear``, ``logistic``, ``starts``, ``coverage``,
+``speed``, ``memory`` or ``state`` one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.special import expit
 
 import dpstats as dp
 from dpstats.rows import Block, MemoryRows
-from dpstats.streaming import Regression, StreamPlan, StreamResults
+from dpstats.streaming import Regression, StreamPlan, StreamResults, early
 from dpstats.streaming.early import choose_start
 from dpstats.streaming.making import make_plan
 
@@ -205,6 +205,20 @@ def logistic(seeds: int = 6, rows: int = 2000) -> None:
     print(f"{'norm 2':20}refit every tick" + _figures(every) + "   (mean of 2)")
 
 
+def starts(seeds: int = 6, rows: int = 2000) -> None:
+    """Norm 8 with other shares of the ticks that may be left out, which `early.SHARE` is."""
+    at, usual = (12, 24, 60), early.SHARE
+    plan = plan_of(10, "binomial", 60)
+    for share in (0.0, 1 / 8, usual):
+        early.SHARE = share
+        found = [
+            [likelihood_above(*part) for part in logistic_stream(plan, 8.0, 0.0, seed, at, rows)]
+            for seed in range(seeds)
+        ]
+        print(f"norm 8, up to {share:.3f} of the ticks left out" + _figures(np.mean(found, axis=0)), flush=True)
+    early.SHARE = usual
+
+
 def _figures(values: Float) -> str:
     return "".join(f"{value:10.2f}" for value in values)
 
@@ -322,6 +336,7 @@ def state() -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "linear": linear,
     "logistic": logistic,
+    "starts": starts,
     "coverage": coverage,
     "speed": speed,
     "memory": memory,
