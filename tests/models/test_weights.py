@@ -451,7 +451,7 @@ class TestRefusedBeforeTheCharge:
                 dp.GLM(data["b"], exog, "binomial", row_norm=1.0, **arguments)
 
     def test_released_statistics(self, data: pd.DataFrame) -> None:
-        with pytest.raises(ArgumentError, match="weights and offsets"):
+        with pytest.raises(ArgumentError, match="weights, offsets and subsets"):
             dp.release_statistics(DOMAIN, ["z", "x", "weights(w)"], 1.0, data=data)
 
 
