@@ -223,18 +223,23 @@ class RuleLosses:
         return values
 
 
+CLOSE = 1e-9
+"""Losses that pass their bounds by so little do so by rounding."""
+
+
 @lru_cache(maxsize=256)
 def _bound(code: str, declared: str) -> Node:
     return bind(compile_factor(code).node, Domain.from_json(declared))
 
 
-def rule_losses(score: str, candidates: Sequence[Any], domain: Domain) -> RuleLosses:
+def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: float = 0.0) -> RuleLosses:
     """The losses of rules or numbers put into an expression in place of the name ``candidate``.
 
     Raises
     ------
     ArgumentError
-        If `score` does not read ``candidate``, or a candidate is neither a finite number nor an expression.
+        If `score` does not read ``candidate``, a candidate is neither a finite number nor an expression, or losses
+        leave [low, 1] on the declared ranges: they would be clipped, and another candidate chosen than the best.
     FormulaError, DomainError
         If an expression is not row-wise, or a column it reads is not declared.
     """
@@ -245,10 +250,24 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain) -> RuleLo
     rows = public_frame(domain, list(found.columns))
     for code in codes:
         try:
-            as_numbers(evaluate(_bound(code, found.declared), rows))
+            losses = as_numbers(evaluate(_bound(code, found.declared), rows))
         except TypeError as error:
             raise FormulaError(f"score {code!r} is no number or comparison: {error}") from error
+        _check_range(code, losses, low)
     return found
+
+
+def _check_range(code: str, losses: Array, low: float) -> None:
+    """Raise ArgumentError where losses on the declared ranges are not within [low, 1]."""
+    known = losses[np.isfinite(losses)]
+    least, most = float(known.min(initial=0.0)), float(known.max(initial=0.0))
+    if most > 1 + CLOSE or least < low - CLOSE:
+        sized = max(most, -least)
+        negative = " and pass monotone=False" if low == 0 and least < -CLOSE else ""
+        raise ArgumentError(
+            f"score {code!r} lies between {least:.4g} and {most:.4g} on the declared ranges; losses must lie within "
+            f"[{low:g}, 1]: divide by {sized:.4g}{negative}"
+        )
 
 
 class _Put(ast.NodeTransformer):

@@ -214,7 +214,7 @@ def select(
     if not isinstance(monotone, bool):
         raise ArgumentError(f"monotone must be True or False, got {shown(monotone)}")
     named = named_candidates(candidates)
-    losses = losses_of(tuple(named.values()), score, domain)
+    losses = losses_of(tuple(named.values()), score, domain, 0.0 if monotone else -1.0)
     choice = Choice(len(named), eps, notion, monotone)
     guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)
     if seed is not None:
@@ -265,8 +265,10 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
     return named
 
 
-def losses_of(candidates: Sequence[Any], score: str, domain: Domain | Mapping[str, Any] | None) -> Losses:
-    """What rows cost the candidates, by the candidates' type."""
+def losses_of(
+    candidates: Sequence[Any], score: str, domain: Domain | Mapping[str, Any] | None, low: float = 0.0
+) -> Losses:
+    """What rows cost the candidates, by the candidates' type; `low` is the least that a loss may be."""
     if not isinstance(score, str):
         raise ArgumentError(
             f"score must be a text, got {type(score).__name__}: a function of the caller's could combine rows; write "
@@ -276,4 +278,4 @@ def losses_of(candidates: Sequence[Any], score: str, domain: Domain | Mapping[st
         if domain is not None:
             raise ArgumentError("domain must be left out for fitted models, which bring their own")
         return ModelLosses(tuple(candidates), score)
-    return rule_losses(score, candidates, Domain.coerce(domain))
+    return rule_losses(score, candidates, Domain.coerce(domain), low)

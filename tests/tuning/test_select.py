@@ -83,10 +83,10 @@ def test_errors_of_numbers_are_shares_of_the_range():
 
 @pytest.mark.parametrize("monotone", [True, False])
 def test_one_row_moves_the_losses_as_declared(fits, monotone):
-    """Whatever the cells: within [0, 1] together, or within [-1, 1]."""
+    """Whatever the cells and the expression: within [0, 1] together, or within [-1, 1]."""
     low = 0.0 if monotone else -1.0
-    score = "np.exp(x) * (candidate - 5) - x"
-    losses: list = [rule_losses(score, [1, 7], dp.Domain(DOMAIN)), ModelLosses(tuple(fits), "squared_error")]
+    wild = RuleLosses(("np.exp(x) * (1 - 5) - x", "np.exp(x) * (7 - 5) - x"), dp.Domain(DOMAIN).to_json())
+    losses: list = [wild, ModelLosses(tuple(fits), "squared_error")]
     cells = itertools.product([np.nan, -np.inf, 1e300, 0.0, 7.3], ["a", "zz", None], ["yes", "no", "?"])
     data = frame(30)
     for each in losses:
@@ -96,6 +96,21 @@ def test_one_row_moves_the_losses_as_declared(fits, monotone):
             move = total_losses(each, as_table(more), low) - base
             assert move.min() >= low * STEPS
             assert move.max() <= STEPS
+
+
+@pytest.mark.parametrize(
+    ("score", "given", "says"),
+    [
+        ("abs(x - candidate)", {}, "lies between 0 and 9 on the declared ranges.*divide by 9$"),
+        ("(x - candidate) / 10", {}, r"within \[0, 1\]: divide by .* and pass monotone=False"),
+        ("(x - candidate) / 5", {"monotone": False}, r"within \[-1, 1\]: divide by 1.8$"),
+    ],
+)
+def test_losses_that_would_be_clipped_are_refused(score, given, says):
+    """Clipped, the best of them need not win; on the declared ranges it can be told without a row."""
+    with pytest.raises(dp.errors.ArgumentError, match=says):
+        dp.select([1, 5.0, 9], score, frame(), domain=DOMAIN, eps=2.0, **given)
+    dp.select([1, 5.0, 9], "(x - candidate) / 10", frame(), domain=DOMAIN, eps=2.0, monotone=False)
 
 
 def test_an_unclipped_row_is_caught(monkeypatch):
