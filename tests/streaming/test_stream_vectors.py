@@ -83,6 +83,13 @@ def test_the_bound_is_reached(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_rounding_beside_other_rows_is_planned_for(name: str) -> None:
+    """One more row may carry every number of a sum over the edge of a step: each then moves by up to a step more."""
+    plan = plan_of(name)
+    assert plan.sums.row_sensitivity >= plan.vector.reach + math.sqrt(plan.vector.size) * plan.sums.step
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_sums_are_exact_and_do_not_depend_on_blocks(name: str) -> None:
     plan, random = plan_of(name), np.random.default_rng(0)
     size = len(plan.names)
