@@ -6,5 +6,16 @@ from dpstats.streaming.refits import Refits, RefitsPlan
 from dpstats.streaming.regression import Regression
 from dpstats.streaming.results import StreamResults
 from dpstats.streaming.schedules import Schedule
+from dpstats.streaming.sketching import Projected
 
-__all__ = ["Refits", "RefitsPlan", "Regression", "Schedule", "StreamPlan", "StreamResults", "constraints", "sums"]
+__all__ = [
+    "Projected",
+    "Refits",
+    "RefitsPlan",
+    "Regression",
+    "Schedule",
+    "StreamPlan",
+    "StreamResults",
+    "constraints",
+    "sums",
+]
