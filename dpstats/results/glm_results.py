@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -297,9 +298,20 @@ class GLMResults(Inferential):
 
     def save(self, path: str | Path) -> None:
         """Write the released values and the public plan as JSON."""
+        stored.write(path, "GLMResults", self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The released values and the public plan, for JSON."""
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
-        stored.write(path, "GLMResults", {**facts, "information": released})
+        return {**facts, "information": released}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> GLMResults:
+        """What `to_dict` gave `facts` of."""
+        kept = facts.get("information")
+        released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
+        return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], released)
 
     @classmethod
     def load(cls, path: str | Path) -> GLMResults:
@@ -310,13 +322,7 @@ class GLMResults(Inferential):
         DataError
             If there is no such file, or it is not one that `save` wrote.
         """
-
-        def build(facts: dict[str, Any]) -> GLMResults:
-            kept = facts.get("information")
-            released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
-            return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], released)
-
-        return stored.read(path, "GLMResults", build)
+        return stored.read(path, "GLMResults", cls.from_dict)
 
     def _respond(self, linear: Vector, which: str) -> Vector:
         """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""

@@ -10,11 +10,9 @@ import hashlib
 import json
 import os
 import secrets
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -279,7 +277,7 @@ class Refits:
             "plan": self._plan.digest(),
             "identity": self._identity,
             "tick": tick,
-            "results": None if found is None else _to_text(found),
+            "results": None if found is None else found.to_dict(),
             "history": history,
         }
 
@@ -289,7 +287,7 @@ class Refits:
             raise StreamError("state: it belongs to another stream; open it as it was begun, or give another file")
         self._identity, self._begun = facts["identity"], True
         self.tick, self._history = int(facts["tick"]), facts["history"]
-        self.results = None if facts["results"] is None else _from_text(facts["results"])
+        self.results = None if facts["results"] is None else GLMResults.from_dict(facts["results"])
 
     def __repr__(self) -> str:
         return f"<Refits: tick {self.tick}, fitted at {self.fitted}; {self._plan.guarantee}>"
@@ -343,19 +341,3 @@ def make_refits_plan(
 
 def _records(tick: int, found: GLMResults) -> list[dict[str, Any]]:
     return [{"tick": tick, "term": str(name), "estimate": float(value)} for name, value in found.params.items()]
-
-
-def _to_text(found: GLMResults) -> str:
-    """What `save` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "results.json"
-        found.save(path)
-        return path.read_text()
-
-
-def _from_text(text: str) -> GLMResults:
-    """What `load` reads."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "results.json"
-        path.write_text(text)
-        return GLMResults.load(path)

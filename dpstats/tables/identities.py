@@ -26,6 +26,9 @@ MISSING = np.uint64(2**64 - 1)
 NUMBER, INTEGER = np.uint64(0), np.uint64(1)
 """First halves: of a number, whose bits follow, and of a whole number that no double holds. Texts' are hashed."""
 
+LONGEST = 400
+"""Letters of the longest text, and digits of the longest decimal, that is looked at as a number: doubles need fewer."""
+
 EXACT = 2**53
 """Whole numbers below it are doubles."""
 
@@ -87,6 +90,8 @@ def of_objects(cells: NDArray[np.object_]) -> Identities:
 def of_cell(cell: object) -> tuple[int, int]:
     """Both halves of one cell's identity. Never raises, and calls no method of the cell's own class."""
     kind = type(cell)
+    if issubclass(kind, str) and str.__len__(cell) > LONGEST:  # type: ignore[arg-type]
+        return _text(str.strip(cell))  # type: ignore[arg-type]
     if kind is bytes:
         return _hashed(b"b" + cell)  # type: ignore[operator]
     if kind is uuid.UUID:
@@ -112,10 +117,10 @@ def _decimal(cell: Any, number: float) -> tuple[int, int]:
         value = cell if type(cell) is decimal.Decimal else decimal.Decimal(str.strip(cell))
     except decimal.InvalidOperation:  # what spells a double and no decimal
         return _integer(int(number))
-    if number != number:  # beyond doubles, or none
+    if number != number or len(value.as_tuple().digits) > LONGEST:  # beyond doubles, none, or too long to reckon with
         return _hashed(b"d" + str(value).encode()) if value.is_finite() else (int(MISSING), int(MISSING))
     over, under = value.as_integer_ratio()
-    return _integer(over) if under == 1 else _hashed(f"d{over}/{under}".encode())
+    return _integer(over) if under == 1 else _hashed(b"r" + _bytes_of(over) + b"/" + _bytes_of(under))
 
 
 def _text(text: str) -> tuple[int, int]:
@@ -127,7 +132,12 @@ def _integer(value: int) -> tuple[int, int]:
     """A whole number from 2**53 on: by its bits as `of_integers` has them, or hashed if 64 do not hold it."""
     if -(2**63) <= value < 2**64:
         return int(INTEGER), value % 2**64
-    return _hashed(b"i" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+    return _hashed(b"i" + _bytes_of(value))
+
+
+def _bytes_of(value: int) -> bytes:
+    # Not as digits, which Python refuses to write of very long numbers.
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
 def _bits(number: float) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import shutil
 import subprocess
@@ -144,7 +143,7 @@ def test_a_process_killed_before_its_result_is_kept_has_shown_nothing(
     monkeypatch.setattr(Keeper, "commit", commit)
     last = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
     assert last.tick == 2
-    assert last.results.scaled_params.tolist() == json.loads(kept[0]["results"])["scaled_params"]
+    assert last.results.scaled_params.tolist() == kept[0]["results"]["scaled_params"]
     assert len(ledger.entries()) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from decimal import Decimal
 from fractions import Fraction
@@ -98,6 +99,25 @@ def test_what_no_double_is_near_has_an_identity_all_the_same() -> None:
     assert len(set(found)) == len(cells)
     assert NOBODY not in found
     assert [of_cell(cell) for cell in (Decimal("nan"), Decimal("inf"), "", " ")] == [NOBODY] * 4
+
+
+@pytest.mark.parametrize("digits", [401, 5_000, 1_000_000])
+def test_no_length_of_a_cell_raises_or_takes_long(digits: int) -> None:
+    """Python refuses to write numbers of more than 4,300 digits: one such cell would decide whether a call fails."""
+    tail = "7" * digits
+    cells = [
+        f"{BIG}.{tail}",
+        f"{BIG}{tail}",
+        Decimal(f"{BIG}.{tail}"),
+        Decimal(f"{BIG}{tail}"),
+        "9" * digits,
+        "x" * digits,
+    ]
+    started = time.process_time()
+    found = [of_cell(cell) for cell in cells]
+    assert time.process_time() - started < 5
+    assert len(set(found)) == len(cells)
+    assert of_cell(10 ** min(digits, 5000)) not in found
 
 
 def test_long_identifiers_of_text_are_told_apart() -> None:
