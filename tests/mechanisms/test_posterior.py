@@ -289,6 +289,22 @@ def test_sums_are_as_exact_as_their_bound_says():
     assert float(loss_sums(Binomial(), block_rows(blocks), point)[0]) == pytest.approx(exact, rel=1e-14)
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("rows", [1e4, 1e9])
+def test_the_draw_and_its_rounding_together_cost_what_is_charged(rows, adjacency):
+    """An acceptance off by a factor exp(error) turns a delta at eps' into one at most exp(2 error) of it, 4 error on.
+
+    The exact delta of the draw, by its Gaussian-DP parameter, at what rounding leaves of eps.
+    """
+    plan = planned(Binomial(), delta=1e-6, rows_at_most=rows, adjacency=adjacency)
+    error, records = plan.cover_eps / 4, 2 if adjacency == "replace_one" else 1
+    assert acceptance_error(plan) <= error
+    mu = math.sqrt(plan.temperature * plan.kappa) * records * plan.family.lipschitz
+    spent = math.exp(2 * error) * gaussian_delta(plan.eps - 4 * error, mu)
+    assert spent <= plan.delta * (1 + 1e-6)
+    assert spent >= (1 - 1e-3) * plan.delta
+
+
 def test_rounding_is_paid_for_by_the_stated_number_of_rows():
     few = planned(Binomial(), delta=1e-6, rows_at_most=1e4)
     many = planned(Binomial(), delta=1e-6, rows_at_most=1e9)

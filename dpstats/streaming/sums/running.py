@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +50,7 @@ class PrefixSums:
         self._random = random
         self._path = plan.mechanism.path()
         self._state = state
+        self._process, self._lock = os.getpid(), threading.Lock()
 
     @classmethod
     def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
@@ -116,10 +119,23 @@ class PrefixSums:
         Raises
         ------
         StreamError
-            If the stream is past its horizon; nothing was read.
+            If the stream is past its horizon, another thread is closing a tick, or this process was forked from the one
+            that has the stream: the same noise would be released twice. Nothing was read.
         DataError
             If the vector is of another shape or type; nothing was released.
         """
+        if os.getpid() != self._process:
+            raise StreamError(
+                "the stream belongs to another process, from which this one was forked: close ticks there"
+            )
+        if not self._lock.acquire(blocking=False):
+            raise StreamError("another thread is closing a tick of this stream: close one after the other")
+        try:
+            return self._step(vector)
+        finally:
+            self._lock.release()
+
+    def _step(self, vector: Any) -> Float:
         tick = self.tick + 1
         last = self.plan.mechanism.workload.ticks
         if tick > last:

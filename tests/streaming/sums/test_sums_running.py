@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from transcripts import mechanism_mu
 
+from dpstats.errors import StreamError
 from dpstats.streaming.sums import Blt, KNormTree, PrefixSums, Toeplitz, Tree
 
 EPS, DELTA = 1.0, 1e-5
@@ -83,3 +87,34 @@ def test_sensitivity_of_persons() -> None:
         for kind in (Blt, Toeplitz, Tree):
             mechanism = kind(horizon=11, participation=offsets)
             assert mechanism_mu(mechanism, 11) == pytest.approx(mechanism.sensitivity, rel=1e-8)
+
+
+def test_two_threads_do_not_close_one_tick() -> None:
+    """Both would be given the same noise: the difference of what they release is that of their rows."""
+    stream = Blt(horizon=4).plan(2, eps=EPS, delta=DELTA).start()
+    entered, go_on = threading.Event(), threading.Event()
+    real = stream._checked
+
+    def waiting(vector: Any) -> Any:
+        entered.set()
+        assert go_on.wait(60)
+        return real(vector)
+
+    stream._checked = waiting  # type: ignore[method-assign]
+    first = threading.Thread(target=stream.step, args=(np.array([1, 2]),))
+    first.start()
+    assert entered.wait(60)
+    with pytest.raises(StreamError, match="another thread"):
+        stream.step(np.array([1, 3]))
+    go_on.set()
+    first.join()
+    assert stream.tick == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are POSIX's")
+def test_a_forked_process_closes_no_tick() -> None:
+    stream = Blt(horizon=4).plan(2, eps=EPS, delta=DELTA).start()
+    stream._process = os.getpid() + 1  # what a child finds; to fork with threads running is not safe in a test
+    with pytest.raises(StreamError, match="another process"):
+        stream.step(np.array([1, 2]))
+    assert stream.tick == 0
