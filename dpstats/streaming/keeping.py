@@ -47,9 +47,12 @@ class Keeper:
         ledger = as_ledger(ledger)
         if path is not None and not isinstance(path, (str, os.PathLike)):
             raise ArgumentError("state must be the path of a file that only this stream uses")
-        self.path = None if path is None else Path(os.path.abspath(path))
+        # Links are followed: a state has one name, or two objects would go on from it.
+        self.path = None if path is None else Path(os.path.realpath(path))
         if self.path is not None and not self.path.parent.is_dir():
             raise ArgumentError(f"state: there is no directory {str(self.path.parent)!r}; make it first")
+        if self.path is not None and self.path.exists() and self.path.stat().st_nlink > 1:
+            raise ArgumentError(f"state: {str(self.path)!r} has another name as well, a hard link; keep one of them")
         self.ledger = ledger
         self._books = None if ledger is None else StreamBooks(ledger)
         self._entry: int | None = None

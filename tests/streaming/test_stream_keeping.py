@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.errors import LedgerError, StreamError
+from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.streaming import Regression
 from dpstats.streaming.keeping import digest_of
 from dpstats.streaming.sums.state import pack, unpack
@@ -257,6 +257,22 @@ def test_without_a_ledger_two_objects_of_one_state_are_told_apart(folder: Path) 
     stream.update(rows(1))
     with pytest.raises(StreamError):
         third.update(rows(5))
+
+
+def test_a_state_has_one_name(folder: Path) -> None:
+    """By two names a tick could be closed twice, with one noise."""
+    (folder / "link").symlink_to(folder / "state")
+    stream = opened(folder, ledger=None, state=folder / "link")
+    stream.update(rows(0))
+    assert (folder / "link").is_symlink()
+    twin = opened(folder, ledger=None)
+    assert twin.tick == 1
+    twin.update(rows(1))
+    with pytest.raises(StreamError, match="old copy"):
+        stream.update(rows(2))
+    os.link(folder / "state", folder / "hard")
+    with pytest.raises(ArgumentError, match="hard link"):
+        opened(folder, ledger=None)
 
 
 def test_a_state_goes_with_its_ledger(folder: Path) -> None:
