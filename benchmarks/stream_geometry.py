@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import dpstats as dp
+from dpstats.streaming import directions as counts
 from dpstats.streaming import projected, schedules, solving
 from dpstats.streaming.constraints import Constraint, L1Ball, L2Ball
 from dpstats.streaming.sums import Blt
@@ -124,9 +125,9 @@ def sparse_streams(runs: int) -> None:
     size, ball = 2000, L1Ball(1.0)
     for ticks in (20_000, 100_000):
         sd = deviation(ticks)
-        width = projected.region_width(size, 10) + ball.gaussian_width(size)
-        auto = projected.choose_directions(size, ball, rows=ticks, noise_sd=sd)
-        print(f"\nT = {ticks:,}: m printed {projected.printed_directions(ticks, width):,}, auto {auto}, d {size:,}")
+        width = counts.region_width(size, 10) + ball.gaussian_width(size)
+        auto = counts.choose_directions(size, ball, rows=ticks, noise_sd=sd)
+        print(f"\nT = {ticks:,}: m printed {counts.printed_directions(ticks, width):,}, auto {auto}, d {size:,}")
         table: dict[str, list[float]] = {}
         for run in range(runs):
             for name, value in _sparse_run(ticks, size, ball, sd, auto, np.random.default_rng([2, run])).items():
@@ -197,11 +198,11 @@ def bounds(runs: int) -> None:
 def projected_bounds(runs: int) -> None:
     """Theorem 5.7: excess of `projected` with its m against T, sparse rows, d = 2,000."""
     size, ball, horizons = 2000, L1Ball(1.0), (10_000, 20_000, 50_000, 100_000)
-    width = projected.region_width(size, 10) + ball.gaussian_width(size)
+    width = counts.region_width(size, 10) + ball.gaussian_width(size)
     columns: dict[str, list[float]] = {"m": [], "excess": [], "T^1/3 W^2/3": [], "null": []}
     for ticks in horizons:
         sd = deviation(ticks)
-        auto = projected.choose_directions(size, ball, rows=ticks, noise_sd=sd)
+        auto = counts.choose_directions(size, ball, rows=ticks, noise_sd=sd)
         found = [_projected_run(ticks, size, ball, sd, auto, np.random.default_rng([5, run])) for run in range(runs)]
         columns["m"].append(float(auto))
         columns["excess"].append(float(np.mean([excess for excess, _ in found])))

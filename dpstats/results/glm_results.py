@@ -24,7 +24,8 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.results.inferential import Inferential, with_exposure
+from dpstats.results.inferential import Inferential
+from dpstats.results.new_rows import with_exposure
 from dpstats.results.selection import selection_facts
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, summarize

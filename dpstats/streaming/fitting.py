@@ -19,7 +19,8 @@ from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.information.statistics import StatisticsNoise
 from dpstats.streaming.constraints import Constraint
-from dpstats.streaming.solving import gradient_error, minimise, noise_alone, printed_descent
+from dpstats.streaming.printed import gradient_error, printed_descent
+from dpstats.streaming.solving import minimise, noise_alone
 from dpstats.streaming.vectors import RowVector
 
 Float = NDArray[np.float64]

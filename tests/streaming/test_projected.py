@@ -11,6 +11,7 @@ import pytest
 from scipy import optimize
 
 from dpstats.errors import ArgumentError
+from dpstats.streaming import directions as counts
 from dpstats.streaming import projected
 from dpstats.streaming.constraints import Constraint, GroupL1, L1Ball, L2Ball, Simplex
 from dpstats.streaming.projected import Projection
@@ -152,9 +153,9 @@ def test_a_sandwich_is_its_product() -> None:
 
 def test_the_printed_number_of_directions() -> None:
     """T^(2/3) W^(4/3), above d at the size of the benchmark: d = 2,000 columns, rows of ten entries, T = 1e5."""
-    assert projected.printed_directions(1000, 10.0) == math.ceil(1000 ** (2 / 3) * 10 ** (4 / 3) - 1e-9)
-    width = projected.region_width(2000, 10) + L1Ball(1.0).gaussian_width(2000)
-    assert projected.printed_directions(100_000, width) > 2000
+    assert counts.printed_directions(1000, 10.0) == math.ceil(1000 ** (2 / 3) * 10 ** (4 / 3) - 1e-9)
+    width = counts.region_width(2000, 10) + L1Ball(1.0).gaussian_width(2000)
+    assert counts.printed_directions(100_000, width) > 2000
 
 
 def test_the_width_of_sparse_rows_is_a_bound() -> None:
@@ -162,9 +163,9 @@ def test_the_width_of_sparse_rows_is_a_bound() -> None:
     draws = np.sort(np.abs(np.random.default_rng(6).normal(size=(2000, 100))), axis=1)
     for kept in (1, 5, 50):
         exact = np.sqrt((draws[:, -kept:] ** 2).sum(axis=1)).mean()
-        assert exact <= projected.region_width(100, kept) <= 2 * exact
-    assert projected.region_width(100, None) == projected.region_width(100, 100) == 10
-    assert projected.region_width(100, L1Ball(2.0)) == L1Ball(2.0).gaussian_width(100)
+        assert exact <= counts.region_width(100, kept) <= 2 * exact
+    assert counts.region_width(100, None) == counts.region_width(100, 100) == 10
+    assert counts.region_width(100, L1Ball(2.0)) == L1Ball(2.0).gaussian_width(100)
 
 
 def test_plans_say_what_directions_cost() -> None:
@@ -185,8 +186,8 @@ def test_plans_say_what_directions_cost() -> None:
 def test_directions_balance_sketch_and_noise() -> None:
     """Sets of small width take what memory allows; for the Euclidean ball there is a best number, below that."""
     given: dict[str, Any] = {"rows": 1e5, "noise_sd": 37.0}
-    assert projected.choose_directions(2000, L1Ball(1.0), most_numbers=10**7, **given) == 2000
-    best = projected.choose_directions(2000, L2Ball(1.0), most_numbers=10**7, **given)
+    assert counts.choose_directions(2000, L1Ball(1.0), most_numbers=10**7, **given) == 2000
+    best = counts.choose_directions(2000, L2Ball(1.0), most_numbers=10**7, **given)
     found = [1e5 / m + 4 * 37.0 * math.sqrt(m) for m in range(1, 2001)]
     assert found[best - 1] <= 1.01 * min(found)
 
@@ -201,7 +202,7 @@ def test_directions_balance_sketch_and_noise() -> None:
         lambda: Projection(3, 2).rows(np.zeros((4, 3)), 0),
         lambda: Projection(3, 2).rows(np.zeros((4, 3)), 1.5),  # type: ignore[arg-type]
         lambda: Projection(3, 2).fit(np.zeros(2), np.eye(2), Simplex(), start=np.zeros(2)),
-        lambda: projected.printed_directions(0, 1.0),
+        lambda: counts.printed_directions(0, 1.0),
         lambda: projected.plan_projection(9, L1Ball(), rows=10, noise_sd=1, directions="few"),
         lambda: projected.plan_projection(9, L1Ball(), rows=10, noise_sd=1, directions=9),
     ],

@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize
 
 from dpstats.errors import ArgumentError
-from dpstats.streaming import solving
+from dpstats.streaming import printed, solving
 from dpstats.streaming.constraints import Constraint, GroupL1, Hull, L1Ball, L2Ball, LpBall, Simplex
 from dpstats.streaming.solving import minimise
 
@@ -173,10 +173,10 @@ def test_the_printed_descent_reaches_its_bound() -> None:
     rng = np.random.default_rng(3)
     for error in (100.0, 20.0):
         steps = math.ceil((1 + lipschitz / error) ** 2)
-        assert steps < solving.MOST_PRINTED_STEPS
+        assert steps < printed.MOST_PRINTED_STEPS
         noise = rng.normal(size=5)
         noisy = cross + noise * (error / 2 / np.linalg.norm(noise))
-        theta = solving.printed_descent(noisy, gram, ball, error=error, lipschitz=lipschitz)
+        theta = printed.printed_descent(noisy, gram, ball, error=error, lipschitz=lipschitz)
         assert squares(theta, cross, gram) - exact <= 4 * error * 0.5
         assert ball.gauge(theta) <= 1
 
@@ -188,7 +188,7 @@ def test_the_printed_descent_is_its_recursion() -> None:
     for _ in range(4):
         points.append(point)
         point = ball.project(point - 2 / (2 * 600.0) * 2 * (gram @ point - cross))
-    found = solving.printed_descent(cross, gram, ball, error=error, lipschitz=lipschitz)
+    found = printed.printed_descent(cross, gram, ball, error=error, lipschitz=lipschitz)
     np.testing.assert_allclose(found, np.mean(points, axis=0), rtol=1e-12)
 
 
@@ -196,7 +196,7 @@ def test_the_gradient_error_holds() -> None:
     """2,000 draws at failure 5 %: more than 100 above the bound would be chance once in two times were it exact; it is
     wide, and none is expected above it."""
     rng = np.random.default_rng(5)
-    size, bound, above = 10, solving.gradient_error(10, 1.0, 0.7, 2.0), 0
+    size, bound, above = 10, printed.gradient_error(10, 1.0, 0.7, 2.0), 0
     for _ in range(2000):
         noise = np.triu(rng.normal(size=(size, size)) * 0.7, 1)
         noise = noise + noise.T + np.diag(rng.normal(size=size) * 0.7 * math.sqrt(2))
@@ -232,7 +232,7 @@ def test_nothing_to_go_by_gives_the_start() -> None:
         lambda q, g: minimise(q, g, L1Ball(), free=[True] * 5),
         lambda q, g: minimise(q, g, L1Ball(), free=[0.0] * 5),
         lambda q, g: minimise(q, g, Hull([[1.0, 2.0]])),
-        lambda q, g: solving.printed_descent(q, g, L1Ball(), error=0.0, lipschitz=1.0),
+        lambda q, g: printed.printed_descent(q, g, L1Ball(), error=0.0, lipschitz=1.0),
         lambda q, g: solving.noise_ridge(5, 1.0, 1.0, 0.0),
     ],
 )
