@@ -157,6 +157,11 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
     for place, one in enumerate(found):
         if not isinstance(one, GLMResults):
             raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
+        if not one.plan.stages:
+            raise ArgumentError(
+                f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
+                "change of the stream for them side by side"
+            )
     named = [f"({place + 1})" for place in range(len(found))] if labels is None else list(labels)
     if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
         raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")

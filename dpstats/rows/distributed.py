@@ -170,10 +170,8 @@ class DaskRows(Rows[Element]):
             "data.map_partitions(result.predict, meta=(None, float))"
         )
 
-    @property
-    def scattered(self) -> bool:  # type: ignore[override]
-        """Whether there are several shards."""
-        return len(self._shards) > 1
+    scattered = True
+    """Tallies of persons are made where the rows are, one shard or several."""
 
     def by_person(self) -> DaskRows[Element]:
         """The same elements, of `Owned`, in new shards on the workers that hold their persons whole."""

@@ -150,9 +150,15 @@ class Feed:
         check_tick(tick, iterated)
         self._running, self._failed = running, list[Exception]()
         self._last = self._end(tick, domain, until)
+        self._counted = iterated and tick is not None
         if running.tick < self._last:
             running.check_usable()
         table = None if iterated else running.table(data)
+        if table is not None and table.divided and not isinstance(tick, str):
+            raise ArgumentError(
+                "tick: how many rows these are is private, since their cells chose them from others, and a number of "
+                "rows a tick would tell it; name a column with public values"
+            )
         if table is not None and isinstance(tick, str):
             check_column(table, tick)
             if running.plan.guarantee.adjacency == "replace_one":
@@ -216,7 +222,13 @@ class Feed:
             except Exception as error:
                 self._failed.append(error)
                 return
-            yield self._running.table(item)
+            table = self._running.table(item)
+            if self._counted and table.divided:
+                raise ArgumentError(
+                    "tick: how many rows an item has is private, since their cells chose them from others, and ticks "
+                    "of so many rows would tell it; let each item be a tick"
+                )
+            yield table
 
     def _end(self, tick: int | str | None, domain: Domain, until: int | None) -> int:
         """The number of the tick to stop after."""

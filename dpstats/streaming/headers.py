@@ -9,6 +9,7 @@ from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.plan.tables import WIDTH, shorten
+from dpstats.proving import cited
 
 if TYPE_CHECKING:
     from dpstats.streaming.planning import StreamPlan
@@ -29,7 +30,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         else ("Constraint:", shorten(plan.constraint.name, 20)),
         ("Df Model:", str(plan.df_model)),
         ("Sums:", type(mechanism).__name__),
-        ("Of:", shorten(plan.workload, 20)),
+        ("Each tick:", shorten(plan.workload, 20)),
     ]
     persons = "one row" if len(mechanism.participation) == 1 else f"a person, {len(mechanism.participation)} ticks"
     right = [
@@ -38,7 +39,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Certified:", "yes" if guarantee.certified else "NO"),
-        ("Proof:", guarantee.basis if guarantee.certified else "none"),
+        ("Proof:", cited(guarantee.basis) if guarantee.certified else "none"),
         ("Ticks:", ticks),
     ]
     wide = WIDTH // 2 - 18

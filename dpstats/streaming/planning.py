@@ -100,6 +100,21 @@ class StreamPlan:
         return len(self.names) - int(self.design.has_intercept)
 
     @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Every column, shape (p,): streams select none."""
+        return np.ones(len(self.names), dtype=bool)
+
+    @property
+    def screening(self) -> None:
+        """Nothing: as `kept`."""
+        return
+
+    @property
+    def stages(self) -> tuple[()]:
+        """None: coefficients follow from released sums."""
+        return ()
+
+    @property
     def horizon(self) -> int | None:
         """The last tick; None of a stream that runs for ever."""
         return self.sums.mechanism.horizon
@@ -112,7 +127,7 @@ class StreamPlan:
             return f"half-life {workload.halflife:g} ticks"
         if isinstance(workload, Window):
             return f"the last {workload.window:,} ticks"
-        return f"ticks 1 to {workload.ticks:,}"
+        return f"all so far, of {workload.ticks:,}"
 
     @cached_property
     def fitting(self) -> Fitting:

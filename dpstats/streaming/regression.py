@@ -319,7 +319,7 @@ class Regression:
         """The regression of the last `ticks` ticks; see `between`."""
         ticks = _whole("ticks", ticks)
         if not 1 <= ticks <= self.tick:
-            raise ArgumentError(f"window needs from 1 to {self.tick} ticks, those so far")
+            raise ArgumentError(f"ticks must be a number from 1 to {self.tick}, those so far")
         return self.between(self.tick - ticks, self.tick)
 
     def change(self, ticks: int) -> pd.DataFrame:
@@ -339,7 +339,7 @@ class Regression:
         """
         ticks = _whole("ticks", ticks)
         if not 1 <= 2 * ticks <= self.tick:
-            raise ArgumentError(f"change needs ticks from 1 to {self.tick // 2}, half of the ticks so far")
+            raise ArgumentError(f"change needs twice its ticks, {2 * ticks}, and there are {self.tick} so far")
         ends = [(self.tick - ticks, self.tick), (self.tick - 2 * ticks, self.tick - ticks)]
         later, earlier = (self.between(a, b) for a, b in ends)
         covariance = self._plan.sums.covariance(ends)

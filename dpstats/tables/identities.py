@@ -90,8 +90,8 @@ def of_objects(cells: NDArray[np.object_]) -> Identities:
 def of_cell(cell: object) -> tuple[int, int]:
     """Both halves of one cell's identity. Never raises, and calls no method of the cell's own class."""
     kind = type(cell)
-    if issubclass(kind, str) and str.__len__(cell) > LONGEST:  # type: ignore[arg-type]
-        return _text(str.strip(cell))  # type: ignore[arg-type]
+    if issubclass(kind, str) and len(stripped := str.strip(cell)) > LONGEST:  # type: ignore[arg-type]
+        return _text(stripped)
     if kind is bytes:
         return _hashed(b"b" + cell)  # type: ignore[operator]
     if kind is uuid.UUID:

@@ -208,3 +208,12 @@ def test_a_part_of_a_ledger_pays_for_its_own_rows_only(tmp_path: Path) -> None:
     assert abs(count - want) < 6 * running.results.deviation
     with pytest.raises(DataError, match="month"):
         running.update(rows.drop(columns="month"))
+
+
+def test_rows_that_their_cells_chose_are_not_counted_into_ticks() -> None:
+    """How many ticks they make would tell how many rows one side of a holdout has."""
+    side = dp.holdout(frame(), 0.3).train
+    for run in (lambda: stream().run(side, tick=5), lambda: next(stream().run(iter([side]), tick=5))):
+        with pytest.raises(ArgumentError, match="chose them from others"):
+            run()
+    assert next(stream().run(iter([side]))).plan is not None

@@ -415,3 +415,15 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
     late.save(tmp_path / "late.json")
     pd.testing.assert_series_equal(StreamResults.load(tmp_path / "late.json").bse, late.bse)
     assert stream.change(2).std_error.gt(0).all()
+
+
+def test_pictures_of_a_window() -> None:
+    random = np.random.default_rng(0)
+    stream = Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 2.0, 1e-6, horizon=4)
+    for _ in range(3):
+        stream.update(pd.DataFrame({"x": random.uniform(0, 1, 3000), "y": random.uniform(0, 1, 3000)}))
+    window = stream.window(2)
+    assert window.plot().get_title(loc="left")
+    assert "inference=True" not in " ".join(text.get_text() for text in window.plot("effect", column="x").figure.texts)
+    with pytest.raises(ArgumentError, match="share one charge"):
+        dp.etable([stream.results, window])

@@ -118,6 +118,7 @@ def test_no_length_of_a_cell_raises_or_takes_long(digits: int) -> None:
     assert time.process_time() - started < 5
     assert len(set(found)) == len(cells)
     assert of_cell(10 ** min(digits, 5000)) not in found
+    assert of_cell(" " * digits + "5") == of_cell(5)
 
 
 def test_long_identifiers_of_text_are_told_apart() -> None:
