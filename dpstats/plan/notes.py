@@ -49,6 +49,7 @@ def plan_notes(plan: Plan) -> list[str]:
             f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
             "less here than Gaussian noise."
         )
+    said += cap_note(plan)
     said += link_note(plan)
     if guarantee.unit is not None:
         said.append(persons_note(plan))
@@ -91,6 +92,20 @@ def plan_notes(plan: Plan) -> list[str]:
 def design_notes(plan: Plan) -> list[str]:
     """Public oddities of the design."""
     return [f"{note[0].upper()}{note[1:]}." for note in plan.design.notes]
+
+
+def cap_note(plan: Plan) -> list[str]:
+    """From which residual on least squares is no longer that, if rows can have one."""
+    cap, design = getattr(plan.family, "residual_cap", None), plan.design
+    if cap is None or isinstance(plan.objective, LeastSquaresPlan):
+        return []
+    units = cap * design.response_scaling()[1]
+    if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low:
+        return []
+    return [
+        f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared: of a "
+        "skewed response this is not the mean. method='statistics' is least squares without a cap."
+    ]
 
 
 def link_note(plan: Plan) -> list[str]:

@@ -291,13 +291,37 @@ def is_output(plan: Plan) -> bool:
 
 
 def full_width(
-    headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int], title: str | None = None
+    headers: Sequence[str],
+    rows: Sequence[tuple[Any, list[str]]],
+    columns: Sequence[int],
+    title: str | None = None,
+    *,
+    narrow: bool = True,
 ) -> SimpleTable:
-    """A table as wide as the header: named rows, with the given widths for the columns beside the names."""
+    """A table as wide as the header: named rows, with the given widths for the columns beside the names.
+
+    Names that are longer than what is left get the blanks of the columns before they are cut, unless the columns stand
+    below others and may not be made `narrow`.
+    """
+    columns = _narrowed(headers, rows, columns) if narrow else columns
     room = WIDTH - sum(columns) - len(columns)
-    formats = {**fmt_params, "colwidths": [room, *columns]}
+    formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
     stubs = [shorten_middle(name, room) for name, _ in rows]
     return SimpleTable([cells for _, cells in rows], headers=list(headers), stubs=stubs, title=title, txt_fmt=formats)
+
+
+def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> Sequence[int]:
+    """Widths of the columns, less the blanks that the longest name has need of, the widest margin first."""
+    missing = max((len(str(name)) for name, _ in rows), default=0) - (WIDTH - sum(columns) - len(columns))
+    lines = [list(headers), *(cells for _, cells in rows)]
+    least = [max((len(line[at]) for line in lines if at < len(line)), default=0) + 1 for at in range(len(columns))]
+    narrow = list(columns)
+    for _ in range(missing):
+        margins = [width - needed for width, needed in zip(narrow, least, strict=True)]
+        if max(margins, default=0) <= 0:
+            break
+        narrow[margins.index(max(margins))] -= 1
+    return narrow
 
 
 def _shares(plan: Plan) -> str:

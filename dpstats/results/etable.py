@@ -93,7 +93,7 @@ class ETable:
         facts = [_facts(fit) for fit in fits]
         below = [(name, [shorten(fact[name], COLUMN) for fact in facts]) for name in facts[0]]
         widths = [COLUMN] * len(fits)
-        return [full_width(labels, rows, widths), full_width([], below, widths)]
+        return [full_width(labels, rows, widths, narrow=False), full_width([], below, widths, narrow=False)]
 
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""

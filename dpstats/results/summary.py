@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.inference.contrasts import LEVEL
+from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.plan.notes import design_notes, guarantee_said, link_note, plan_notes
+from dpstats.plan.notes import cap_note, design_notes, guarantee_said, link_note, plan_notes
 from dpstats.plan.tables import (
     RISK_LEVEL,
     WIDTH,
@@ -43,6 +46,9 @@ __all__ = ["Summary", "summarize"]
 
 MOST_NAMES = 8
 """A note lists so many coefficients, and counts them where there are more."""
+
+VISIBLE = 0.001
+"""The last digit of a p-value in a table."""
 
 LEAST_IDENTIFIED = 0.25
 """Errors are shown where at least this share of the coefficients has one: a table of infinite errors says less than a
@@ -175,7 +181,7 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
                 to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
                 *([format_number(scaled)] if full else []),
                 to_the_noise(bound, bound),
-                "may be noise" if abs(value) < 2 * bound else "",
+                "may be noise" if 0 < abs(value) < 2 * bound else "",  # a zero is the penalty's doing
             ],
         )
         for (name, value), scaled, bound, kept in facts
@@ -199,7 +205,8 @@ def shown_bound(results: GLMResults) -> str | None:
 def essential_notes(results: GLMResults) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *link_note(plan), *design_notes(plan)]
+    notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    notes = [*kept_note(results), *notes]
     napp = "method='napp' releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
     if isinstance(results.released, ReleasedSums) and not shows_errors(results):
@@ -209,11 +216,25 @@ def essential_notes(results: GLMResults) -> list[str]:
     if not shows_errors(results):
         if plan.request.method == "posterior":
             return [f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}.", *notes]
-        paid = "" if plan.stages[-1].plan.information is not None else ", and inference=True buys standard errors"
-        return [f"{at_most}{paid}.", *notes]
-    kept = int(np.sum(results.selection["selected"])) if len(results.selection) else None
-    said = [] if kept is None else [f"Selection: {kept} of {len(results.selection)} columns kept; see selection."]
-    return [*said, *notes]
+        return [f"{at_most}.", shrunk_note(results), *notes]
+    return notes
+
+
+def kept_note(results: GLMResults) -> list[str]:
+    """How many columns screening and a sparse penalty kept, if there was either."""
+    if not len(results.selection):
+        return []
+    kept = int(np.sum(results.selection["selected"]))
+    return [f"Selection: {kept} of {len(results.selection)} columns kept; see selection."]
+
+
+def shrunk_note(results: GLMResults) -> str:
+    """What coefficients without errors are not, and what buys those that are."""
+    plan = results.plan
+    offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
+    for_sale = offered and plan.stages[-1].plan.information is None
+    fix = "; inference=True buys coefficients without it, with standard errors and intervals" if for_sale else ""
+    return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 
 
 def inference_notes(results: GLMResults) -> list[str]:
@@ -231,7 +252,7 @@ def inference_notes(results: GLMResults) -> list[str]:
         errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
         return [
             f"The information that was released identifies {few} at this budget: {errors}. {asked} or fewer columns "
-            "would help."
+            "would help, unless rows were lost to levels or codes that are not as declared: dp.check counts them."
         ]
     said = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
@@ -243,10 +264,27 @@ def inference_notes(results: GLMResults) -> list[str]:
             "in C(g, Treatment('common')), to see the others."
             for name in rare_references(results.plan, results.released)
         ]
+    if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
+        said.append(
+            "P>|z| may be larger than z and a normal table suggest: its law has the noise's tails, which are heavier."
+        )
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
         said.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
     return said
+
+
+def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
+    """Whether a printed p-value of a finite error is visibly more than a normal table gives for its statistic.
+
+    Parameters
+    ----------
+    statistics, pvalues : ndarray, shape (k,)
+        A statistic of 0 or NaN stands for a coefficient that is not identified.
+    """
+    tested = np.isfinite(statistics) & (statistics != 0)
+    normal = 2 * norm.sf(np.abs(statistics[tested]))
+    return bool(np.any(pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)))
 
 
 def selection_table(results: GLMResults) -> SimpleTable:
