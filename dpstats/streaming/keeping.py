@@ -17,6 +17,7 @@ from typing import Any
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger.opening import LedgerLike, as_ledger
+from dpstats.privacy.ledger.store import sync_directory
 from dpstats.privacy.ledger.ticks import Position, StreamBooks
 from dpstats.streaming.sums.state import pack, unpack
 
@@ -238,17 +239,6 @@ def write_durably(path: Path, content: bytes) -> None:
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable, where the system lets a directory be synchronised."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

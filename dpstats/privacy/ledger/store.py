@@ -258,7 +258,7 @@ def create(path: Path, row: dict[str, Any]) -> None:
         for name in (draft, draft.with_name(draft.name + "-wal"), draft.with_name(draft.name + "-shm")):
             with contextlib.suppress(OSError):
                 name.unlink()
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def _write_draft(draft: Path, row: dict[str, Any]) -> None:
@@ -274,8 +274,8 @@ def _write_draft(draft: Path, row: dict[str, Any]) -> None:
         connection.close()
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the new name durable, where the system lets a directory be synchronised."""
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable, where the system lets it be synchronised."""
     if os.name != "posix":
         return
     descriptor = os.open(directory, os.O_RDONLY)
