@@ -160,7 +160,7 @@ class FormulaSource:
         if self.data is not None:
             check_unit(self.data, request.options.record)
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
-        advised = advice(self.formula, self.domain, self.data, ranges)
+        advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
         plan = replace(self._plan(request, ranges), advice=advised)
         if not plan.bought and plan.response is None:
             return plan
@@ -177,12 +177,14 @@ class FormulaSource:
             eps = range_eps(plan.request, plan.bought)
             record = plan.request.options.record
             ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random, record)
+            advised = plan.advice
             plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
+            plan = replace(plan, advice=advised)
         if plan.response is None:
             return plan
         bought = bought_response(plan, self.data, random)
         try:
-            return self._plan(request, ranges, bought)
+            return replace(self._plan(request, ranges, bought), advice=plan.advice)
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 

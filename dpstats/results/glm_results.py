@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError, NotReleasedError
-from dpstats.families import Family
+from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
@@ -41,6 +41,9 @@ _FITTED = "predict(newdata) gives the mean at public rows; predictions for priva
 _COVARIANCE = "cov_params() is the covariance of the errors"
 
 _ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs), and dp.check buys it"
+
+TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+"""What broom calls the columns of a regression table."""
 
 NOT_RELEASED = {
     **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
@@ -102,8 +105,11 @@ class GLMResults(Inferential):
 
     @property
     def family(self) -> Family:
-        """The loss, with its caps."""
-        return self.plan.family
+        """The loss, with its caps; that of residuals in the response's units, as it was or could be given."""
+        family = self.plan.family
+        if isinstance(family, Gaussian) and family.residual_cap is not None:
+            return replace(family, residual_cap=family.residual_cap * self.plan.design.response_scaling()[1])
+        return family
 
     @property
     def df_model(self) -> int:
@@ -231,21 +237,15 @@ class GLMResults(Inferential):
     def tidy(self) -> pd.DataFrame:
         """One row a coefficient, columns as broom names them.
 
-        term; estimate, as released, in the user's units; scaled_estimate, in model units; noise_at_most. With inference
-        also debiased, and its std_error, statistic, p_value, conf_low and conf_high.
+        term; estimate, in the user's units, with inference free of the shrinkage (`debiased`) and followed by its
+        std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, the coefficient as
+        released, in the user's and in model units; noise_at_most.
         """
-        table = pd.DataFrame(
-            {
-                "term": list(self.plan.names),
-                "estimate": self.params.to_numpy(),
-                "scaled_estimate": self.scaled_params,
-                "noise_at_most": self.noise_at_most.to_numpy(),
-            }
-        )
+        table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self.has_errors:
-            names = ["debiased", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-            table[names] = self.uncertainty().to_numpy()
-        return table
+            table[list(TESTED)] = self.uncertainty().to_numpy()
+        as_released = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
+        return table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy())
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing where it is private."""
@@ -305,14 +305,15 @@ class GLMResults(Inferential):
         """The released values and the public plan, for JSON."""
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
-        return {**facts, "information": released}
+        return {**facts, "information": released, "advice": list(self.plan.advice)}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> GLMResults:
         """What `to_dict` gave `facts` of."""
         kept = facts.get("information")
         released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
-        return cls(Plan.from_dict(facts["plan"]), np.asarray(facts["scaled_params"]), facts["nobs"], released)
+        plan = replace(Plan.from_dict(facts["plan"]), advice=tuple(map(str, facts.get("advice", ()))))
+        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released)
 
     @classmethod
     def load(cls, path: str | Path) -> GLMResults:

@@ -134,15 +134,13 @@ class StreamResults(GLMResults):
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
     def tidy(self) -> pd.DataFrame:
-        """One row a coefficient, columns as broom names them: term, estimate (as shrunk), scaled_estimate, and where
-        there are errors debiased, std_error, statistic, p_value, conf_low and conf_high."""
-        table = pd.DataFrame(
-            {"term": list(self.plan.names), "estimate": self.params.to_numpy(), "scaled_estimate": self.scaled_params}
-        )
+        """One row a coefficient, columns as broom names them: term, estimate, where there are errors the debiased one
+        with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released."""
+        table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self._obstacle() is None:
-            names = ["debiased", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
+            names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
             table[names] = self.uncertainty().to_numpy()
-        return table
+        return table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params)
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the regression."""

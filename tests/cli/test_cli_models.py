@@ -93,7 +93,7 @@ def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[s
     assert plan["guarantee"]["certified"] is True
     assert [row["purchase"] for row in plan["budget"]][-1] == "total"
     saved = dp.GLMResults.load("fit.json")
-    assert [row["estimate"] for row in fit["coefficients"]] == saved.params.tolist()
+    assert [row["released"] for row in fit["coefficients"]] == saved.params.tolist()
     assert {"term", "std_error", "conf_low", "conf_high"} <= set(fit["coefficients"][0])
     found = printed(capfd, ["evaluate", "fit.json", "rows.csv", "--eps", "0.5"])
     assert {"metric", "estimate", "std_err"} <= set(found["metrics"][0])

@@ -195,7 +195,7 @@ class TestShapes:
         assert list(found.variance_shares) == ["sampling", "noise", "information"]
         assert list(found.uncertainty()) == ["coef", "std_error", "z", "p_value", "low", "high"]
         np.testing.assert_array_equal(
-            found.tidy()[["debiased", "std_error", "statistic", "p_value", "conf_low", "conf_high"]],
+            found.tidy()[["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]],
             found.uncertainty(),
         )
         text = found.summary().as_text()

@@ -146,7 +146,8 @@ def test_budget_adds_up(result: dp.GLMResults) -> None:
 def test_frames(result: dp.GLMResults) -> None:
     tidy, glance = result.tidy(), result.glance()
     assert tidy["term"].tolist() == result.params.index.tolist() == list(result.plan.names)
-    assert tidy["estimate"].to_numpy() == pytest.approx(result.params.to_numpy())
+    assert tidy["released"].to_numpy() == pytest.approx(result.params.to_numpy())
+    assert tidy["estimate"].to_numpy() == pytest.approx(result.debiased if result.has_errors else result.params)
     assert glance.loc[0, "eps"] == result.guarantee.eps
     assert (glance.loc[0, "nobs"] is pd.NA) == (result.guarantee.adjacency == "add_remove")
     risk, printed = result.excess_risk(0.1), result.excess_risk(0.1, printed=True)
@@ -169,7 +170,15 @@ def test_saved_and_pickled_results_come_back(result: dp.GLMResults, tmp_path: Pa
         if result.released is not None:
             assert again.tidy().equals(result.tidy())
             assert again.information.equals(result.information)
-    assert set(json.loads(path.read_text())) == {"format", "kind", "plan", "scaled_params", "nobs", "information"}
+    assert set(json.loads(path.read_text())) == {
+        "format",
+        "kind",
+        "plan",
+        "scaled_params",
+        "nobs",
+        "information",
+        "advice",
+    }
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 2}', '{"format": 1, "plan": {}}', "not json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,38 @@ def test_names_are_cut_only_where_the_page_ends() -> None:
         assert {len(line) for line in text.splitlines()} == {WIDTH}
     assert "..." in full_width(headers, [("n" * 60, cells)], widths).as_text()
     assert "..." in full_width(headers, [("job[T.professional]", cells)], widths, narrow=False).as_text()
+
+
+def test_an_undeclared_response_of_two_values_is_said_to_be_taken_as_0_or_1(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    domain = {"x": (0, 1)}
+    said = "b is not declared: it is taken as 0 or 1, and rows of any other code are left out"
+    fit = dp.logit("b ~ x", rows().assign(b=1 + rows()["b"]), 1.0, domain=domain)
+    assert said in caplog.text
+    fit.save(tmp_path / "fit.json")
+    for shown in (fit, dp.GLMResults.load(tmp_path / "fit.json")):
+        assert said in words(shown)
+        assert words(shown, full=True).count(said) == 1
+    assert words(dp.plan("b ~ x", domain, 1.0, family="binomial")).count(said) == 1
+    assert said in words(dp.logit("b ~ x + z", rows(), 1.0, domain=domain)), "a range was bought"
+    for other in (rows().astype({"b": bool}), rows()):
+        known = domain if other["b"].dtype == bool else DOMAIN
+        assert said not in words(dp.logit("b ~ x", other, 1.0, domain=known))
+
+
+def test_the_cap_of_a_fit_is_what_the_argument_takes() -> None:
+    fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN)
+    assert fit.family == dp.families.Gaussian(residual_cap=1000.0)
+    again = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, residual_cap=fit.family.residual_cap)
+    assert again.plan.family == fit.plan.family
+
+
+def test_an_estimate_belongs_to_its_error() -> None:
+    fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, inference=True)
+    tidy = fit.tidy()
+    np.testing.assert_array_equal(tidy["estimate"], fit.debiased)
+    np.testing.assert_array_equal(tidy["released"], fit.params)
+    np.testing.assert_allclose(tidy["estimate"] / tidy["std_error"], tidy["statistic"])
+    plain = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN).tidy()
+    assert list(plain) == ["term", "estimate", "released", "scaled_released", "noise_at_most"]
