@@ -22,7 +22,7 @@ from benchmarks import checked, randhie
 from benchmarks.splits import splits
 from dpstats.families import Poisson, poisson
 
-SHARES = {"1": 1.0, "3/4": 0.75, "1/2": 0.5, "0.35": 0.35, "1/4": 0.25}
+SHARES = {"1": 1.0, "3/4": 0.75, "2/3": 2 / 3, "1/2": 0.5, "0.35": 0.35, "1/4": 0.25}
 """The cap as a share of the greatest count."""
 STRAIGHT = "1/2, straight on"
 """The cap at half the greatest count, with the loss that was the package's own before: beyond the cap the mean stays
@@ -185,19 +185,19 @@ def scores(name: str, eps: float, draws: int = SPLITS, rules: Sequence[str] = RU
 
 
 def line(name: str, eps: float, draws: int = SPLITS) -> list[str]:
-    """Means over splits, and the standard error of the difference between the caps of one and one half."""
+    """Means over splits, and the standard error of the difference between the caps of two thirds and one half."""
     values = scores(name, eps, draws)
-    error = np.std(values[2] - values[0], ddof=1) / np.sqrt(draws)
+    error = np.std(values[RULES.index("2/3")] - values[RULES.index("1/2")], ddof=1) / np.sqrt(draws)
     return [name, f"{eps:g}", *(f"{mean:.3f}" for mean in values.mean(axis=1)), f"{error:.3f}"]
 
 
 def slopes(name: str, column: str, most: float, repeats: int = 10) -> list[str]:
-    """One coefficient at eps 3 with the cap at half and at all of `most`, beside maximum likelihood."""
+    """One coefficient at eps 3 with the cap at half, two thirds and all of `most`, beside maximum likelihood."""
     import statsmodels.formula.api as smf
 
     found = TASKS[name]()
     cells = [name, column]
-    for cap in (most / 2, most):
+    for cap in (most / 2, most * 2 / 3, most):
         family = {"mean_cap": cap, "y_max": most, "domain": found.domain, "allow_uncertified": True}
         fits = [dp.poisson(found.formula, found.frame, 3.0, seed=seed, **family).params for seed in range(repeats)]
         cells.append(f"{np.mean([params[column] for params in fits]):.2f}")
@@ -214,7 +214,7 @@ def main() -> None:
             print(*slopes(*setting), sep=" | ", flush=True)
         return
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else SPLITS
-    print("data | eps |", " | ".join(RULES), "| s.e. of 1/2 less 1")
+    print("data | eps |", " | ".join(RULES), "| s.e. of 2/3 less 1/2")
     for name in sys.argv[2:] or TASKS:
         for eps in BUDGETS:
             print(*line(name, eps, draws), sep=" | ", flush=True)

@@ -13,7 +13,7 @@ from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
 
-CAP_SHARE = 0.5
+CAP_SHARE = 2 / 3
 """The default cap on the mean as a share of y_max (docs/defaults)."""
 
 
@@ -27,8 +27,8 @@ class Poisson(Family):
     ----------
     mean_cap : float, optional
         The greatest mean with a log link. Beyond it the mean rises on, as a line and then ever more slowly, towards
-        y_max: so l'' vanishes where |l'| is extreme, which takes up to half the noise. Left open, it becomes half of
-        y_max (docs/defaults). If it is y_max or more the mean stays there, and the loss goes straight on.
+        y_max: so l'' vanishes where |l'| is extreme, which takes up to half the noise. Left open, it becomes two
+        thirds of y_max (docs/defaults). If it is y_max or more the mean stays there, and the loss goes straight on.
     y_max : float, optional
         Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range; a fit by
         formula that has neither cap buys a lower one within it (docs/proofs/purchases).

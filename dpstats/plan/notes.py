@@ -119,9 +119,9 @@ def link_note(plan: Plan) -> list[str]:
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
     return [
-        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
-        f"slowly, to {plan.family.lipschitz:.4g} at most, the greatest count that is not clipped; coefficients are "
-        "logarithms of ratios below that mean only."
+        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}; larger means rise more slowly, "
+        f"to {plan.family.lipschitz:.4g} at most, and greater counts are clipped to that. Coefficients and their "
+        "intervals are those of this capped model: logarithms of ratios of means where few rows lie beyond."
     ]
 
 

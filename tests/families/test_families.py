@@ -276,7 +276,7 @@ class TestCaps:
     def test_resolve_fills_only_what_is_open(self) -> None:
         assert Gaussian().resolve((-3.0, 1.0)) == Gaussian(2 * DEFAULT_CAP)
         assert Gaussian(3.0).resolve(None) == Gaussian(3.0)
-        assert Poisson().resolve((0.0, 8.0)) == Poisson(4.0, 8.0)
+        assert Poisson().resolve((0.0, 9.0)) == Poisson(6.0, 9.0)
         assert Poisson(mean_cap=3.0).resolve((0.0, 8.0)) == Poisson(3.0, 8.0)
         assert Poisson(y_max=6.0).resolve(None) == Poisson(3.0, 6.0)
         assert Binomial().resolve(None) == Binomial()

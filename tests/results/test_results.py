@@ -229,7 +229,7 @@ def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
     data = frame().assign(c=np.random.default_rng(1).poisson(2, 2000))
     declared = {**DOMAIN, "c": (0, 30)}
     capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20)
-    assert "logarithm for means up to 10. Larger means rise more slowly, to 20 at most" in words(capped)
+    assert "logarithm for means up to 13.33; larger means rise more slowly, to 20 at most" in words(capped)
     assert "logarithm for means" not in words(dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, mean_cap=20))
 
 
