@@ -278,7 +278,7 @@ class TestCaps:
         assert Gaussian(3.0).resolve(None) == Gaussian(3.0)
         assert Poisson().resolve((0.0, 9.0)) == Poisson(6.0, 9.0)
         assert Poisson(mean_cap=3.0).resolve((0.0, 8.0)) == Poisson(3.0, 8.0)
-        assert Poisson(y_max=6.0).resolve(None) == Poisson(3.0, 6.0)
+        assert Poisson(y_max=6.0).resolve(None) == Poisson(4.0, 6.0)
         assert Binomial().resolve(None) == Binomial()
 
     @pytest.mark.parametrize("response_range", [None, (1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (-5.0, -1.0)])
