@@ -48,7 +48,7 @@ CALLS: dict[str, Call] = {
         "y ~ x", data, {"alpha": [1.0, 2.0]}, eps=0.5, penalty="ridge", domain=domain, ledger=ledger
     ),
     "select": lambda data, domain, ledger: dp.select(
-        [1.0, 2.0], "abs(x - candidate)", data, domain=domain, eps=0.5, ledger=ledger
+        [1.0, 2.0], "abs(x - candidate) / 20", data, domain=domain, eps=0.5, ledger=ledger
     ),
 }
 

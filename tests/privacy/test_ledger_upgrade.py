@@ -106,6 +106,11 @@ def test_an_upgraded_file_is_like_a_new_one(old: Path, tmp_path: Path) -> None:
     assert shape(old) == shape(tmp_path / "new.db")
 
 
+def test_an_upgraded_ledger_is_for_rows(old: Path) -> None:
+    with Ledger.open(old) as ledger, pytest.raises(LedgerError, match="for rows"):
+        ledger.charge(Guarantee(1e-3, unit="person_id"), label="refused")
+
+
 def test_an_upgraded_ledger_goes_on(old: Path) -> None:
     with Ledger.open(old) as ledger:
         parts = ledger.partition("region", ["north", "south"])

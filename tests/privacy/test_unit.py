@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from dpstats.privacy import compose
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.ledger.holdout import open_holdout
-from dpstats.privacy.ledger.schema import CREATE
 from dpstats.privacy.unit import ROW, Unit, make_unit
 
 
@@ -85,26 +83,6 @@ class TestLedger:
         with pytest.raises(ArgumentError, match="unit"):
             Ledger(tmp_path / "b.ledger", "data", 1.0, unit=" ")
         assert not (tmp_path / "b.ledger").exists()
-
-    def test_a_file_of_version_1_is_for_rows(self, tmp_path: Path) -> None:
-        path = tmp_path / "old.ledger"
-        Ledger(path, "data", 1.0).close()
-        old = tmp_path / "version1.ledger"
-        with sqlite3.connect(old) as connection:
-            script = CREATE.replace("unit TEXT, ", "").replace("user_version = 2", "user_version = 1")
-            assert script.count("unit") == 0
-            connection.executescript(script)
-            connection.execute("ATTACH ? AS made", (str(path),))
-            columns = [row[1] for row in connection.execute("PRAGMA table_info(ledger)")]
-            names = ", ".join(columns)
-            connection.execute(f"INSERT INTO ledger ({names}) SELECT {names} FROM made.ledger")
-        connection.close()
-        with Ledger(old, "data", 1.0) as ledger:
-            assert ledger.unit is None
-            ledger.charge(Guarantee(0.25), label="again")
-            with pytest.raises(LedgerError, match="for rows"):
-                ledger.charge(Guarantee(0.25, unit="person_id"), label="refused")
-        assert Ledger.open(old).remaining.eps == pytest.approx(0.75)
 
     def test_parts_hold_whole_persons(self, tmp_path: Path) -> None:
         with Ledger(tmp_path / "a.ledger", "data", 1.0, unit="person_id") as ledger:
