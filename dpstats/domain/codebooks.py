@@ -43,7 +43,8 @@ def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        Comma-separated, with a first line that names the columns: name, and low and high, or levels, divided by |.
+        Comma-separated, with a first line that names the columns: name, and low and high, or levels, divided
+        by |, or ``bool`` in their place.
     number : callable
         The number that a text spells, or NaN.
 
@@ -73,16 +74,31 @@ def _places(headings: list[str]) -> dict[str, int]:
     places = {what: headings.index(found) for what, names in HEADINGS.items() for found in names if found in headings}
     if "name" not in places or not {"levels", "low", "high"} & set(places):
         raise DomainError("the codebook's first line must name its columns: name,low,high,levels")
+    over = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
+    if over:
+        raise DomainError(
+            f"the codebook has a column {over[0]!r}, which is unknown or there twice; its columns are "
+            "name,low,high,levels: rename it, or leave it out"
+        )
     return places
 
 
 def _declaration(place: int, cells: dict[str, str], number: Callable[[object], float]) -> Any:
     low, high, levels = (cells.get(what, "") for what in ("low", "high", "levels"))
     if levels and not low and not high:
+        if levels == "bool":
+            return bool
+        if "|" not in levels and (";" in levels or "=" in levels):
+            raise DomainError(
+                f"line {place} of the codebook has one level, {levels!r}; divide levels by |, and write codes without "
+                "their labels: 1|2"
+            )
         return ["" if level is None else level.strip() for level in levels.split("|")]
     ends = (number(low), number(high))
     if levels or any(end != end for end in ends):
-        raise DomainError(f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c")
+        raise DomainError(
+            f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c, or bool"
+        )
     return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
 
 
@@ -103,12 +119,16 @@ def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     try:
         # Every scalar as the text that it is: YAML would take the level "no" for False and "1:30" for 90.
         declared = yaml.load(text, Loader=yaml.BaseLoader)
+        document = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" (line {mark.line + 1})"
         raise DomainError(f"the codebook is not YAML{where}") from error
     if not isinstance(declared, dict) or not declared:
         raise DomainError("the codebook must have a line for each column, such as 'age: {range: [17, 90]}'")
+    written = [key.value for key, _ in document.value]
+    if repeated := [name for name in declared if written.count(name) > 1]:
+        raise DomainError(f"the codebook declares {repeated[0]!r} twice; keep one declaration")
     return {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
 
 
@@ -124,7 +144,12 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
             return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
         case {"levels": [*levels], **rest} if not rest:
             return levels
-        case [*levels]:  # whole numbers as such, so that [17, 90], which looks like a range, is asked about
+        case [str(low), str(high)] if number(high) - number(low) > 1:  # looks like a range, as in Domain itself
+            raise DomainError(
+                f"declare {name!r} as {{range: [{low}, {high}]}} for a range, as {{levels: [{low}, {high}]}} for two "
+                "levels"
+            )
+        case [*levels]:
             return [int(level) if _WHOLE.fullmatch(str(level)) else level for level in levels]
         case dict():
             known = near_miss(str(next(iter(value), "")), ("range", "levels"))

@@ -200,7 +200,8 @@ class Domain(Mapping[str, Range | Levels]):
         Parameters
         ----------
         path : str or Path
-            A CSV file with the columns name, low, high and levels; levels are divided by ``|``: ``sex,,,F|M``.
+            A CSV file with the columns name, low, high and levels; levels are divided by ``|``: ``sex,,,F|M``;
+            of a column of true and false the word bool stands for them.
 
         Raises
         ------

@@ -53,6 +53,11 @@ def test_codebooks_declare_what_a_domain_does(tmp_path: Path) -> None:
         ("name,low,high\n,0,1", "line 2 of the codebook has no name"),
         ("name,low,high\nx,2,1", "low < high"),
         ("name,levels\nx,a|a", "not distinct"),
+        ("variable,label,min,max,values\nx,an x,0,1,", "column 'label', which is unknown"),
+        ("name,variable,low,high\nx,x,0,1", "column 'name', which is unknown or there twice"),
+        ("name,levels\nx,1=North;2=South", "divide levels by |"),
+        ("name,levels\nx,North;South;East", "divide levels by |"),
+        ("name,low,high,levels\nx,,,", "or bool"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(text: str, fix: str, tmp_path: Path) -> None:
@@ -69,12 +74,22 @@ def test_a_line_that_is_wrong_is_named(text: str, fix: str, tmp_path: Path) -> N
         ("- x", "a line for each column"),
         ("x: [", "not YAML"),
         ("x: 3", "as bool"),
+        ("bmi: [15, 45]", r"\{range: \[15, 45\]\} for a range, as \{levels: \[15, 45\]\}"),
+        ("bmi: [15.5, 45]", r"\{range: \[15.5, 45\]\} for a range"),
+        ("x: bool\ny: [a, b]\nx: {range: [0, 1]}", "declares 'x' twice"),
     ],
 )
 def test_yaml_that_is_wrong_says_what_to_write(text: str, fix: str, tmp_path: Path) -> None:
     (tmp_path / "book.yml").write_text(text)
     with pytest.raises(DomainError, match=fix):
         dp.Domain.from_yaml(tmp_path / "book.yml")
+
+
+def test_bool_is_a_word_of_codebooks(tmp_path: Path) -> None:
+    (tmp_path / "book.csv").write_text("name,low,high,levels\nsmoker,,,bool\nodd,,,a=b|c;d\n")
+    assert dp.Domain.from_csv(tmp_path / "book.csv") == dp.Domain(smoker=bool, odd=["a=b", "c;d"])
+    (tmp_path / "book.yaml").write_text("smoker: bool\ncode: {levels: [15, 45]}\nflag: [0, 1]")
+    assert dp.Domain.from_yaml(tmp_path / "book.yaml") == dp.Domain(smoker=bool, code=["15", "45"], flag=[0, 1])
 
 
 def test_missing_codebooks_are_errors_of_ours(tmp_path: Path) -> None:
