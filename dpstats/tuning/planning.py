@@ -97,10 +97,10 @@ class TuningPlan:
         score, size, delta = self.score_eps, len(self.plans), self.plans[0].request.delta
         paid: list[tuple[Any, ...]] = []
         if self.strategy == "stopping":
-            paid.append(("fit", eps, 0.0, "each run", eps, "a random candidate on all rows"))
+            paid.append(("fit", eps, 0.0, "each run", eps, "one random candidate's fit"))
             paid.append(("score", score, 0.0, "each run", score, "its noisy loss"))
             rest = total - eps - score
-            paid.append(("other runs", rest, 0.0, "together", rest, "not to know how many, nor how good"))
+            paid.append(("other runs", rest, 0.0, "together", rest, "their number and scores"))
         elif self.strategy == "all":
             paid.append(("fit", eps, delta, f"{size} times", size * eps, "every candidate on all rows"))
             paid.append(("choice", score, 0.0, "once", total - size * eps, "the least loss"))
@@ -109,7 +109,7 @@ class TuningPlan:
             paid.append(("fit", eps, delta, "by its part", total, "every candidate on rows of its own"))
             paid.append(("choice", score, 0.0, "by its part", 0.0, "the least loss on the last part"))
         else:
-            paid.append(("fit", eps, delta, "once", total, "the candidate that public rows chose"))
+            paid.append(("fit", eps, delta, "once", total, "what public rows chose"))
         paid.append(("total", total, self.guarantee.delta, "", total, ""))
         columns = ["purchase", "eps", "delta", "times", "charged", "buys"]
         return pd.DataFrame(paid, columns=columns).set_index("purchase")
