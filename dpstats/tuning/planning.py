@@ -106,8 +106,8 @@ class TuningPlan:
             paid.append(("choice", score, 0.0, "once", total - size * eps, "the least loss"))
         elif self.strategy == "parts":
             # A row is in one part and pays for that alone.
-            paid.append(("fit", eps, delta, "by its part", total, "every candidate on rows of its own"))
-            paid.append(("choice", score, 0.0, "by its part", 0.0, "the least loss on the last part"))
+            paid.append(("fit", eps, delta, "by its part", total, "candidates on rows apart"))
+            paid.append(("choice", score, 0.0, "by its part", 0.0, "least loss on the last part"))
         else:
             paid.append(("fit", eps, delta, "once", total, "what public rows chose"))
         paid.append(("total", total, self.guarantee.delta, "", total, ""))
