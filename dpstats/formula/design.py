@@ -22,6 +22,7 @@ from dpstats.families import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import term_bodies
 from dpstats.formula.bounds import Array, Term, unit_term
+from dpstats.formula.gaps import gap_notes
 from dpstats.formula.joined import joined_columns
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reading import SLACK, owned_blocks, prediction_rows, read_blocks, usable_rows
@@ -312,9 +313,7 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         upper=upper,
         center=center,
         scale=scale,
-        notes=tuple(
-            f"not on all of the declared ranges is {code} finite: rows where it is not are left out" for code in partial
-        ),
+        notes=gap_notes(parsed, domain, partial),
         _info=info,
         encoder=response,
         _parsed=parsed,

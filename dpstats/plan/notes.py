@@ -97,7 +97,7 @@ def taken_note(plan: Plan) -> list[str]:
 
 def design_notes(plan: Plan) -> list[str]:
     """Public oddities of the design."""
-    return [f"{note[0].upper()}{note[1:]}." for note in plan.design.notes]
+    return [f"{note}." for note in plan.design.notes]
 
 
 def cap_note(plan: Plan) -> list[str]:

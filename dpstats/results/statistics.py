@@ -162,7 +162,7 @@ class ReleasedStatistics:
                 [
                     "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
                     f"Columns: {', '.join(self.plan.design.names)}.",
-                    *(f"{note[0].upper()}{note[1:]}." for note in self.plan.design.notes),
+                    *(f"{note}." for note in self.plan.design.notes),
                 ]
             )
         )

@@ -255,7 +255,7 @@ class StreamPlan:
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
             f"{self.radius:g} in the metric of the rows (radius)."
         )
-        return [*said, *(f"{note[0].upper()}{note[1:]}." for note in self.design.notes)]
+        return [*said, *(f"{note}." for note in self.design.notes)]
 
     def __str__(self) -> str:
         return self.summary().as_text()

@@ -235,7 +235,7 @@ def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
 
 def test_notes_on_missing_values_are_sentences() -> None:
     fit = dp.ols("np.log(z) ~ x", frame(), 1.0, domain=DOMAIN)
-    assert "Not on all of the declared ranges is np.log(z) finite: rows where it is not are left out." in words(fit)
+    assert "np.log(z) is not finite at z = 0: rows there are left out." in words(fit)
     assert ".." not in words(fit)
 
 

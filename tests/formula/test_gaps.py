@@ -1,0 +1,27 @@
+"""Notes on expressions that are not finite on all of the declared ranges."""
+
+from __future__ import annotations
+
+import pytest
+
+import dpstats as dp
+
+DOMAIN = {"y": (0, 10), "lt": (-1, 4), "t": (0, 5), "z": (-2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("y ~ offset(np.log(lt))", "offset(np.log(lt)) is not finite for lt from -1 to 0: rows there are left out"),
+        ("y ~ offset(np.log(t))", "offset(np.log(t)) is not finite at t = 0: rows there are left out"),
+        ("y ~ np.sqrt(z)", "np.sqrt(z) is not finite for z from -2 to -0.01: rows there are left out"),
+        ("np.log(y) ~ z", "np.log(y) is not finite at y = 0: rows there are left out"),
+        ("y ~ np.log(t + z)", "np.log(t + z) is not finite on part of the declared ranges: rows there are left out"),
+    ],
+)
+def test_the_part_of_the_range_is_said(formula: str, said: str) -> None:
+    assert dp.plan(formula, DOMAIN, 1.0).design.notes == (said,)
+
+
+def test_nothing_is_said_of_what_is_finite_everywhere() -> None:
+    assert dp.plan("y ~ offset(np.exp(t)) + z", DOMAIN, 1.0).design.notes == ()
