@@ -45,6 +45,8 @@ NOT_OFFERED = {
     "var_weights": _WEIGHTS,
     "weights": _WEIGHTS,
     "missing": "rows with a missing cell are dropped, and how many is private",
+    "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
+    "cov_type": "inference='robust' has the errors of HC0, and unit= those by cluster",
     "l1_ratio": "pass penalty=dp.penalties.ElasticNet(alpha, l1_ratio)",
 }
 """What users of statsmodels or scikit-learn may look for, and what there is instead."""

@@ -179,11 +179,11 @@ def persons_note(plan: Plan) -> str:
     if record.shared:
         return (
             f"The rows of one {record.column} share a weight of 1 in equal parts, however many they are: a mean row of "
-            f"each counts. Rows without a {record.column} are left out."
+            f"each counts. Rows with no {record.column} are left out."
         )
     return (
         f"At most {record.rows} rows of each {record.column} count, drawn at random where there are more, with "
-        f"{record.rows} times the noise of one. Rows without a {record.column} are left out."
+        f"{record.rows} times the noise of one. Rows with no {record.column} are left out."
     )
 
 

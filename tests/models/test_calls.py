@@ -75,6 +75,8 @@ def test_families_that_are_not_here_say_why(given: Any, fix: str) -> None:
 
 CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: dp.glm("y ~ x", frame(), epsilon=1.0), "write eps="),
+    (lambda: dp.logit("b ~ x", frame(), 1.0, link="probit"), "logit for 'binomial'"),
+    (lambda: dp.ols("y ~ x", frame(), 1.0, cov_type="HC0"), "inference='robust'"),
     (lambda: dp.glm("y ~ x", frame()), "needs eps, the privacy budget"),
     (lambda: dp.ols("y ~ x", df=frame(), eps=1.0), "write data="),
     (lambda: dp.logit("b ~ x", frame(), 1.0, epsilon=2.0), "write eps="),
