@@ -129,7 +129,8 @@ def test_counts_are_renewed_too() -> None:
 
 
 def test_an_empty_tick_is_a_tick_and_noise_alone_gives_the_null_model() -> None:
-    stream = linear(eps=1.0)
+    # Seeded: in 4 of 60 draws noise alone passes for information on a coefficient.
+    stream = linear(eps=1.0, seed=1)
     result = stream.update(frame(0, 0))
     assert stream.tick == 1
     assert np.abs(result.scaled_params).max() < 1.5
