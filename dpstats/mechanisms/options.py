@@ -83,7 +83,8 @@ class Options:
     rows_at_most : float
         A public bound on the number of rows, from 1 to 1e10. The final discrete noise is made so small that it is not
         seen beside the rest at so many rows. It is not a limit, and more rows keep the guarantee wherever this
-        machine's arithmetic allows, which is far beyond the default (docs/proofs/release).
+        machine's arithmetic allows, which is far beyond the default (docs/proofs/release); but method="posterior" with
+        a delta is proved for so many rows, or 1e7 if that is more, and no further.
     penalty_weights : dict, optional
         Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
     stages : {1, 2, "auto"}

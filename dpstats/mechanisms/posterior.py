@@ -24,7 +24,7 @@ from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.objective_plan import recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan
-from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.release import ROWS_AT_MOST, LatticeRelease
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.output import ROUNDED
@@ -326,9 +326,9 @@ def posterior_curvature(design: Bounds, family: Family, purchase: Purchase, size
 def acceptance_error(plan: PosteriorPlan) -> float:
     """How far the logarithm of a computed acceptance probability may be from the exact one (docs/proofs/posterior, 3).
 
-    For any data of at most `rows_at_most` rows.
+    For any data of at most `rows_at_most` rows, or of 10^7 if that is more.
     """
-    rows, size, length = plan.rows_at_most, plan.size, plan.row_length
+    rows, size, length = max(plan.rows_at_most, ROWS_AT_MOST), plan.size, plan.row_length
     lipschitz, unit = plan.family.lipschitz, float(np.finfo(np.float64).eps)
     widest = float(np.finfo(np.longdouble).eps)
     spread = math.sqrt(plan.law.expected_square(size) / float(np.min(plan.curvature)))

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpstats.arguments import MOST_LETTERS, shown
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.models.charging import ROWS_ALONE
@@ -78,4 +79,6 @@ def _product(values: Any) -> int:
 
 
 def _said(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) and len(value) <= MOST_LETTERS else shown(value)

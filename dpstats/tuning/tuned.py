@@ -216,6 +216,8 @@ def tune(
         seed=seed,
         **arguments,
     )
+    if public is not None and public is data:
+        raise ArgumentError("public must be rows that need no protection: these are the rows of data, which do")
     shown = _public_rows(plan, source, public)
     random = random_source(seed)
     check_for_rows(ledger, "dp.tune")

@@ -212,3 +212,14 @@ def test_a_contributor_needs_neither_pandas_nor_statsmodels(formula: str) -> Non
     assert report.spec == spec.hash
     assert len(report.values) == spec.size
     assert json.loads(dp.local.to_json(report)) == json.loads(ran.stdout)
+
+
+def test_a_specification_that_fails_tells_nothing_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector may have written it so that some records fail: they report like all others."""
+    spec = make()
+
+    def failing(*_: Any) -> Any:
+        raise IndexError("of this record")
+
+    monkeypatch.setattr(type(spec.program), "encode", failing)
+    assert dp.local.randomize(records(1)[0], spec).values.shape == (spec.size,)

@@ -225,7 +225,7 @@ def test_its_bound_is_tight_and_a_colder_one_is_caught(adjacency):
     # A slope of L where the posterior is: one row shifts a normal law by exactly mu standard deviations.
     delta = 1e-3
     plan = planned(HuberSVM(0.1), adjacency=adjacency, delta=delta, curvature=4000.0, rows_at_most=1e3)
-    assert 0.9 * delta <= stick(plan, plan.eps) <= delta
+    assert 0.9 * delta <= stick(plan, plan.eps - plan.cover_eps) <= delta
     # L X without the factor of replacing a row, or kappa taken for a column of half the length.
     assert stick(replace(plan, temperature=4 * plan.temperature), plan.eps) > 10 * delta
 
@@ -303,6 +303,14 @@ def test_the_draw_and_its_rounding_together_cost_what_is_charged(rows, adjacency
     spent = math.exp(2 * error) * gaussian_delta(plan.eps - 4 * error, mu)
     assert spent <= plan.delta * (1 + 1e-6)
     assert spent >= (1 - 1e-3) * plan.delta
+
+
+def test_fewer_rows_than_are_usual_buy_no_thinner_cover():
+    """The proof ends at the stated rows, and nobody counts them: ten million are always covered."""
+    plans = [planned(Binomial(), delta=1e-6, rows_at_most=rows) for rows in (1.0, 1e4, 1e7)]
+    assert plans[0].cover_eps == plans[1].cover_eps == plans[2].cover_eps
+    with pytest.raises(ArgumentError, match="rows_at_most"):
+        planned(Binomial(), delta=1e-6, rows_at_most=1.0, curvature=1e-9)
 
 
 def test_rounding_is_paid_for_by_the_stated_number_of_rows():
