@@ -109,8 +109,8 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     --------
     >>> import dpstats as dp
     >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
-    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
-    >>> dp.local.total([report, report], spec).count
+    >>> reports = [dp.local.randomize({"x": x, "y": 0.7}, spec) for x in (0.3, 0.6)]  # of two contributors
+    >>> dp.local.total(reports, spec).count
     2
     """
     if isinstance(reports, Total):
