@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ArgumentError, DPStatsError
+from dpstats.errors import ArgumentError, DataError
 from dpstats.local.spec import Spec
 from dpstats.privacy.lattice import gaussian_integers
 from dpstats.privacy.randomness import RandomSource, SystemRandom
@@ -81,22 +81,26 @@ def noisy_report(record: Mapping[str, Any] | None, spec: Spec, random: RandomSou
     """As `randomize`, from a source of randomness of the caller's; no guarantee holds for a seeded one."""
     if not isinstance(spec, Spec):
         raise ArgumentError("spec must be a dp.local.Spec; Spec.from_json reads the collector's")
-    encoded = None if record is None else _encoded(record, spec)
-    values = np.zeros(spec.size) if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
-    return Report(spec.hash, on_lattice(values, spec) + gaussian_integers(spec.size, spec.lattice.scale, random))
+    values = on_lattice(_said(record, spec), spec)
+    return Report(spec.hash, values + gaussian_integers(spec.size, spec.lattice.scale, random))
 
 
-def _encoded(record: Mapping[str, Any], spec: Spec) -> tuple[Array, float] | None:
-    """What the specification makes of a record; None, the null report, where one that is not honest fails.
+def _said(record: Mapping[str, Any] | None, spec: Spec) -> Array:
+    """What a record says, shape (spec.size,); zeros, the null report, where a specification fails that is not honest.
 
     Whether it fails may depend on the record, which neither an error nor a report that is missing may tell.
     """
+    null = np.zeros(spec.size)
+    if record is None:
+        return null
     try:
-        return spec.program.encode(record)
-    except DPStatsError:  # by the names of the record's fields alone
+        encoded = spec.program.encode(record)
+        found = null if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
+    except DataError:  # by the names of the record's fields alone
         raise
     except Exception:
-        return None
+        return null
+    return found if found.shape == null.shape and np.isfinite(found).all() else null
 
 
 def statistics(exog: Array, endog: Array, spec: Spec) -> Array:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise, project_forms
@@ -22,6 +22,7 @@ from dpstats.local.spec import Spec
 from dpstats.local.transport import Total, checked_batches, total
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as named_penalty
+from dpstats.privacy.calibration import check_positive
 from dpstats.quiet import quiet
 from dpstats.solvers.quadratic import minimize_quadratic
 
@@ -211,8 +212,7 @@ def _size(moments: Moments) -> float:
 def _checked_penalty(penalty: Penalty | None, curvature: float | None, features: str) -> Penalty | None:
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex, got {penalty}")
-    if curvature is not None and not (math.isfinite(curvature) and curvature > 0):
-        raise ArgumentError(f"curvature must be None or a positive number, got {shown(curvature)}")
-    if features not in get_args(Features):
-        raise ArgumentError(f"features must be one of {list(get_args(Features))}, got {shown(features)}")
+    if curvature is not None:
+        check_positive("curvature", curvature)
+    check_choice("features", features, get_args(Features))
     return penalty

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
@@ -134,14 +134,19 @@ class Spec:
             If `text` is anything else.
         """
         try:
-            facts = json.loads(text)
+            facts = json.loads(text, parse_constant=_no_number)
             if facts["format"] != FORMAT:
                 raise ArgumentError(f"text is a specification of format {facts['format']!r}, not {FORMAT}")
             names = ("eps", "local_eps", "delta", "n", "radius")
-            _checked({name: facts[name] for name in names})
+            if set(facts) != {*names, "format", "formula", "domain", "family", "scheme", "program", "names"}:
+                raise DomainError("text has other fields than a specification written by Spec.to_json")
+            if _checked({name: facts[name] for name in names})["radius"] is None:
+                raise ArgumentError("radius must be a positive number in a specification")
             _check_names(facts["family"], facts["scheme"])
             size = Program.from_dict(facts["program"]).size
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            if isinstance(error, (ArgumentError, DomainError)):
+                raise
             raise DomainError("text is not a specification written by Spec.to_json") from error
         if len(facts["names"]) != size:
             raise DomainError("the stored specification names more or fewer columns than its design has")
@@ -331,6 +336,11 @@ class Spec:
         )
 
 
+def _no_number(constant: str) -> NoReturn:
+    """NaN and infinities are no numbers of JSON, whatever Python writes."""
+    raise ValueError(f"{constant} is no number")
+
+
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
     """The numbers as plain Python ones, or ArgumentError."""
     eps, local_eps, delta, n, radius = given.values()
@@ -339,7 +349,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     check_budget(local_eps if eps is None else eps, delta)
     if not delta >= LEAST_DELTA:
         raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {shown(delta)}")
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**15:
         raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {shown(n)}")
     usable = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(radius, bool)
     if radius is not None and not (usable and math.isfinite(radius) and radius > 0):

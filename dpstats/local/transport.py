@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ REACH = 40
 """No honest integer is beyond a record's reach by so many standard deviations, but with probability e^-800."""
 
 
+CHANCE = 1e-6
+"""Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
+
+
 class Batch(NamedTuple):
     """Some reports: their integers, shape (r, size), and the hashes that occur among them."""
 
@@ -44,7 +49,8 @@ class Total:
         The hash of the specification that all of them answer.
     values : ndarray of int64, shape (spec.size,)
     count : int
-        How many reports were added, which is public.
+        How many reports were added, which is public. They must be different ones, which a sum cannot show: a copy
+        counts, and brings no noise of its own.
 
     Examples
     --------
@@ -64,7 +70,10 @@ class Total:
             return NotImplemented
         if other.spec != self.spec:
             raise ArgumentError("these sums answer different specifications and cannot be added")
-        return Total(self.spec, self.values + other.values, self.count + other.count)
+        values = self.values.astype(object) + other.values
+        if max(map(abs, values), default=0) >= 2**63:
+            raise ArgumentError("these are too many reports for 64-bit sums; add up parts of them modulo 2**128")
+        return Total(self.spec, values.astype(np.int64), self.count + other.count)
 
     @classmethod
     def from_modular(cls, values: ArrayLike, modulus: int, count: int, spec: Spec) -> Total:
@@ -73,20 +82,60 @@ class Total:
         Raises
         ------
         ArgumentError
-            If the sum of `count` reports need not fit into the modulus, or `values` has the wrong shape.
+            If the sum of `count` reports need not fit into the modulus, or an argument is no whole number.
+        DataError
+            If `values` has the wrong shape, or is no sum of so many reports.
         """
+        for name, number in (("modulus", modulus), ("count", count)):
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+                raise ArgumentError(f"{name} must be a positive whole number, got {shown(number)}")
         if modulus <= 2 * count * _most(spec):
             bits = math.ceil(math.log2(2 * count * _most(spec) + 1))
             raise ArgumentError(f"modulus must be at least 2**{bits} for sums of {count} reports, got {shown(modulus)}")
         remainders = np.asarray(values, dtype=object) % modulus
-        lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders).astype(np.int64)
-        return cls(spec.hash, _checked_shape(lifted[None], spec)[0], count)
+        lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders)
+        if max(map(abs, lifted.ravel()), default=0) > min(count * _most(spec), 2**63 - 1):
+            raise DataError(f"values are no sum of {count} reports")
+        return cls(spec.hash, _checked_shape(lifted[None].astype(np.int64), spec)[0], int(count))
 
 
 def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Iterator[Integers]:
     """The reports' integers in batches of shape (r, spec.size); errors as in `total`."""
     batches = _batches(Path(reports)) if isinstance(reports, (str, Path)) else _batched(iter(reports))
-    return (_checked(batch, spec) for batch in batches)
+    seen = _Fingerprints(spec)
+    for batch in batches:
+        values = _checked(batch, spec)
+        seen.add(values)
+        yield values
+    seen.check()
+
+
+class _Fingerprints:
+    """128 bits of each report, by which copies are found: the guarantee counts noises, and a copy has none."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        words = [secrets.randbits(64) | 1 for _ in range(2 * spec.size)]
+        self._weights = np.array(words, dtype=np.uint64).reshape(spec.size, 2)
+        self._found: list[NDArray[np.uint64]] = []
+
+    def add(self, values: Integers) -> None:
+        """Some reports, shape (r, size)."""
+        self._found.append(values.astype(np.uint64) @ self._weights)
+
+    def check(self) -> None:
+        """Raise DataError if there are copies, unless honest reports of this size may well be alike."""
+        count = sum(map(len, self._found))
+        # Two honest integers are equal with probability 1 / (2 s sqrt(pi)) at most, whatever the records are.
+        alike = -self._spec.size * math.log(2 * self._spec.lattice.scale * math.sqrt(math.pi))
+        if count < 2 or 2 * math.log(count) + alike > math.log(CHANCE):
+            return
+        whole = np.concatenate(self._found)
+        order = np.lexsort(whole.T)
+        if (whole[order[1:]] == whole[order[:-1]]).all(axis=1).any():
+            raise DataError(
+                "a report occurs more than once: copies count towards n and bring no noise; keep one of each"
+            )
 
 
 def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
@@ -103,7 +152,7 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     ArgumentError
         If a report answers another specification.
     DataError
-        If the file cannot be read, or a report is not of integers within the reach of an honest one.
+        If the file cannot be read, a report is not of integers within the reach of an honest one, or occurs twice.
 
     Examples
     --------
@@ -182,7 +231,7 @@ def read(path: str | Path) -> Iterator[Report]:
     """
     source = Path(path)
     if _suffix(source) == ".jsonl":
-        with source.open() as lines:
+        with source.open(encoding="utf-8", errors="replace") as lines:
             yield from map(from_json, lines)
         return
     for specs, values in _parquet_columns(source):
@@ -223,7 +272,7 @@ def _fields(line: str) -> tuple[str, list[int]]:
     try:
         fields = json.loads(line)
         spec, values = fields["spec"], fields["values"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise DataError(UNREADABLE) from None
     if not isinstance(spec, str) or not isinstance(values, list):
         raise DataError(UNREADABLE)
@@ -258,7 +307,7 @@ def _batches(path: Path) -> Iterator[Batch]:
     if not path.is_file():
         raise DataError(f"reports: there is no file {str(path)!r}")
     if _suffix(path) == ".jsonl":
-        with path.open() as lines:
+        with path.open(encoding="utf-8", errors="replace") as lines:
             while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
                 yield Batch(_integers([values for _, values in some]), frozenset(spec for spec, _ in some))
         return

@@ -15,6 +15,7 @@ import pytest
 import dpstats as dp
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
+from dpstats.local import transport
 from dpstats.local.contributor import noisy_report, on_lattice, statistics
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "z": (-3, 5), "g": ["a", "b", "c"], "h": [1, 2], "b": (0, 1)}
@@ -214,12 +215,70 @@ def test_a_contributor_needs_neither_pandas_nor_statsmodels(formula: str) -> Non
     assert json.loads(dp.local.to_json(report)) == json.loads(ran.stdout)
 
 
-def test_a_specification_that_fails_tells_nothing_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("outcome", ["fails", "is of another size", "is not finite"])
+def test_a_specification_that_fails_tells_nothing_of_the_record(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A collector may have written it so that some records fail: they report like all others."""
     spec = make()
 
-    def failing(*_: Any) -> Any:
-        raise IndexError("of this record")
+    def encode(*_: Any) -> Any:
+        if outcome == "fails":
+            raise dp.errors.FormulaError("of this record")
+        return (np.zeros(9), 1.0) if outcome == "is of another size" else (np.full(len(spec.names), np.nan), 1.0)
 
-    monkeypatch.setattr(type(spec.program), "encode", failing)
-    assert dp.local.randomize(records(1)[0], spec).values.shape == (spec.size,)
+    monkeypatch.setattr(type(spec.program), "encode", encode)
+    values = dp.local.randomize(records(1)[0], spec).values
+    assert values.shape == (spec.size,)
+    assert np.abs(values).max() < 12 * spec.lattice.scale
+
+
+class TestCopies:
+    """A copy counts towards n and has no noise: 200 of one report would be certified at eps 1, and cost 20.9."""
+
+    @pytest.mark.parametrize("name", [None, "r.jsonl", "r.parquet"])
+    @pytest.mark.parametrize("apart", [1, 30])
+    def test_they_are_refused(self, sent: Any, name: str | None, apart: int, tmp_path: Path) -> None:
+        spec, reports = sent
+        doubled = [*reports, reports[-apart]]
+        if name is not None:
+            dp.local.write(doubled, tmp_path / name)
+        with pytest.raises(dp.errors.DataError, match="more than once"):
+            dp.local.total(doubled if name is None else tmp_path / name, spec)
+        with pytest.raises(dp.errors.DataError, match="more than once"):
+            dp.local.fit([reports[0]] * spec.n, spec)
+        assert dp.local.total(reports, spec).count == len(reports)
+
+    def test_they_are_found_in_other_batches(self, sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        spec, reports = sent
+        monkeypatch.setattr(transport, "BATCH", 7)
+        with pytest.raises(dp.errors.DataError, match="more than once"):
+            dp.local.total([*reports, reports[0]], spec)
+
+    def test_small_reports_that_may_well_be_alike_pass(self) -> None:
+        """Two integers of some hundreds of values each: of many honest reports some are the same."""
+        spec = make("y ~ 1", eps=0.01, n=10**9)
+        assert spec.size == 2
+        report = dp.local.randomize({"y": 3.0}, spec)
+        assert dp.local.total([report] * 1000, spec).count == 1000
+
+
+@pytest.mark.parametrize(("modulus", "count"), [(2**80, -5), (2**80, 2.5), (2**80, True), (2.0**80, 50), (1, -5)])
+def test_a_modular_sum_needs_whole_numbers(modulus: Any, count: Any) -> None:
+    spec = make()
+    with pytest.raises(dp.errors.ArgumentError, match=r"modulus|count"):
+        dp.local.Total.from_modular([0] * spec.size, modulus, count, spec)
+
+
+def test_sums_that_no_reports_have_are_refused() -> None:
+    spec = make()
+    with pytest.raises(dp.errors.DataError, match="no sum"):
+        dp.local.Total.from_modular([2**70] * spec.size, 2**90, 50, spec)
+    large = dp.local.Total(spec.hash, np.full(spec.size, 2**62), 1)
+    with pytest.raises(dp.errors.ArgumentError, match="too many"):
+        _ = large + large
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe{}", b"[" * 100_000])
+def test_odd_bytes_are_no_report(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(dp.errors.DataError):
+        dp.local.total(tmp_path / "r.jsonl", make())

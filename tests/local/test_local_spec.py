@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dpstats as dp
+from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.sensitivity import (
     best_ratio,
     features_sensitivity,
@@ -133,7 +134,18 @@ def test_stored_noise_is_not_believed() -> None:
     """A collector cannot hand out less noise than the stated eps needs: the text holds no noise."""
     facts = json.loads(make().to_json())
     facts["tau"] = facts["scale"] = 1e-9
-    assert dp.local.Spec.from_json(json.dumps(facts)).lattice == make().lattice
+    with pytest.raises(DomainError, match="other fields"):
+        dp.local.Spec.from_json(json.dumps(facts))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("radius", None), ("radius", float("nan")), ("n", 10**400), ("n", True), ("delta", [1])]
+)
+def test_numbers_of_a_stored_specification_are_checked(name: str, value: Any) -> None:
+    facts = json.loads(make().to_json())
+    facts[name] = value
+    with pytest.raises((DomainError, ArgumentError)):
+        dp.local.Spec.from_json(json.dumps(facts))
 
 
 def test_a_manipulated_program_does_not_reach_beyond_the_bounds() -> None:
