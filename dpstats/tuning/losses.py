@@ -296,7 +296,7 @@ def _substituted(score: str, candidate: Any) -> str:
         put = _Put(ast.parse(text.strip(), mode="eval").body)
         tree = put.visit(ast.parse(score.strip(), mode="eval").body)
     except (SyntaxError, ValueError) as error:
-        raise FormulaError(f"score {score!r} with the candidate {text!r} is not an expression") from error
+        raise FormulaError(f"score {shown(score)} with a candidate put in is not an expression") from error
     if not put.times:
         raise ArgumentError(
             f"score must be one of {list(MODEL_LOSSES)} for fitted models, or an expression that reads the name "
