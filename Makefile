@@ -58,7 +58,7 @@ dist: .stamp-core
 	touch $@
 
 edges-oldest: .stamp-oldest
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m benchmarks.edges $(CASES)
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m benchmarks.audits.edges $(CASES)
 	$(OLDEST)/bin/python -m pytest tests/edges
 
 clean:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import adult, cps1988, randhie, speed
+from benchmarks.prediction import adult, cps1988, randhie
+from benchmarks.speed import fits
 
-for module in (adult, cps1988, randhie, speed):
+for module in (adult, cps1988, randhie, fits):
     module.main()

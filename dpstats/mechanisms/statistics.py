@@ -41,7 +41,7 @@ RADIUS = 1.0
 
 
 WORTHWHILE = 0.5
-"""See `worthwhile`; settled by `python -m benchmarks.statistics joined`."""
+"""See `worthwhile`; settled by `python -m benchmarks.methods.statistics joined`."""
 
 LEAST, MOST = 1e-6, 1e6
 """Between which eps and the radius must lie: beyond, noise leaves the lattice, or means nothing."""

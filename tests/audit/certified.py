@@ -22,7 +22,7 @@ class Case:
     Attributes
     ----------
     worst : str
-        The pair at which a pilot over all pairs found the greatest bound (``benchmarks/audit.py``).
+        The pair at which a pilot over all pairs found the greatest bound (``benchmarks/audits/mechanisms.py``).
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Tuned fits and fits of random features, audited from end to end: sound calls pass, and a planted error is caught.
 
-Fast versions of ``python -m benchmarks.audit frames``. At confidence .999 a sound call fails with probability at most
-.001; seeds are fixed. An error that stops being caught fails its own test.
+Fast versions of ``python -m benchmarks.audits.mechanisms frames``. At confidence .999 a sound call fails with
+probability at most .001; seeds are fixed. An error that stops being caught fails its own test.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every certified mechanism, audited by its outputs and by the same randomness on neighbouring data.
 
-Fast versions of ``benchmarks/audit.py``. A sound mechanism fails with probability at most 0.001 per audit with a fresh
-seed; seeds are fixed.
+Fast versions of ``benchmarks/audits/mechanisms.py``. A sound mechanism fails with probability at most 0.001 per audit
+with a fresh seed; seeds are fixed.
 """
 
 from __future__ import annotations

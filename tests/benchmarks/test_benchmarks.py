@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from benchmarks import adult, caps, defaults, purchases, randhie, ranges, speed
-from benchmarks.adassp import adassp
-from benchmarks.splits import score, splits
+from benchmarks.defaults import caps, purchases, ranges
+from benchmarks.defaults import curvature as defaults
+from benchmarks.prediction import adult, randhie
+from benchmarks.shared.adassp import adassp
+from benchmarks.shared.splits import score, splits
+from benchmarks.speed import fits as speed
 from dpstats.families.gaussian import DEFAULT_CAP
 
 

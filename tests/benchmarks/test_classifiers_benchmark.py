@@ -1,4 +1,4 @@
-"""A fast version of benchmarks/classifiers, on made-up rows with seeds."""
+"""A fast version of benchmarks/replications/classifiers, on made-up rows with seeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import classifier_figures as figures
-from benchmarks import classifiers
-from benchmarks.connections import connections
+from benchmarks.replications import classifier_figures as figures
+from benchmarks.replications import classifiers
+from benchmarks.replications.connections import connections
 from dpstats.families import HuberSVM
 
 

@@ -1,11 +1,11 @@
-"""A fast version of benchmarks/grid. Its noise is seeded: nothing here fails by chance."""
+"""A fast version of benchmarks/prediction/grid. Its noise is seeded: nothing here fails by chance."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks import grid
+from benchmarks.prediction import grid
 
 
 @pytest.mark.parametrize(("name", "eps"), [("HMDA", 1.0), ("Computers", 0.3), ("DoctorVisits", 0.3)])

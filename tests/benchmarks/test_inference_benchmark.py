@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import statsmodels.formula.api as smf
 
-from benchmarks import inference, inference_core, inference_rivals, inference_shares
-from benchmarks.inference import Cell, Truth
-from benchmarks.inference_populations import population, simulated
+from benchmarks.inference import core as inference_core
+from benchmarks.inference import coverage as inference
+from benchmarks.inference import rivals as inference_rivals
+from benchmarks.inference import shares as inference_shares
+from benchmarks.inference.coverage import Cell, Truth
+from benchmarks.inference.populations import population, simulated
 
 CELL = Cell("adult 4", 10_000, 3.0)
 

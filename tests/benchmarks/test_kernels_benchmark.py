@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import kernels
+from benchmarks.methods import kernels
 
 
 def test_features_find_the_circle_and_pairs_the_kernel():

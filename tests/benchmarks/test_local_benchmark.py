@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import local, local_figures
+from benchmarks.replications import local, local_figures
 from dpstats.local import Spec, fit, total
 from dpstats.local.fitting import local_design
 

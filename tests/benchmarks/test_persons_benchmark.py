@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from benchmarks import persons
+from benchmarks.inference import persons
 
 
 def test_a_small_cell() -> None:

@@ -1,4 +1,4 @@
-"""A fast version of benchmarks/screening: fewer draws, marks five standard errors of their mean below the mean."""
+"""A fast version of `benchmarks.methods.screening`: fewer draws, marks five standard errors below the mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from benchmarks import screening
+from benchmarks.methods import screening
 
 
 @pytest.mark.parametrize(("eps", "mark"), [(0.3, 0.29), (1.0, 0.31)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.census import COLUMNS, people
-from benchmarks.statistics import excess
+from benchmarks.methods.statistics import excess
+from benchmarks.shared.census import COLUMNS, people
 
 
 @pytest.mark.parametrize(("rows", "eps", "mark"), [(1_000, 0.1, 1.0), (1_600, 1.0, 0.4), (16_000, 0.1, 0.4)])

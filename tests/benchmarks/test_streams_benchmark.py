@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import streams
+from benchmarks.streams import sums as streams
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree
 
 

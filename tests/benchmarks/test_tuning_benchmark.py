@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import tuning
+from benchmarks.methods import tuning
 
 
 def test_the_default_errs_least_where_rows_are_few():

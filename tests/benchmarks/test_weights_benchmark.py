@@ -1,10 +1,10 @@
-"""A fast version of `benchmarks.weights`; marks lie far beyond what eight draws showed (docs/benchmarks)."""
+"""A fast version of `benchmarks.methods.weights`; marks lie far beyond what eight draws showed (docs/benchmarks)."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.weights import count_figures, exposure_figures, weight_figures
+from benchmarks.methods.weights import count_figures, exposure_figures, weight_figures
 
 ROWS = 20_000
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from benchmarks.edge_cases.calls import ENTRIES, Books, Entry, Shown
-from benchmarks.edge_cases.cells import BY_NAME, CELLS, Cell
-from benchmarks.edge_cases.groups import COLUMN_BY_NAME, ENTRY_BY_NAME, Finding, Setting, run, settings, sweep
-from benchmarks.edge_cases.observed import ENVIRONMENTS
-from benchmarks.edge_cases.tables import KINDS
-from benchmarks.edges import table
+from benchmarks.audits.edge_cases.calls import ENTRIES, Books, Entry, Shown
+from benchmarks.audits.edge_cases.cells import BY_NAME, CELLS, Cell
+from benchmarks.audits.edge_cases.groups import COLUMN_BY_NAME, ENTRY_BY_NAME, Finding, Setting, run, settings, sweep
+from benchmarks.audits.edge_cases.observed import ENVIRONMENTS
+from benchmarks.audits.edge_cases.tables import KINDS
+from benchmarks.audits.edges import table
 
 Call = Callable[[Any, Books], Shown]
 Plant = Callable[[Call], Call]

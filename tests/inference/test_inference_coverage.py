@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.inference_core import Cell, draw, minimum, projected
+from benchmarks.inference.core import Cell, draw, minimum, projected
 from dpstats.inference import Estimates, ModelSpread, wald_test, wishart_difference
 
 REPETITIONS = 150

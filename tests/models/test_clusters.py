@@ -213,7 +213,7 @@ def kill_one(client: Any) -> None:
 
 @pytest.mark.slow
 def test_killed_workers_change_nothing(client: Any, tmp_path: Path) -> None:
-    """Three kills, at moments of their own; benchmarks/kills.py makes many more."""
+    """Three kills, at moments of their own; benchmarks/audits/kills.py makes many more."""
     data = parts(frame(60_000))
     expected = RELEASES["binomial"](frame(60_000))
     for delay in (0.0, 0.4, 1.0):

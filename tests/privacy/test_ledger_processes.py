@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ledger_faults import context, kill_runs
+from benchmarks.audits.ledger_faults import context, kill_runs
 from dpstats.errors import BudgetExceeded
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import Ledger

@@ -422,7 +422,7 @@ def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
 
 
 def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
-    """Real signals, at random instants of a fixed seed; the long run is in benchmarks/stream_kills.py."""
+    """Real signals, at random instants of a fixed seed; the long run is in benchmarks/streams/kills.py."""
     random, shown = np.random.default_rng(0), dict[int, str]()
     for _ in range(4):
         (process,) = processes(folder, 1, 40)
