@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dpstats.arguments import near_miss
+from dpstats.arguments import near_miss, shown
 from dpstats.errors import ArgumentError, DomainError
 
 HEADINGS = {
@@ -34,7 +34,8 @@ def text_of(path: str | Path, what: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError, TypeError, ValueError) as error:
-        raise DomainError(f"{what}: {str(path)!r} cannot be read as text; check the path") from error
+        named = shown(str(path) if isinstance(path, Path) else path)
+        raise DomainError(f"{what}: {named} cannot be read as text; check the path") from error
 
 
 def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:

@@ -305,7 +305,7 @@ def _batched(reports: Iterator[Report]) -> Iterator[Batch]:
 
 def _batches(path: Path) -> Iterator[Batch]:
     if not path.is_file():
-        raise DataError(f"reports: there is no file {str(path)!r}")
+        raise DataError(f"reports: there is no file {shown(str(path))}")
     if _suffix(path) == ".jsonl":
         with path.open(encoding="utf-8", errors="replace") as lines:
             while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
@@ -329,7 +329,8 @@ def _parquet_columns(path: Path) -> Iterator[tuple[Any, Integers]]:
                     raise DataError("a report is incomplete: 'spec' and 'values' must have no missing cells")
                 yield specs, values.flatten().to_numpy().reshape(len(batch), kind.list_size)
     except (pyarrow.ArrowException, KeyError) as error:
-        raise DataError(f"reports: {str(path)!r} is not a Parquet file with columns 'spec' and 'values'") from error
+        named = shown(str(path))
+        raise DataError(f"reports: {named} is not a Parquet file with columns 'spec' and 'values'") from error
 
 
 def _checked(batch: Batch, spec: Spec) -> Integers:

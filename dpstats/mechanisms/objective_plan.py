@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.information import InformationPlan, follow
-from dpstats.mechanisms.release import LatticeRelease, final_noise_share, gradient_tolerance
+from dpstats.mechanisms.release import LatticeRelease, covered_rows, final_noise_share, gradient_tolerance
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.privacy.bodies import BodyNoise
@@ -146,6 +146,20 @@ class ObjectivePlan:
             curvature=self.curvature,
         )
         return share * self.tolerance / self.gradient_size
+
+    @property
+    def covered_rows(self) -> float:
+        """Up to how many rows the guarantee is whole on this machine, a power of ten; at least `ROWS_AT_MOST`."""
+        return covered_rows(
+            self.family,
+            self.tolerance,
+            rms=self.gradient_size,
+            row_length=self.row_length,
+            curvature=self.curvature,
+            penalty=self.penalty,
+            linear=self.linear,
+            offset_bound=self.offset_bound,
+        )
 
     @property
     def noise_averages_out(self) -> bool:

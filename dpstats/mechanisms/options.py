@@ -12,7 +12,7 @@ import numpy as np
 
 from dpstats.arguments import OTHER_ARGUMENTS, check_choice, shown
 from dpstats.errors import ArgumentError
-from dpstats.mechanisms.release import ROWS_AT_MOST
+from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
 from dpstats.privacy.unit import Unit, make_unit
 
@@ -82,9 +82,10 @@ class Options:
         No guarantee depends on it.
     rows_at_most : float
         A public bound on the number of rows, from 1 to 1e10. The final discrete noise is made so small that it is not
-        seen beside the rest at so many rows. It is not a limit, and more rows keep the guarantee wherever this
-        machine's arithmetic allows, which is far beyond the default (docs/proofs/release); but method="posterior" with
-        a delta is proved for so many rows, or 1e7 if that is more, and no further.
+        seen beside the rest at so many rows. It is not a limit: 1e7 rows are covered whatever it is, and more of them
+        wherever this machine's arithmetic allows, which is mostly far beyond (docs/proofs/release). Where a guarantee
+        is not proved for 1e10 rows the plan says for how many; with method="posterior" and a delta these are no more
+        than said here, or 1e7.
     penalty_weights : dict, optional
         Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
     stages : {1, 2, "auto"}
@@ -186,7 +187,7 @@ class Options:
             value = getattr(self, name)
             if not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
-        if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= 1e10):
+        if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= MOST_COVERED):
             raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {shown(self.rows_at_most)}")
         for name in ("rows_at_least", "rows_guess"):
             value = getattr(self, name)

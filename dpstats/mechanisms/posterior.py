@@ -24,7 +24,7 @@ from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.objective_plan import recentred
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan
-from dpstats.mechanisms.release import ROWS_AT_MOST, LatticeRelease
+from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, LatticeRelease
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.output import ROUNDED
@@ -87,6 +87,11 @@ class PosteriorPlan(OutputPlan):
     def exact(self) -> bool:
         """Whether the draw is exact, and certified."""
         return self.size <= EXACT_COLUMNS
+
+    @property
+    def covered_rows(self) -> float:
+        """Up to how many rows the draw is proved: whole scores count any number, `acceptance_error` does not."""
+        return MOST_COVERED if self.semi_axes is not None else max(self.rows_at_most, ROWS_AT_MOST)
 
     @property
     def law_name(self) -> str:
@@ -328,7 +333,7 @@ def acceptance_error(plan: PosteriorPlan) -> float:
 
     For any data of at most `rows_at_most` rows, or of 10^7 if that is more.
     """
-    rows, size, length = max(plan.rows_at_most, ROWS_AT_MOST), plan.size, plan.row_length
+    rows, size, length = plan.covered_rows, plan.size, plan.row_length
     lipschitz, unit = plan.family.lipschitz, float(np.finfo(np.float64).eps)
     widest = float(np.finfo(np.longdouble).eps)
     spread = math.sqrt(plan.law.expected_square(size) / float(np.min(plan.curvature)))

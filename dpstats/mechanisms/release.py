@@ -19,7 +19,10 @@ from dpstats.solvers.rounding import least_tolerance
 Vector = NDArray[np.float64]
 
 ROWS_AT_MOST = 1e7
-"""The number of rows that a release is made for unless another is stated."""
+"""The number of rows that a release is made for unless another is stated, and that every guarantee covers."""
+
+MOST_COVERED = 1e10
+"""More rows than these cannot be declared."""
 
 GRADIENT_SHARE = 1e-9
 """gamma is at most this share of the noise's root mean square,"""
@@ -82,18 +85,18 @@ def gradient_tolerance(
     ArgumentError
         If linear predictors could overflow.
     """
-    public = 0.0 if linear is None else float(np.linalg.norm(linear))
-    longest = (LONGEST_DRAW + len(curvature)) * rms + public
+    public, longest = _lengths(rms, curvature, linear)
     least = float(np.min(curvature))
     if not row_length * (rows * family.lipschitz * row_length + longest) + least * offset_bound <= LARGEST * least:
         raise ArgumentError("curvature is too small for such long rows or large caps: linear predictors could overflow")
+    # A small bound on the rows asks for less noise; a guarantee for fewer rows than come it must not ask for.
     reachable = least_tolerance(
         family,
-        rows=rows,
+        rows=max(rows, ROWS_AT_MOST),
         row_norm=row_length,
         curvature=curvature,
         linear=longest,
-        penalised=penalty is not None and not isinstance(penalty, Lasso),
+        penalised=_is_rounded(penalty),
         offset_bound=offset_bound,
     )
     # The noise is added to the public part in float64.
@@ -103,6 +106,46 @@ def gradient_tolerance(
         wanted = INVISIBLE / final_noise_share(family, final_eps, rows=rows, row_length=row_length, curvature=curvature)
         share = min(share, max(LEAST_SHARE, wanted))
     return max(share * rms, reachable, added)
+
+
+def covered_rows(
+    family: Family,
+    tolerance: float,
+    *,
+    rms: float,
+    row_length: float,
+    curvature: Vector,
+    penalty: Penalty | None,
+    linear: Vector,
+    offset_bound: float,
+) -> float:
+    """Up to how many rows a release at `tolerance` keeps its whole guarantee: a power of ten, at most `MOST_COVERED`.
+
+    The other parameters are those of `gradient_tolerance` (docs/proofs/release, more rows than were declared).
+    """
+    covered = MOST_COVERED
+    while covered > 1 and tolerance < least_tolerance(
+        family,
+        rows=covered,
+        row_norm=row_length,
+        curvature=curvature,
+        linear=_lengths(rms, curvature, linear)[1],
+        penalised=_is_rounded(penalty),
+        offset_bound=offset_bound,
+    ):
+        covered /= 10
+    return covered
+
+
+def _lengths(rms: float, curvature: Vector, linear: Vector | None) -> tuple[float, float]:
+    """Bounds on the linear term: the length of its public part, and of all of it with the longest draw."""
+    public = 0.0 if linear is None else float(np.linalg.norm(linear))
+    return public, (LONGEST_DRAW + len(curvature)) * rms + public
+
+
+def _is_rounded(penalty: Penalty | None) -> bool:
+    """Whether there is a penalty whose derivative is rounded: a lasso's is a public constant."""
+    return penalty is not None and not isinstance(penalty, Lasso)
 
 
 def final_noise_share(family: Family, final_eps: float, *, rows: float, row_length: float, curvature: Vector) -> float:

@@ -12,6 +12,7 @@ from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.plan.tables import format_number, is_output
 from dpstats.proving import cited
 
@@ -50,6 +51,7 @@ def plan_notes(plan: Plan) -> list[str]:
             f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
             "less here than Gaussian noise."
         )
+    said += covered_note(plan)
     said += cap_note(plan)
     said += link_note(plan)
     if guarantee.unit is not None:
@@ -171,6 +173,17 @@ def errors_note(plan: Plan) -> str:
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
         f"information matrix, which is released beside them (proof: {cited('docs/proofs/information')}). {few}"
     )
+
+
+def covered_note(plan: Plan) -> list[str]:
+    """Up to how many rows the guarantee holds, if somebody could have more."""
+    covered = min(stage.plan.covered_rows for stage in plan.stages)
+    if not plan.guarantee.certified or covered >= MOST_COVERED:
+        return []
+    return [
+        f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
+        "in public, by rows_at_most."
+    ]
 
 
 def persons_note(plan: Plan) -> str:

@@ -144,7 +144,8 @@ class GLMResults(Inferential):
         if not isinstance(plan, LeastSquaresPlan) or not isinstance(self.released, ReleasedSums):
             raise NotReleasedError("statistics were not released; method='statistics' or release_statistics buys them")
         held = replace(plan.statistics, guarantee=self.guarantee)
-        return ReleasedStatistics(held, self.released.sums, self.nobs)
+        ranges = float(self.budget["eps"].get("ranges", 0.0))
+        return ReleasedStatistics(held, self.released.sums, self.nobs, ranges)
 
     @property
     def selection(self) -> pd.DataFrame:

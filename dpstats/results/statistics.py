@@ -51,11 +51,14 @@ class ReleasedStatistics:
         Sums of products of the columns and, last, the response, in model units, as the mechanism released them.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
+    ranges_eps : float
+        The part of the budget that bought ranges first, where a fit found them out.
     """
 
     plan: StatisticsPlan
     released: Matrix
     nobs: int | None = None
+    ranges_eps: float = 0.0
 
     @property
     def guarantee(self) -> Guarantee:
@@ -64,11 +67,15 @@ class ReleasedStatistics:
 
     @property
     def budget(self) -> pd.DataFrame:
-        """What the budget was spent on: one release, and the cover of its floating point."""
-        paid, cover = self.guarantee, self.plan.cover_eps
-        lines = [(paid.eps - cover, paid.delta, f"{self.plan.noise.law} noise"), (cover, 0.0, "floating point")]
-        names = pd.Index(["statistics", "cover"], name="purchase")
-        return pd.DataFrame(lines, columns=["eps", "delta", "buys"], index=names)
+        """What the budget was spent on: ranges that were bought, one release, the cover of its floating point."""
+        paid, cover, ranges = self.guarantee, self.plan.cover_eps, self.ranges_eps
+        lines = [
+            ("ranges", ranges, 0.0, "of columns"),
+            ("statistics", paid.eps - cover - ranges, paid.delta, f"{self.plan.noise.law} noise"),
+            ("cover", cover, 0.0, "floating point"),
+        ]
+        found = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
+        return found if ranges else found.drop(index="ranges")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -170,7 +177,8 @@ class ReleasedStatistics:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain released and public values, for JSON."""
-        return {"plan": self.plan.to_dict(), "released": self.released.tolist(), "nobs": self.nobs}
+        facts = {"plan": self.plan.to_dict(), "released": self.released.tolist(), "nobs": self.nobs}
+        return facts | {"ranges_eps": self.ranges_eps}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> ReleasedStatistics:
@@ -179,7 +187,7 @@ class ReleasedStatistics:
         released = np.asarray(facts["released"], dtype=np.float64)
         if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
             raise ValueError("the stored matrix does not suit the plan")
-        return cls(plan, released, facts["nobs"])
+        return cls(plan, released, facts["nobs"], facts.get("ranges_eps", 0.0))
 
     def save(self, path: str | Path) -> None:
         """Write the released values and the public plan as JSON."""

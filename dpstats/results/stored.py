@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dpstats.arguments import shown
 from dpstats.errors import DataError
 
 Loaded = TypeVar("Loaded")
@@ -26,11 +27,11 @@ def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded])
         If there is no such file, or it is not one of this kind.
     """
     if not Path(path).is_file():
-        raise DataError(f"path: there is no file {str(path)!r}")
+        raise DataError(f"path: there is no file {shown(str(path))}")
     try:
         facts = json.loads(Path(path).read_text())
         if (facts.pop("format"), facts.pop("kind", kind)) != (1, kind):
             raise ValueError("unknown format")
         return build(facts)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"path: {str(path)!r} is not a file written by {kind}.save") from error
+        raise DataError(f"path: {shown(str(path))} is not a file written by {kind}.save") from error

@@ -51,7 +51,7 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
     for one in chosen:
         for name in one:
             if not isinstance(name, str) or name in FIXED:
-                raise ArgumentError(f"grid cannot set {name!r}: it is the same for all candidates")
+                raise ArgumentError(f"grid cannot set {shown(name)}: it is the same for all candidates")
     named = {", ".join(f"{name}={_said(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
     if len(named) < max(2, len(chosen)):
         raise ArgumentError("grid must hold at least two candidates, all of them different")

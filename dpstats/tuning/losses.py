@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import MOST_SHOWN, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula import cells
@@ -244,30 +244,47 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
         If an expression is not row-wise, or a column it reads is not declared.
     """
     codes = tuple(_substituted(score, candidate) for candidate in candidates)
-    found = RuleLosses(codes, domain.to_json())
-    if missing := [name for name in found.columns if name not in domain]:
-        raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
-    rows = public_frame(domain, list(found.columns))
-    for code in codes:
+    declared = domain.to_json()
+    for place, code in enumerate(codes, start=1):
         try:
-            losses = as_numbers(evaluate(_bound(code, found.declared), rows))
-        except TypeError as error:
-            raise FormulaError(f"score {code!r} is no number or comparison: {error}") from error
-        _check_range(code, losses, low)
-    return found
+            least, most = _declared_range(code, domain, declared)
+        except (DomainError, FormulaError) as error:
+            if len(codes) <= MOST_SHOWN:
+                raise
+            # It may quote the candidate, and so many may be a column.
+            raise type(error)(
+                f"candidate {place} of {len(codes)}, put into score {shown(score)}, is refused; select() with a few "
+                "candidates says why"
+            ) from None
+        if most > 1 + CLOSE or least < low - CLOSE:
+            raise ArgumentError(_beyond(score, place, (least, most) if len(codes) <= MOST_SHOWN else None, low))
+    return RuleLosses(codes, declared)
 
 
-def _check_range(code: str, losses: Array, low: float) -> None:
-    """Raise ArgumentError where losses on the declared ranges are not within [low, 1]."""
+def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, float]:
+    """The least and the greatest loss on the declared ranges, and 0."""
+    columns = list(dict.fromkeys(columns_of(compile_factor(code).node)))
+    if missing := [name for name in columns if name not in domain]:
+        raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
+    try:
+        losses = as_numbers(evaluate(_bound(code, declared), public_frame(domain, columns)))
+    except TypeError as error:
+        raise FormulaError(f"score {shown(code)} is no number or comparison: {error}") from error
     known = losses[np.isfinite(losses)]
-    least, most = float(known.min(initial=0.0)), float(known.max(initial=0.0))
-    if most > 1 + CLOSE or least < low - CLOSE:
-        sized = max(most, -least)
-        negative = " and pass monotone=False" if low == 0 and least < -CLOSE else ""
-        raise ArgumentError(
-            f"score {code!r} lies between {least:.4g} and {most:.4g} on the declared ranges; losses must lie within "
-            f"[{low:g}, 1]: divide by {sized:.4g}{negative}"
-        )
+    return float(known.min(initial=0.0)), float(known.max(initial=0.0))
+
+
+def _beyond(score: str, place: int, found: tuple[float, float] | None, low: float) -> str:
+    """What to do about losses that are not within [low, 1]."""
+    said = f"score {shown(score)} with candidate {place}"
+    if found is None:
+        return f"{said} leaves [{low:g}, 1] on the declared ranges: divide by the width of what it can be"
+    least, most = found
+    negative = " and pass monotone=False" if low == 0 and least < -CLOSE else ""
+    return (
+        f"{said} lies between {least:.4g} and {most:.4g} on the declared ranges; losses must lie within "
+        f"[{low:g}, 1]: divide by {max(most, -least):.4g}{negative}"
+    )
 
 
 class _Put(ast.NodeTransformer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ def test_ranges_are_bought_first() -> None:
     assert found.guarantee.rho is None
     right = smf.ols(FORMULA, frame(2000)).fit()
     assert found.params.to_numpy() == pytest.approx(right.params.to_numpy(), abs=0.15)
+    # The sums know what was paid before them, once stored too.
+    again = dp.ReleasedStatistics.from_dict(json.loads(json.dumps(found.statistics.to_dict())))
+    for held in (found.statistics, again):
+        assert held.budget["eps"].to_dict() == pytest.approx({"ranges": 2.0, "statistics": 17.82, "cover": 0.18})
 
 
 @pytest.mark.parametrize("penalty", [dp.penalties.Lasso(40.0), dp.penalties.ElasticNet(20.0, 0.5)])

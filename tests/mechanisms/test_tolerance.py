@@ -173,6 +173,29 @@ def test_undeclared_rows_keep_the_whole_guarantee() -> None:
         assert needed <= plan.tolerance
 
 
+EDGES = [("output", 100.0, 1e-12), ("napp", 1e5, 1e-8), ("napp", 300.0, 1e-12)]
+
+
+@pytest.mark.parametrize("family", ["binomial", "gaussian"])
+@pytest.mark.parametrize(("method", "eps", "curvature"), EDGES)
+def test_few_declared_rows_cover_no_fewer(method: str, eps: float, curvature: float, family: str) -> None:
+    """Where arithmetic decides: a gamma that is made for one row alone would not be reached on many."""
+    domain = {"y": [0, 1] if family == "binomial" else (0, 1), "x": (0, 1)}
+    options: dict[str, Any] = {"family": family, "method": method, "curvature": curvature, "inference": None}
+    plan = dp.plan("y ~ x", domain, eps, rows_at_most=1, **options)
+    stage = plan.objective
+    facts: dict[str, Any] = {"row_norm": stage.row_length, "curvature": stage.curvature}
+    facts["linear"] = (LONGEST_DRAW + stage.size) * stage.gradient_size
+    assert least_tolerance(stage.family, rows=1, **facts) < 1e-6 * stage.tolerance
+    assert least_tolerance(stage.family, rows=1e7, **facts) <= stage.tolerance
+    assert least_tolerance(stage.family, rows=1e8, **facts) > stage.tolerance
+    assert stage.covered_rows == 1e7
+    assert "proved for up to 10,000,000 rows" in " ".join(plan.summary().as_text().split())
+    more = dp.plan("y ~ x", domain, eps, rows_at_most=1e9, **options)
+    assert more.objective.covered_rows >= 1e9
+    assert "proved for up to" not in str(dp.plan("y ~ x", domain, 1.0, family=family, method=method))
+
+
 def test_the_plan_prints_what_the_final_noise_costs() -> None:
     # At 1e10 rows the accuracy of the draws of the noise decides, and the price is plain.
     for rows, least, most in ((1e7, 0.12, 0.13), (1e10, 10.0, 200.0)):

@@ -113,6 +113,31 @@ def test_losses_that_would_be_clipped_are_refused(score, given, says):
     dp.select([1, 5.0, 9], "(x - candidate) / 10", frame(), domain=DOMAIN, eps=2.0, monotone=False)
 
 
+COLUMN = [83.25, 61.5, 47.125, 22.0, 39.75, 91.375, 12.5, 55.625, 70.875]
+NAMES = ["Ada", "Bob", "Cyd", "Dee", "Eve", "Fay", "Gus", "Hal", "Ivy"]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "score"),
+    [
+        (COLUMN, "abs(x - candidate)"),
+        (COLUMN, "abs(x - candidate) / 10"),
+        (COLUMN, "candidate != g"),
+        (NAMES, "candidate != g"),
+        ([f"{name} > 1" for name in NAMES], SCORE),
+        ([f"{name}.mean()" for name in NAMES], SCORE),
+        ([f"{name} {name}" for name in NAMES], SCORE),
+    ],
+)
+def test_a_column_of_candidates_is_not_quoted(candidates, score):
+    """Nor what its values make of the losses: a list of more than a few may be cells."""
+    with pytest.raises(dp.errors.DPStatsError) as caught:
+        dp.select(candidates, score, frame(), domain=DOMAIN, eps=1.0)
+    said = f"{caught.value} {caught.value.__cause__}"
+    assert not any(name in said for name in NAMES)
+    assert not any(f"{value:g}"[:4] in said for value in [*COLUMN, *(10 - np.array(COLUMN)), *(np.array(COLUMN) / 10)])
+
+
 def test_an_unclipped_row_is_caught(monkeypatch):
     """Planted: losses beyond 1 count in full."""
     monkeypatch.setattr(np, "clip", lambda values, *_: values)
