@@ -11,13 +11,13 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, get_family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.paper_modes import UNCERTIFIED
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import random_source
+from dpstats.replication.paper_modes import UNCERTIFIED
 
 METHODS = ("napp", "objective", "output", "statistics", "posterior")
 
@@ -51,7 +51,7 @@ class Request:
     def uncertified_reasons(self) -> tuple[str, ...]:
         """Why nothing released under this request can be certified; empty if it can."""
         reasons = [] if self.seed is None else [SEEDED]
-        if self.options.replicates:
+        if self.options.as_printed:
             reasons.append(UNCERTIFIED)
         if self.options.realization == "augmented":
             reasons.append("augmented noise rows miss the curvature that the proof needs")

@@ -28,6 +28,7 @@ LAYERS = (
     "formula",
     "solvers",
     "mechanisms",
+    "replication",
     "risk",
     "request",
     "plan",

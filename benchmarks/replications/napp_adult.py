@@ -11,11 +11,11 @@ import dpstats as dp
 from benchmarks.replications.napp_methods import noise_size
 from dpstats.families import Binomial
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.mechanisms import paper_modes
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso
+from dpstats.replication import paper_modes
 from dpstats.rows import Block
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective

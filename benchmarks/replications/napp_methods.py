@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.replications.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector
-from dpstats.mechanisms import paper_modes
 from dpstats.mechanisms.napp import Stage, plan_stages, release_stages
 from dpstats.mechanisms.objective import release_objective
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import Lasso
+from dpstats.replication import paper_modes
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 

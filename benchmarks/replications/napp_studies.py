@@ -12,8 +12,8 @@ import pandas as pd
 from benchmarks.replications import napp_methods as methods
 from benchmarks.replications.napp_methods import Method
 from benchmarks.replications.napp_settings import COLUMNS, RELEVANT, Setting, area, draw, error
-from dpstats.mechanisms import paper_modes
 from dpstats.penalties import Lasso
+from dpstats.replication import paper_modes
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 

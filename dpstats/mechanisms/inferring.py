@@ -83,7 +83,7 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
     """Why there can be no inference, with the fix."""
     if not type(family).__module__.startswith("dpstats."):
         return "needs a family of dpstats: the price of the information is proved for those"
-    if options.replicates or options.realization == "augmented":
+    if options.replicates:
         return "is not part of the replicated paper; leave it out"
     if isinstance(family, NegativeBinomial):
         return (

@@ -204,7 +204,7 @@ class Options:
             if value is not None and not (_is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
         self._check_penalty_weights()
-        if self.record.column is not None and (self.replicates or self.realization == "augmented"):
+        if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
 
     def _check_penalty_weights(self) -> None:
@@ -242,9 +242,14 @@ class Options:
         return make_unit(self.unit, self.unit_weight, self.max_rows)
 
     @property
-    def replicates(self) -> bool:
+    def as_printed(self) -> bool:
         """Whether a setting asks for a paper's own constants and iteration, without a sound proof."""
         return self.moor == "paper" or self.retrieval == "paper" or self.selection in ("vs", "vs+")
+
+    @property
+    def replicates(self) -> bool:
+        """Whether a setting leaves the certified path, for `dpstats.replication`."""
+        return self.as_printed or self.realization == "augmented"
 
 
 def _is_whole(value: Any) -> bool:

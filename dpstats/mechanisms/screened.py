@@ -59,7 +59,7 @@ def plan_fit(
         )
     if options.retrieval == "return":
         raise ArgumentError("retrieval='return' does not go with screen: what is left over follows the columns kept")
-    if options.replicates or options.realization == "augmented":
+    if options.replicates:
         raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
     screening = plan_screening(design, family, weights, eps=eps, delta=delta, adjacency=adjacency, options=options)
     if options.curvature is not None:
@@ -78,7 +78,7 @@ def _check_split(options: Options) -> None:
         raise ArgumentError("split='rows' divides rows once: give screen or refit_share, not both")
     if options.retrieval == "return":
         raise ArgumentError("retrieval='return' does not go with split='rows': parts pay side by side")
-    if options.replicates or options.realization == "augmented":
+    if options.replicates:
         raise ArgumentError("split is not part of the replicated paper; leave one of them out")
 
 

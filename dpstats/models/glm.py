@@ -12,7 +12,6 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family
 from dpstats.mechanisms.napp import release_stages
-from dpstats.mechanisms.replication import is_replication, release_replication
 from dpstats.mechanisms.screened import release_screened
 from dpstats.models.arrays import OFFSET_BOUND
 from dpstats.models.charging import charged, signed
@@ -23,6 +22,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import sealed
+from dpstats.replication.modes import release_replication
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
 from dpstats.rows import Block, Memory, Rows
@@ -283,7 +283,7 @@ def release_rows(
         screening, fitted = release_screened(plan.screening, *rest)
         plan = replace(plan, screening=screening)
     else:
-        fitted = (release_replication if is_replication(options) else release_stages)(*rest)
+        fitted = (release_replication if options.replicates else release_stages)(*rest)
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
     return GLMResults(plan, fitted.params, nobs, fitted.information)

@@ -16,7 +16,6 @@ from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_unde
 from dpstats.formula.everything import written_out
 from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.mechanisms.replication import is_replication
 from dpstats.models.arrays import OFFSET_BOUND, array_beside, array_blocks
 from dpstats.models.persons import check_unit, person_rows
 from dpstats.models.purchases import bought_response
@@ -152,7 +151,7 @@ class FormulaSource:
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
-        if self.data is not None and self.data.elsewhere and is_replication(request.options):
+        if self.data is not None and self.data.elsewhere and request.options.replicates:
             raise ArgumentError(
                 "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
                 "its cluster; leave these options out"

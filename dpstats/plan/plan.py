@@ -19,7 +19,6 @@ from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, stored_plan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.replication import is_replication, plan_replication
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.budget import budget_frame, range_eps
 from dpstats.plan.methods import planned_fit, proof_page, risk_frame, uncertified_method, zcdp_of
@@ -30,6 +29,7 @@ from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.ranges import check_range_eps
+from dpstats.replication.modes import plan_replication
 from dpstats.request import Request
 
 Vector = NDArray[np.float64]
@@ -354,7 +354,7 @@ def make_plan(
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centred(stages, design, response.mean, kept)
-    if is_replication(request.options):
+    if request.options.replicates:
         stages = plan_replication(stages, design, request.penalty, request.options)
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
     # Pure noise spends no delta.

@@ -15,7 +15,6 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.napp import Stage
 from dpstats.mechanisms.objective_plan import recentred
-from dpstats.mechanisms.replication import is_replication
 from dpstats.request import Request
 
 Vector = NDArray[np.float64]
@@ -90,7 +89,7 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
         return f"is not offered for family {request.family.name!r}; declare the range of the counts"
     if not isinstance(design, DesignSpec):
         return "needs a formula and a declared range; leave it out for plain arrays"
-    if is_replication(request.options):
+    if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
         return "leaves open what retrieval='return' would return; take retrieval='recycle'"

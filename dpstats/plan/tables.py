@@ -108,7 +108,7 @@ def plan_tables(plan: Plan) -> list[SimpleTable]:
 def has_risk(plan: Plan) -> bool:
     """Whether the proofs of the excess risk apply."""
     options = plan.request.options
-    proved = not options.replicates and options.realization == "analytic"
+    proved = not options.replicates
     return proved and not isinstance(plan.objective, LeastSquaresPlan)
 
 

@@ -70,7 +70,7 @@ def budget(
     """
     check_choice("what", what, ("risk", "noise"))
     options = plan.request.options
-    unproved = plan.request.method == "statistics" or options.replicates or options.realization != "analytic"
+    unproved = plan.request.method == "statistics" or options.replicates
     if what == "risk" and unproved:
         raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
     if what == "risk" and plan.request.method == "output" and n is None:

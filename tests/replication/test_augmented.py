@@ -5,8 +5,8 @@ import pytest
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
-from dpstats.mechanisms import augmented
 from dpstats.penalties import ElasticNet, Lasso, Ridge
+from dpstats.replication import augmented
 from dpstats.solvers import majorize, newton
 from dpstats.solvers.objective import PerturbedObjective
 

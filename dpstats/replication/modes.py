@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
-from dpstats.mechanisms import augmented, paper_modes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.napp import Fitted, Stage
 from dpstats.mechanisms.objective_plan import ObjectivePlan
@@ -19,6 +18,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
+from dpstats.replication import augmented, paper_modes
 from dpstats.rows import Block, Rows
 
 Vector = NDArray[np.float64]
@@ -40,9 +40,9 @@ def plan_replication(
         )
     if len(stages) != 1:
         raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
-    if penalty is None and options.replicates:
+    if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
-    if not options.replicates:
+    if not options.as_printed:
         return tuple(stages)
     plan = stages[0].plan
     constants = _constants(plan, design)
@@ -73,7 +73,7 @@ def release_replication(
 ) -> Fitted:
     """Run the paper's iteration. Uncertified: what it releases depends on the rows in ways its proof leaves out."""
     plan = stages[0].plan
-    if not options.replicates:
+    if not options.as_printed:
         noise = plan.sample(random)
         theta = augmented.minimize(
             plan.family, rows, plan.curvature, noise, plan.penalty, random, weights=plan.penalty_weights
@@ -120,8 +120,3 @@ def _recycled(
     shrunk = noise * planned / (planned + constants.retrieved(heavier))
     lambda0 = max(constants.lambda0, float(np.min(heavier)) / 2)
     return paper_modes.fit(family, rows, shrunk, penalty, lambda0, **settings)
-
-
-def is_replication(options: Options) -> bool:
-    """Whether the options leave the certified path."""
-    return options.replicates or options.realization == "augmented"

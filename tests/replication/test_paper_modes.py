@@ -8,9 +8,9 @@ from scipy import optimize, stats
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian, HuberSVM
-from dpstats.mechanisms import paper_modes
-from dpstats.mechanisms.paper_modes import PaperConstants
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Ridge
+from dpstats.replication import paper_modes
+from dpstats.replication.paper_modes import PaperConstants
 
 SQUARED = Gaussian(1e6)
 EMPTY = [(np.zeros((1, 1)), np.zeros(1))]  # one row with x = 0
