@@ -6,17 +6,14 @@ from dpstats.api import logit
 from dpstats.datasets import load_adult
 from dpstats.results.glm_results import GLMResults
 
-FORMULA = (
-    "income ~ age + education_num + marital_status + occupation + relationship + race + sex "
-    "+ np.log1p(capital_gain) + np.log1p(capital_loss) + hours_per_week"
-)
+FORMULA = "income ~ age + education_num + hours_per_week + sex + marital_status + np.log1p(capital_gain)"
 EPS = 1.0
 
 
 def fit_adult() -> GLMResults:
     """Who earns more than $50,000? A logistic regression on the Adult training rows, pure eps = 1."""
     adult = load_adult()
-    return logit(FORMULA, adult.data, EPS, domain=adult.domain)
+    return logit(FORMULA, adult.data, EPS, domain=adult.domain, inference=True)
 
 
 def main() -> None:
