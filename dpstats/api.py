@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.keywords import DomainLike, ModelKeywords, PlanKeywords, RowKeywords, parted, written_out
 from dpstats.models.glm import GLM
 from dpstats.models.planned import Planned
 from dpstats.models.sources import FormulaSource, model_formula
-from dpstats.penalties import Penalty
 from dpstats.plan import Plan
-from dpstats.privacy.ledger import LedgerLike
 from dpstats.quiet import sealed
 from dpstats.request import make_request
 from dpstats.results.glm_results import GLMResults
@@ -23,35 +21,12 @@ from dpstats.results.glm_results import GLMResults
 SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}
 """The rounded hinges by the name that `svm` takes."""
 
-DomainLike = Domain | Mapping[str, Any] | None
-
 
 @sealed
 @answered()
+@written_out(ModelKeywords)
 def glm(
-    formula: str,
-    data: object,
-    eps: float,
-    *,
-    delta: float = 0.0,
-    family: str | Family = "gaussian",
-    method: str = "napp",
-    penalty: str | Penalty | None = None,
-    alpha: float | None = None,
-    domain: DomainLike = None,
-    adjacency: str = "add_remove",
-    ledger: LedgerLike = None,
-    seed: int | None = None,
-    allow_uncertified: bool = False,
-    memory: float | None = None,
-    weights: str | None = None,
-    offset: str | None = None,
-    exposure: str | None = None,
-    subset: str | None = None,
-    engine: str | None = None,
-    label: str | None = None,
-    analyst: str | None = None,
-    **options: Any,
+    formula: str, data: object, eps: float, *, family: str | Family = "gaussian", **arguments: Unpack[ModelKeywords]
 ) -> GLMResults:
     """Fit a generalised linear model with differential privacy.
 
@@ -137,28 +112,17 @@ def glm(
     >>> list(fit.params.index)
     ['Intercept', 'x']
     """
-    beside = {"weights": weights, "offset": offset, "exposure": exposure, "subset": subset}
-    model = GLM.from_formula(formula, data, family, domain, **beside, engine=engine)
-    return model.fit(
-        eps,
-        delta=delta,
-        method=method,
-        penalty=penalty,
-        alpha=alpha,
-        adjacency=adjacency,
-        ledger=ledger,
-        seed=seed,
-        allow_uncertified=allow_uncertified,
-        memory=memory,
-        label=label,
-        analyst=analyst,
-        **options,
-    )
+    domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
+    beside, asked = parted(arguments, RowKeywords)
+    return GLM.from_formula(formula, data, family, domain, engine=engine, **beside).fit(eps, **asked)
 
 
 @sealed
 @answered()
-def ols(formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Any) -> GLMResults:
+@written_out(ModelKeywords)
+def ols(
+    formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Unpack[ModelKeywords]
+) -> GLMResults:
     """Least squares, with residuals beyond a public cap counted linearly: `glm` with family="gaussian".
 
     Parameters
@@ -183,7 +147,8 @@ def ols(formula: str, data: object, eps: float, *, residual_cap: float | None = 
 
 @sealed
 @answered()
-def logit(formula: str, data: object, eps: float, **arguments: Any) -> GLMResults:
+@written_out(ModelKeywords)
+def logit(formula: str, data: object, eps: float, **arguments: Unpack[ModelKeywords]) -> GLMResults:
     """Logistic regression: `glm` with family="binomial".
 
     Examples
@@ -201,6 +166,7 @@ def logit(formula: str, data: object, eps: float, **arguments: Any) -> GLMResult
 
 @sealed
 @answered()
+@written_out(ModelKeywords)
 def poisson(
     formula: str,
     data: object,
@@ -208,7 +174,7 @@ def poisson(
     *,
     mean_cap: float | None = None,
     y_max: float | None = None,
-    **arguments: Any,
+    **arguments: Unpack[ModelKeywords],
 ) -> GLMResults:
     """Poisson regression with a log link: `glm` with family="poisson".
 
@@ -234,7 +200,16 @@ def poisson(
 
 @sealed
 @answered()
-def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float = 0.5, **arguments: Any) -> GLMResults:
+@written_out(ModelKeywords)
+def svm(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    loss: str = "huber",
+    h: float = 0.5,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults:
     """A linear support vector machine: `glm` with family="huber_svm" or "smooth_svm".
 
     The response has two values: 0 and 1, or two levels of the Domain, of which the second is the positive class.
@@ -272,7 +247,10 @@ def svm(formula: str, data: object, eps: float, *, loss: str = "huber", h: float
 
 @sealed
 @answered()
-def lasso(formula: str, data: object, eps: float, *, alpha: float, **arguments: Any) -> GLMResults:
+@written_out(ModelKeywords, without=("penalty", "alpha"))
+def lasso(
+    formula: str, data: object, eps: float, *, alpha: float, family: str | Family = "gaussian", **arguments: Any
+) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
 
     Parameters
@@ -295,26 +273,18 @@ def lasso(formula: str, data: object, eps: float, *, alpha: float, **arguments: 
     """
     if "penalty" in arguments:
         raise ArgumentError("penalty is fixed by this function; use dp.glm to choose it")
-    return glm(formula, data, eps, penalty="lasso", alpha=alpha, **arguments)
+    return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
 
 
 @answered()
+@written_out(PlanKeywords)
 def plan(
     formula: str,
     domain: DomainLike,
     eps: float,
     *,
-    delta: float = 0.0,
     family: str | Family = "gaussian",
-    method: str = "napp",
-    penalty: str | Penalty | None = None,
-    alpha: float | None = None,
-    adjacency: str = "add_remove",
-    weights: str | None = None,
-    offset: str | None = None,
-    exposure: str | None = None,
-    subset: str | None = None,
-    **options: Any,
+    **arguments: Unpack[PlanKeywords],
 ) -> Plan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
@@ -333,22 +303,14 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.99, 0.01, 1.0]
     """
-    arguments = {
-        "eps": eps,
-        "delta": delta,
-        "method": method,
-        "penalty": penalty,
-        "alpha": alpha,
-        "adjacency": adjacency,
-        **options,
-    }
-    request = make_request(family=family, **arguments)
-    whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure, subset=subset)
-    planned = Planned(whole, family, Domain.coerce(domain), arguments)
+    beside, asked = parted(arguments, RowKeywords)
+    request = make_request(eps=eps, family=family, **asked)
+    whole = model_formula(formula, family, **beside)
+    planned = Planned(whole, family, Domain.coerce(domain), {"eps": eps, **asked})
     return replace(FormulaSource(whole, None, domain).plan(request), call=planned)
 
 
-def _without_family(arguments: dict[str, Any]) -> dict[str, Any]:
+def _without_family(arguments: ModelKeywords) -> ModelKeywords:
     """Keyword arguments for `glm`, which must not choose the family again."""
     if "family" in arguments:
         raise ArgumentError("family is fixed by this function; use dp.glm to choose it")

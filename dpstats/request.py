@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from dpstats.arguments import check_choice, check_flag, shown
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, get_family
 from dpstats.families import from_dict as family_from_dict
+from dpstats.keywords import REQUEST_DEFAULTS, RequestKeywords
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
@@ -83,20 +84,8 @@ class Request:
         )
 
 
-def make_request(
-    *,
-    eps: float,
-    delta: float = 0.0,
-    family: str | Family = "gaussian",
-    method: str = "napp",
-    penalty: str | Penalty | None = None,
-    alpha: float | None = None,
-    adjacency: str = "add_remove",
-    allow_uncertified: bool = False,
-    seed: int | None = None,
-    **options: Any,
-) -> Request:
-    """Check every argument that is not data and freeze them; `options` are those of `Options`.
+def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:
+    """Check every argument that is not data and freeze them.
 
     Raises
     ------
@@ -105,20 +94,22 @@ def make_request(
     UncertifiedError
         If the request cannot be certified and `allow_uncertified` is False.
     """
-    eps, delta = check_budget(eps, delta)
+    asked: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
+    eps, delta = check_budget(eps, asked["delta"])
     check_delta(delta, DELTA_LEAST)
+    method = asked["method"]
     check_choice("method", method, METHODS)
-    random_source(seed)
+    random_source(asked["seed"])
     request = Request(
         eps=eps,
         delta=delta,
         family=get_family(family),
         method=method,
-        penalty=get_penalty(penalty, alpha),
-        adjacency=check_adjacency(adjacency),
-        allow_uncertified=check_flag("allow_uncertified", allow_uncertified),
-        seed=seed,
-        options=Options.from_mapping(options),
+        penalty=get_penalty(asked["penalty"], asked["alpha"]),
+        adjacency=check_adjacency(asked["adjacency"]),
+        allow_uncertified=check_flag("allow_uncertified", asked["allow_uncertified"]),
+        seed=asked["seed"],
+        options=Options.from_mapping({name: value for name, value in asked.items() if name not in REQUEST_DEFAULTS}),
     )
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
@@ -126,7 +117,7 @@ def make_request(
         raise ArgumentError(f"unit does not go with method={method!r}, which is proved for rows; take method='napp'")
     if request.options.noise == "gaussian" and delta == 0:
         raise ArgumentError(f"delta must be positive for Gaussian noise, got {shown(delta)}")
-    asked = [reason for reason in request.uncertified_reasons if reason != SEEDED]
-    if asked and not request.allow_uncertified:
-        raise UncertifiedError(f"not certified: {'; '.join(asked)}. Pass allow_uncertified=True to replicate it")
+    reasons = [reason for reason in request.uncertified_reasons if reason != SEEDED]
+    if reasons and not request.allow_uncertified:
+        raise UncertifiedError(f"not certified: {'; '.join(reasons)}. Pass allow_uncertified=True to replicate it")
     return request

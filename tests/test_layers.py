@@ -30,6 +30,7 @@ LAYERS = (
     "mechanisms",
     "replication",
     "risk",
+    "keywords",
     "request",
     "plan",
     "plots",

@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -250,6 +250,39 @@ class Options:
     def replicates(self) -> bool:
         """Whether a setting leaves the certified path, for `dpstats.replication`."""
         return self.as_printed or self.realization == "augmented"
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The fields of `Options` as keywords of a call, for type checkers; a test holds the two together."""
+
+    curvature: float | None
+    radius: float | None
+    range_share: float
+    rows_at_least: float
+    rows_guess: float
+    response: Literal["auto", "bought", "declared"]
+    response_share: float
+    release_share: float
+    rows_at_most: float
+    penalty_weights: Mapping[str, float] | None
+    stages: Literal[1, 2, "auto"]
+    first_stage_share: float
+    selection: Literal["auto", "noise_aware", "vs", "vs+"] | None
+    selection_level: float
+    refit_share: float
+    retrieval: Literal["recycle", "return", "paper"] | None
+    realization: Literal["analytic", "augmented"]
+    moor: Literal["paper"] | None
+    noise: Literal["laplace", "gaussian"] | None
+    screen: int | None
+    screen_share: float
+    inference: Literal["auto", "model", "robust", True] | None
+    information_share: float | None
+    spread_share: float | None
+    split: Literal["rows"] | None
+    unit: str | None
+    unit_weight: Literal["equal", "one"] | None
+    max_rows: int | None
 
 
 def _is_whole(value: Any) -> bool:

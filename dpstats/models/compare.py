@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from dpstats.arguments import answered, shown
-from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import made_up_exog
 from dpstats.inference import ReleasedLaw
+from dpstats.keywords import DomainLike, RequestKeywords, written_out
 from dpstats.mechanisms.curvature import typical_sizes
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.options import ROWS_GUESS
@@ -24,7 +24,6 @@ from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.models.sources import FormulaSource
-from dpstats.penalties import Penalty
 from dpstats.plan import Plan, make_plan
 from dpstats.quiet import sealed
 from dpstats.request import METHODS, Request, make_request
@@ -75,20 +74,17 @@ class _Model:
 
 
 @sealed
-@answered()
+@answered(method="give methods=[...], or none for all that suit the model")
+@written_out(RequestKeywords, without=("method", "allow_uncertified", "seed"))
 def compare(
     formula: str,
-    domain: Domain | Mapping[str, Any] | None,
+    domain: DomainLike,
     eps: float,
     *,
     n: int = ROWS_GUESS,
     methods: Sequence[str] | None = None,
-    delta: float = 0.0,
     family: str | Family = "gaussian",
-    penalty: str | Penalty | None = None,
-    alpha: float | None = None,
-    adjacency: str = "add_remove",
-    **options: Any,
+    **arguments: Unpack[RequestKeywords],
 ) -> Comparison:
     """What each method would cost for this model and budget; reads no data and spends nothing.
 
@@ -134,52 +130,56 @@ def compare(
     """
     count = _checked_rows(n)
     chosen = _checked_methods(methods)
-    request = make_request(
-        eps=eps,
-        delta=delta,
-        family=family,
-        penalty=penalty,
-        alpha=alpha,
-        adjacency=adjacency,
-        **options,
-    )
-    plan = FormulaSource(formula, None, domain).plan(request)
-    assert isinstance(plan.design, DesignSpec)
-    exog = made_up_exog(plan.design)
-    sizes = typical_sizes(plan.family, plan.design, request.options.radius)
-    center = -plan.objective.linear / plan.objective.curvature
-    if len(exog) == 0:
-        raise ArgumentError("formula has no value at any row drawn from the domain")
-    model = _Model(request, plan, made_up_populations(plan.family, exog, sizes, center))
-    left_out: dict[str, str] = {}
-    rows: list[dict[str, Any]] = []
-    for method in chosen:
-        if method in ("posterior", "statistics") and request.options.unit is not None:
-            if methods is not None:
-                raise ArgumentError(f"methods: {method!r} is proved for rows and takes no unit; leave it out")
-            left_out[method] = "it is proved for rows and takes no unit"
-            continue
-        try:
-            rows += [_line(model, method, max(1, round(count * factor))) for factor in FACTORS]
-        except (ArgumentError, UncertifiedError) as error:
-            if methods is not None:
-                raise
-            left_out[method] = str(error)
-    curves = pd.DataFrame(rows)
+    request = make_request(eps=eps, family=family, **arguments)
+    model = _model(FormulaSource(formula, None, domain).plan(request), request)
+    curves, left_out = _curves(model, chosen, count, named=methods is not None)
     table = curves[curves["n"] == count].drop_duplicates("method").set_index("method").sort_values("excess")
-    unit = request.options.unit
-    one = "a row" if unit is None else f"one {unit} with all its rows"
-    neighbours = f"{one} {'added or removed' if adjacency == 'add_remove' else 'replaced'}"
-    spent = f"eps = {eps:g}" + (f", delta = {delta:g}" if delta else "")
+    record = request.options.record
     return Comparison(
         formula=formula,
         n=count,
         table=table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]],
         curves=curves[["method", "n", "noise", "excess", "at_most"]],
         left_out=left_out,
-        counted="rows" if unit is None or not request.options.record.shared else f"persons ({unit})",
-        description=f"{plan.family.name}, {spent}, neighbours by {neighbours}",
+        counted=f"persons ({record.column})" if record.column is not None and record.shared else "rows",
+        description=_description(model),
     )
+
+
+def _model(plan: Plan, request: Request) -> _Model:
+    """The plan of the first method and populations to predict on; ArgumentError if no row can be drawn."""
+    assert isinstance(plan.design, DesignSpec)
+    exog = made_up_exog(plan.design)
+    sizes = typical_sizes(plan.family, plan.design, request.options.radius)
+    center = -plan.objective.linear / plan.objective.curvature
+    if len(exog) == 0:
+        raise ArgumentError("formula has no value at any row drawn from the domain")
+    return _Model(request, plan, made_up_populations(plan.family, exog, sizes, center))
+
+
+def _curves(model: _Model, methods: Sequence[str], n: int, *, named: bool) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Each method at several numbers of rows, and why methods are left out; one that was named raises instead."""
+    rows: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
+    for method in methods:
+        try:
+            if method in ("posterior", "statistics") and model.request.options.unit is not None:
+                raise ArgumentError(f"method={method!r} is proved for rows and takes no unit")
+            rows += [_line(model, method, max(1, round(n * factor))) for factor in FACTORS]
+        except (ArgumentError, UncertifiedError) as error:
+            if named:
+                raise
+            left_out[method] = str(error)
+    return pd.DataFrame(rows), left_out
+
+
+def _description(model: _Model) -> str:
+    """Family, budget and notion of neighbours, in words."""
+    request = model.request
+    one = "a row" if request.options.unit is None else f"one {request.options.unit} with all its rows"
+    neighbours = f"{one} {'added or removed' if request.adjacency == 'add_remove' else 'replaced'}"
+    spent = f"eps = {request.eps:g}" + (f", delta = {request.delta:g}" if request.delta else "")
+    return f"{model.plan.family.name}, {spent}, neighbours by {neighbours}"
 
 
 def _checked_rows(n: Any) -> int:

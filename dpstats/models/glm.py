@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from dpstats.arguments import answered
-from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.families import Family
+from dpstats.keywords import (
+    ChargeKeywords,
+    DomainLike,
+    FitKeywords,
+    RequestKeywords,
+    RowKeywords,
+    parted,
+    written_out,
+)
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screened import release_screened
 from dpstats.models.arrays import OFFSET_BOUND
 from dpstats.models.charging import charged, signed
 from dpstats.models.sources import ArraySource, FormulaSource, model_formula
-from dpstats.penalties import Penalty
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import sealed
 from dpstats.replication.modes import release_replication
@@ -99,18 +105,17 @@ class GLM:
         self.family = family
 
     @classmethod
+    @answered()
+    @written_out(RowKeywords)
     def from_formula(
         cls,
         formula: str,
         data: object,
         family: str | Family = "gaussian",
-        domain: Domain | Mapping[str, Any] | None = None,
+        domain: DomainLike = None,
         *,
-        weights: str | None = None,
-        offset: str | None = None,
-        exposure: str | None = None,
-        subset: str | None = None,
         engine: str | None = None,
+        **beside: Unpack[RowKeywords],
     ) -> GLM:
         """A model of a frame's columns.
 
@@ -128,33 +133,14 @@ class GLM:
             Read files on the cluster that this process is a client of; see `dpstats.glm`.
         """
         model = cls.__new__(cls)
-        model._source = FormulaSource(
-            model_formula(formula, family, weights=weights, offset=offset, exposure=exposure, subset=subset),
-            as_table(data, engine),
-            domain,
-        )
+        model._source = FormulaSource(model_formula(formula, family, **beside), as_table(data, engine), domain)
         model.family = family
         return model
 
     @sealed
     @answered()
-    def fit(
-        self,
-        eps: float,
-        *,
-        delta: float = 0.0,
-        method: str = "napp",
-        penalty: str | Penalty | None = None,
-        alpha: float | None = None,
-        adjacency: str = "add_remove",
-        ledger: LedgerLike = None,
-        seed: int | None = None,
-        allow_uncertified: bool = False,
-        memory: float | None = None,
-        label: str | None = None,
-        analyst: str | None = None,
-        **options: Any,
-    ) -> GLMResults:
+    @written_out(FitKeywords)
+    def fit(self, eps: float, **arguments: Unpack[FitKeywords]) -> GLMResults:
         """Spend (eps, delta) on one private fit.
 
         Parameters
@@ -191,21 +177,12 @@ class GLM:
         BudgetExceeded
             If the ledger has too little left; nothing is released.
         """
-        request = make_request(
-            eps=eps,
-            delta=delta,
-            family=self.family,
-            method=method,
-            penalty=penalty,
-            alpha=alpha,
-            adjacency=adjacency,
-            allow_uncertified=allow_uncertified,
-            seed=seed,
-            **options,
-        )
+        paying, asked = parted(arguments, ChargeKeywords)
+        ledger, memory = paying.get("ledger"), paying.get("memory")
+        request = make_request(eps=eps, family=self.family, **asked)
         limit = None if memory is None else Memory(memory)
         plan = self._source.plan(request)
-        book = signed(ledger, analyst, label)
+        book = signed(ledger, paying.get("analyst"), paying.get("label"))
         say(plan)
         return charged(
             book,
@@ -225,7 +202,9 @@ class GLM:
         """Refuse to be pickled: the rows would go along."""
         raise DataError("a model holds private rows and cannot be pickled or copied; fit it and save the result")
 
-    def plan(self, eps: float, **arguments: Any) -> Plan:
+    @answered()
+    @written_out(RequestKeywords)
+    def plan(self, eps: float, **arguments: Unpack[RequestKeywords]) -> Plan:
         """What `fit` with these arguments would release and cost, from public facts and the data's schema alone.
 
         Parameters

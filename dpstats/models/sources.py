@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
@@ -15,6 +15,7 @@ from dpstats.formula.beside import with_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.everything import written_out
 from dpstats.formula.parse import parse
+from dpstats.keywords import RowKeywords
 from dpstats.mechanisms.design import ArrayDesign, array_norms
 from dpstats.models.arrays import OFFSET_BOUND, array_beside, array_blocks
 from dpstats.models.persons import check_unit, person_rows
@@ -222,15 +223,7 @@ def capped(family: Family, block: Block) -> Block:
     return block._replace(endog=family.clip_response(block.endog))
 
 
-def model_formula(
-    formula: str,
-    family: str | Family,
-    *,
-    weights: str | None = None,
-    offset: str | None = None,
-    exposure: str | None = None,
-    subset: str | None = None,
-) -> str:
+def model_formula(formula: str, family: str | Family, **beside: Unpack[RowKeywords]) -> str:
     """The formula with the terms that these arguments stand for.
 
     Raises
@@ -238,12 +231,12 @@ def model_formula(
     ArgumentError
         If one of them is no text, or there is an exposure and the link is no logarithm.
     """
-    if exposure is not None and (link := get_family(family).link) != "log":
+    if beside.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
             "offset= is added to any linear predictor"
         )
-    return with_terms(formula, weights=weights, offset=offset, exposure=exposure, subset=subset)
+    return with_terms(formula, **beside)
 
 
 def with_settled_law(plan: Plan) -> Request:

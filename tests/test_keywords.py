@@ -1,0 +1,84 @@
+"""The list of keywords: what help shows of it, what type checkers are told, and that both are what calls take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+from dpstats.keywords import (
+    REQUEST_DEFAULTS,
+    ChargeKeywords,
+    FitKeywords,
+    ModelKeywords,
+    PlanKeywords,
+    RequestKeywords,
+    RowKeywords,
+    parted,
+)
+from dpstats.mechanisms.options import OptionKeywords, Options
+from dpstats.models.glm import GLM
+from dpstats.request import Request
+
+DOMAIN = {"x": (0, 1), "y": (0, 1)}
+
+CALLS: tuple[tuple[Callable[..., Any], type], ...] = (
+    (dp.glm, ModelKeywords),
+    (dp.ols, ModelKeywords),
+    (dp.logit, ModelKeywords),
+    (dp.poisson, ModelKeywords),
+    (dp.svm, ModelKeywords),
+    (dp.plan, PlanKeywords),
+    (GLM.fit, FitKeywords),
+    (GLM.plan, RequestKeywords),
+)
+
+
+def test_type_checkers_know_the_options() -> None:
+    assert get_type_hints(OptionKeywords) == {
+        name: of for name, of in get_type_hints(Options).items() if name in OptionKeywords.__annotations__
+    }
+    assert list(OptionKeywords.__annotations__) == [one.name for one in fields(Options)]
+    assert all(one.default is not MISSING for one in fields(Options))
+
+
+@pytest.mark.parametrize(("call", "listed"), CALLS, ids=[call.__qualname__ for call, _ in CALLS])
+def test_help_shows_every_keyword_with_its_default(call: Callable[..., Any], listed: type) -> None:
+    shown = inspect.signature(call).parameters
+    for name in set(listed.__annotations__) - set(OptionKeywords.__annotations__):
+        assert shown[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert shown[name].default == REQUEST_DEFAULTS.get(name)
+    assert list(shown)[-1] == "options"
+    assert "arguments" not in shown
+
+
+def test_a_call_may_leave_keywords_out_and_has_no_others() -> None:
+    shown = inspect.signature(dp.compare).parameters
+    assert {"method", "seed", "allow_uncertified"}.isdisjoint(shown)
+    assert {"delta", "penalty", "alpha", "adjacency"} <= set(shown)
+    with pytest.raises(ArgumentError, match="give methods="):
+        dp.compare("y ~ x", DOMAIN, 1.0, method="output")
+    beside = inspect.signature(GLM.from_formula).parameters
+    assert "options" not in beside
+    assert set(RowKeywords.__annotations__) <= set(beside)
+    with pytest.raises(ArgumentError, match="did you mean weights="):
+        GLM.from_formula("y ~ x", {"x": [0.5], "y": [0.5]}, weigths="x")
+
+
+def test_defaults_are_those_of_a_request() -> None:
+    request = dp.plan("y ~ x", DOMAIN, 1.0).request
+    for name, value in REQUEST_DEFAULTS.items():
+        assert getattr(request, name, None) == value
+    assert {one.name for one in fields(Request)} - {"eps", "family", "options"} <= set(REQUEST_DEFAULTS)
+
+
+def test_parted() -> None:
+    assert parted({"ledger": 1, "delta": 0.5, "label": None}, ChargeKeywords) == (
+        {"ledger": 1, "label": None},
+        {"delta": 0.5},
+    )
