@@ -152,21 +152,34 @@ def _dispersion(
     bound, purchase = family.lipschitz**2, plan.purchase
     squares = rows.each(partial(_squares, family, params))
     total = noisy_sum(squares, bound, eps=purchase.spread_eps, random=random)
-    total_sd = math.sqrt(2) * bound / purchase.spread_eps
+    _, mass_sd = dispersion_noise(plan, family, design)
     if purchase.weights_eps:
         weights = rows.each(partial(_weights, family, params))
         mass = noisy_sum(weights, plan.weight_bound, eps=purchase.weights_eps, random=random)
-        mass_sd = math.sqrt(2) * plan.weight_bound / purchase.weights_eps
     else:
         known = constant_column(design)
         assert known is not None
-        at, length = known[0], known[1] ** 2
-        mass, mass_sd = float(matrix[at, at]) / length, math.sqrt(float(plan.noise.variances()[at, at])) / length
-    mass = max(mass, mass_sd)
+        mass = float(matrix[known[0], known[0]]) / known[1] ** 2
+    return dispersion(plan, family, design, total, max(mass, mass_sd))
+
+
+def dispersion_noise(plan: InformationPlan, family: Family, design: Bounds) -> tuple[float, float]:
+    """Standard deviations of the noise in the sum of squared scores and in that of the weights."""
+    purchase = plan.purchase
+    total_sd = math.sqrt(2) * family.lipschitz**2 / purchase.spread_eps
+    if purchase.weights_eps:
+        return total_sd, math.sqrt(2) * plan.weight_bound / purchase.weights_eps
+    known = constant_column(design)
+    assert known is not None
+    return total_sd, math.sqrt(float(plan.noise.variances()[known[0], known[0]])) / known[1] ** 2
+
+
+def dispersion(plan: InformationPlan, family: Family, design: Bounds, total: float, mass: float) -> ModelSpread:
+    """phi = total / mass from the sums of squared scores and of weights, with what the noise leaves open of it."""
+    total_sd, mass_sd = dispersion_noise(plan, family, design)
     least = 1.0 if family.name in NEVER_BELOW_ONE else 0.0
     phi = max(total / mass, least)
-    deviation = math.hypot(total_sd / mass, phi * mass_sd / mass)
-    return ModelSpread(phi, deviation)
+    return ModelSpread(phi, math.hypot(total_sd / mass, phi * mass_sd / mass))
 
 
 class _Directions(NamedTuple):
@@ -222,14 +235,7 @@ def _robust(
     variances, deviations = np.full(len(every), np.nan), np.zeros(len(every))
     if inside.any():
         wanted = every[inside]
-        diagonal = np.array(noise.diagonal)
-        choices = [np.ones(len(wanted)), spread_allowances(inverse, diagonal, wanted, noise.mixing)]
-        bounds = [spread_bound(inverse, diagonal, wanted, noise.mixing, choice) for choice in choices]
-        # The smaller noise for most, by public values.
-        best = min(range(len(choices)), key=lambda at: float(np.median(choices[at])) * bounds[at])
-        most, records = plan.purchase.most, 2 if adjacency == "replace_one" else 1
-        # What a row may cost, times the rows of a person.
-        eps = most * plan.purchase.spread_eps
+        most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
         buy = (
             partial(noisy_spread, rows.each(partial(_slopes, family, params)))
             if plan.purchase.spread == "robust"
@@ -237,16 +243,38 @@ def _robust(
         )
         variances[inside] = buy(
             inverse=inverse,
-            diagonal=diagonal,
+            diagonal=np.array(noise.diagonal),
             contrasts=wanted,
             lipschitz=family.lipschitz,
-            eps=eps,
+            # What a row may cost, times the rows of a person.
+            eps=most * plan.purchase.spread_eps,
             adjacency=adjacency,
             random=random,
             mixing=noise.mixing,
-            allowances=choices[best],
+            allowances=bought.allowances,
         )
-        unit = records * (most * family.lipschitz) ** 2 * bounds[best] / eps
-        own = np.sum(wanted @ inverse * wanted, axis=1)
-        deviations[inside] = math.sqrt(2) * unit * choices[best] * own
+        deviations[inside] = bought.deviations
     return RobustSpread(variances, deviations, every if len(every) > len(matrix) else None)
+
+
+class VarianceNoise(NamedTuple):
+    """How the noise in released variances is shared among them, and its standard deviations, shapes (k,)."""
+
+    allowances: Vector
+    deviations: Vector
+
+
+def variance_noise(
+    plan: InformationPlan, family: Family, inverse: Vector, wanted: Vector, adjacency: Adjacency
+) -> VarianceNoise:
+    """The noise of the variances of directions `wanted`, shape (k, p), by the public inverse information."""
+    noise, most = plan.noise, plan.purchase.most
+    diagonal = np.array(noise.diagonal)
+    choices = [np.ones(len(wanted)), spread_allowances(inverse, diagonal, wanted, noise.mixing)]
+    bounds = [spread_bound(inverse, diagonal, wanted, noise.mixing, choice) for choice in choices]
+    # The smaller noise for most, by public values.
+    best = min(range(len(choices)), key=lambda at: float(np.median(choices[at])) * bounds[at])
+    records = 2 if adjacency == "replace_one" else 1
+    unit = records * (most * family.lipschitz) ** 2 * bounds[best] / (most * plan.purchase.spread_eps)
+    own = np.sum(wanted @ inverse * wanted, axis=1)
+    return VarianceNoise(choices[best], math.sqrt(2) * unit * choices[best] * own)

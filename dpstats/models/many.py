@@ -17,7 +17,7 @@ from dpstats.models.persons import check_unit
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
 from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
 from dpstats.plan import Plan
-from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import LedgerLike
@@ -131,10 +131,10 @@ class ManyPlans:
 
     def summary(self) -> Summary:
         """What each model costs; as_text, as_html and as_latex."""
-        rows = [("ranges", [format_number(self.range_eps), "0", shorten(", ".join(self.bought), 38)])]
+        rows = [("ranges", [format_number(self.range_eps), "0", ", ".join(self.bought)])]
         rows = rows if self.bought else []
         for name, plan in self.plans.items():
-            rows.append((name, [format_number(plan.eps), format_number(plan.delta), shorten(plan.formula, 38)]))
+            rows.append((name, [format_number(plan.eps), format_number(plan.delta), str(plan.formula)]))
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
         summary = Summary()
         summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]

@@ -136,3 +136,10 @@ def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     if options.selection is not None or options.refit_share > 0:
         return "docs/proofs/selection"
     return "docs/proofs/objective" if request.penalty is None else "docs/proofs/napp"
+
+
+def paid_apart(stages: tuple[Stage, ...], options: Options) -> tuple[tuple[Stage, ...], ...]:
+    """The stages by whose rows pay for them: of parts with rows of their own the dearest counts."""
+    if options.split is not None and stages[-1].role == "refit":
+        return stages[:-1], stages[-1:]
+    return (stages,)

@@ -18,10 +18,9 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, stored_plan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
-from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.budget import budget_frame, range_eps
-from dpstats.plan.methods import planned_fit, proof_page, risk_frame, uncertified_method, zcdp_of
+from dpstats.plan.methods import paid_apart, planned_fit, proof_page, risk_frame, uncertified_method, zcdp_of
 from dpstats.plan.response import ResponsePurchase, centred
 from dpstats.plan.summary import summarize_plan
 from dpstats.plan.tables import Summary
@@ -215,17 +214,7 @@ class Plan:
         label: str | None = None,
         analyst: str | None = None,
     ) -> Any:
-        """Carry the plan out on private rows; arguments as for `dpstats.glm`.
-
-        Returns
-        -------
-        GLMResults
-
-        Raises
-        ------
-        ArgumentError
-            If the plan is not what `dpstats.plan` returned, but part of a result, say.
-        """
+        """Carry what `dpstats.plan` returned out on private rows; arguments and result as for `dpstats.glm`."""
         call = self._call("fit")
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
 
@@ -241,6 +230,24 @@ class Plan:
         GLMResults
         """
         return self._call("simulate").simulate(self, n, seed)
+
+    def standard_errors(self, n: int, *, residual_sd: float | None = None) -> pd.DataFrame:
+        """Standard errors that a fit of `n` rows would show if they were drawn evenly from the Domain: a forecast.
+
+        Nothing is read or spent. Real rows are less even, and their errors larger: more so where columns are collinear
+        or levels rare. `residual_sd` is that of a continuous response, in its units; by default 0.1 of its range.
+
+        Returns
+        -------
+        DataFrame
+            In the user's units: std_error, inf where the budget would not identify a coefficient; sampling, without any
+            noise.
+        """
+        return self._call("standard_errors").standard_errors(self, n, residual_sd)
+
+    def at(self, eps: float) -> Plan:
+        """The plan of the same call at another eps; reads no row and spends nothing."""
+        return self._call("at").replanned(self, eps)
 
     def _call(self, what: str) -> Any:
         if self.call is None:
@@ -379,10 +386,3 @@ def make_plan(
     for reason in (*request.uncertified_reasons, *(() if unproved is None else (unproved,))):
         guarantee = guarantee.uncertified(reason)
     return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
-
-
-def paid_apart(stages: tuple[Stage, ...], options: Options) -> tuple[tuple[Stage, ...], ...]:
-    """The stages by whose rows pay for them: of parts with rows of their own the dearest counts."""
-    if options.split is not None and stages[-1].role == "refit":
-        return stages[:-1], stages[-1:]
-    return (stages,)

@@ -31,8 +31,10 @@ def replanned(plan: Plan, eps: float) -> Plan:
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
     found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
+    call = None if plan.call is None else plan.call.at(eps)
     if found.one_law or not (plan.bought or response):
-        return found
+        return replace(found, call=call)
     # As in a call: where something is bought first, all stages keep to pure noise if one would.
     settled = replace(request, options=replace(request.options, noise="laplace"))
-    return make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
+    found = make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
+    return replace(found, call=call)

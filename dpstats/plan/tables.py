@@ -6,6 +6,7 @@ import copy
 import html
 import textwrap
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,8 @@ RISK_LEVEL = 0.05
 MOST_TERMS = 60
 """A plan lists so many terms and then how many more there are."""
 
+BREAKS = " :,;[(=*+/_-"
+"""A name that is too long goes on in another line behind one of these."""
 
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -88,11 +91,12 @@ def _with_texts(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
 
 def markdown_table(table: SimpleTable) -> str:
     """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
-    rows = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
-    size = max(map(len, rows))
-    rows = [["", *row] if len(row) < size else row for row in rows]
-    if not any(row.datatype == "header" for row in table):
-        rows = [[""] * size, *rows]
+    cells = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
+    size = max(map(len, cells))
+    cells = [["", *row] if len(row) < size else row for row in cells]
+    above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
+    head = [" ".join(filter(None, column)) for column in zip(*above, strict=True)] or [""] * size
+    rows = [head, *(row for row, made in zip(cells, table, strict=True) if made.datatype != "header")]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     lines.insert(1, f"|:---|{'---:|' * (size - 1)}")
     title = " ".join((table.title or "").split())
@@ -212,8 +216,7 @@ def budget_table(plan: Plan) -> SimpleTable:
     budget = plan.budget
     columns = ["eps", "delta", "need", "retrieved"]
     rows = [
-        (name, [*(format_number(row[column]) for column in columns), shorten(row["buys"], 22)])
-        for name, row in budget.iterrows()
+        (name, [*(format_number(row[column]) for column in columns), row["buys"]]) for name, row in budget.iterrows()
     ]
     return full_width([*columns, "buys"], rows, [9, 9, 9, 9, 23], title="Budget")
 
@@ -300,14 +303,32 @@ def full_width(
 ) -> SimpleTable:
     """A table as wide as the header: named rows, with the given widths for the columns beside the names.
 
-    Names that are longer than what is left get the blanks of the columns before they are cut, unless the columns stand
-    below others and may not be made `narrow`.
+    Names that are longer than what is left get the blanks of the columns before they go on in another line, unless the
+    columns stand below others and may not be made `narrow`. Text in the columns goes on in other lines too.
     """
     columns = _narrowed(headers, rows, columns) if narrow else columns
     room = WIDTH - sum(columns) - len(columns)
     formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
-    stubs = [shorten_middle(name, room) for name, _ in rows]
-    return SimpleTable([cells for _, cells in rows], headers=list(headers), stubs=stubs, title=title, txt_fmt=formats)
+    lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
+    heads = ["\n".join(wrapped(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
+    data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
+    return SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
+
+
+def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -> list[tuple[str, list[str]]]:
+    """A row of a table, on as many lines as its name and its cells need."""
+    parts = [wrapped(name, room, "  "), *(wrapped(cell, width) for cell, width in zip(cells, columns, strict=True))]
+    return [(line[0], list(line[1:])) for line in zip_longest(*parts, fillvalue="")]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text on lines of at most `width` characters, broken behind a sign where there is one."""
+    lines: list[str] = []
+    while len(text) > width:
+        at = max((place for place in range(width // 2 + 1, width + 1) if text[place - 1] in BREAKS), default=width)
+        lines.append(text[:at].rstrip())
+        text = indent + text[at:].lstrip()
+    return [*lines, text]
 
 
 def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> Sequence[int]:
@@ -342,12 +363,6 @@ def shorten(name: Any, width: int) -> str:
     """The name, cut to at most `width` characters."""
     text = str(name)
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def shorten_middle(name: Any, width: int) -> str:
-    """The name, cut to at most `width` characters; its end stays, which tells levels of a factor apart."""
-    text, head = str(name), max(3, (width - 3) // 4)
-    return text if len(text) <= width else f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
 
 
 def format_number(value: float) -> str:

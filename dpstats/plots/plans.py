@@ -27,7 +27,8 @@ def budget(
     *,
     eps: Sequence[float] | None = None,
     n: int | Sequence[int] | None = None,
-    what: Literal["risk", "noise"] = "risk",
+    what: Literal["risk", "noise", "se"] = "risk",
+    coefficient: str | None = None,
     pi: float = 0.05,
     ax: Axes | None = None,
 ) -> Axes:
@@ -41,10 +42,13 @@ def budget(
         At least two budgets; by default from an eighth to eight times the plan's, as far as they can be planned.
     n : int or sequence of int, optional
         Numbers of rows, public or assumed: a line for each. Without, the cost is that of the sum over all rows.
-    what : {"risk", "noise"}
+    what : {"risk", "noise", "se"}
         The proved bound on what privacy adds to the loss per row, against any coefficients of the plan's radius; or
         the standard deviation of the noise in the columns' mean gradients, in model units: the median column, and the
-        range of all.
+        range of all. Or the standard error of a coefficient that is to be expected, of `n` rows drawn evenly from the
+        Domain, and below it what is left without any noise.
+    coefficient : str, optional
+        Whose standard error; by default the last one.
     pi : float
         Probability, over the noise, that the bound on the risk may fail.
     ax : Axes, optional
@@ -68,29 +72,42 @@ def budget(
     >>> axes.get_xlabel()
     'eps'
     """
-    check_choice("what", what, ("risk", "noise"))
+    check_choice("what", what, ("risk", "noise", "se"))
+    if what != "se" and coefficient is not None:
+        raise ArgumentError("coefficient goes with what='se', its standard error")
     options = plan.request.options
     unproved = plan.request.method == "statistics" or options.replicates
     if what == "risk" and unproved:
         raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
     if what == "risk" and plan.request.method == "output" and n is None:
         raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")
+    if what == "se" and n is None:
+        raise ArgumentError("n must be given for what='se': standard errors depend on the number of rows")
+    named = _coefficient(plan, coefficient)
     rows = _rows(n)
+    if what == "se":
+        plan.standard_errors(rows[0] or 1)  # says what is missing
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
     budgets = np.array([found.request.eps for found in plans])
     for number, count in enumerate(rows):
-        costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
+        if what == "se":
+            costs = np.stack([_errors(found, count, named) for found in plans])
+        else:
+            costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
+            costs = costs / (count or 1)
         color, marker = style.SERIES[number], style.MARKERS[number]
-        low, middle, high = (costs / (count or 1)).T
+        low, middle, high = costs.T
         label = None if count is None else f"{count:,} rows"
         ax.plot(budgets, middle, color=color, marker=marker, markersize=4, linewidth=1.6, label=label)
         if what == "noise":
             ax.fill_between(budgets, low, high, color=color, alpha=0.18, linewidth=0)
+        if what == "se":
+            ax.plot(budgets, low, color=color, linestyle="--", linewidth=1.0)
     ax.axvline(plan.request.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.request.eps:.4g}")
     ax.set(xscale="log", yscale="log")
     _tick_budgets(ax, budgets)
-    style.name_axes(ax, "eps", _measure(what, n is not None))
+    style.name_axes(ax, "eps", _measure(what, n is not None, named))
     style.show_legend(ax, loc="best")
     style.finish(ax, _title(plan), *_said(plan, what, pi))
     return ax
@@ -129,6 +146,24 @@ def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     return np.full(3, float(table[f"unregularised, with probability {1 - pi:g}"]))
 
 
+def _coefficient(plan: Plan, name: str | None) -> str:
+    """The coefficient whose error is drawn."""
+    if name is not None and name not in plan.names:
+        raise ArgumentError(f"coefficient must be one of the plan's, {', '.join(plan.names)}; got {shown(name)}")
+    return plan.names[-1] if name is None else name
+
+
+def _errors(plan: Plan, count: int | None, name: str) -> Float:
+    """The standard error without noise and twice that to be expected, shape (3,); NaN where the budget gives none."""
+    assert count is not None
+    try:
+        row = plan.standard_errors(count).loc[name]
+    except ArgumentError:  # another eps than the plan's need not leave the information free
+        return np.full(3, np.nan)
+    error = row["std_error"] if np.isfinite(row["std_error"]) else np.nan
+    return np.array([row["sampling"], error, error], dtype=np.float64)
+
+
 def _noise(plan: Plan) -> Float:
     """Least, median and greatest standard deviation over the columns, shape (3,)."""
     return np.quantile(plan.noise_sd.to_numpy(dtype=np.float64), [0.0, 0.5, 1.0])
@@ -141,7 +176,9 @@ def _tick_budgets(ax: Axes, budgets: Float) -> None:
     ax.set_xticks([], minor=True)
 
 
-def _measure(what: str, by_row: bool) -> str:
+def _measure(what: str, by_row: bool, coefficient: str) -> str:
+    if what == "se":
+        return f"standard error of {coefficient}"
     if what == "noise":
         return "sd of noise in mean gradients" if by_row else "sd of noise in summed gradients"
     return "excess loss per row, at most" if by_row else "excess loss of all rows, at most"
@@ -155,6 +192,8 @@ def _said(plan: Plan, what: str, pi: float) -> list[str]:
     """The caption's sentences."""
     shown = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
+        "se": "Forecast for rows drawn evenly from the Domain; real rows have larger errors. Dashed: without noise. No "
+        "point: not identified.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
-from dpstats.plan.tables import WIDTH, Summary, full_width, modelled, shorten, wrap_notes
+from dpstats.penalties import Penalty
+from dpstats.plan.tables import WIDTH, Summary, beside_facts, full_width, modelled, wrap_notes, wrapped
 from dpstats.privacy.accounting import compose
 from dpstats.results.digits import to_the_noise
 from dpstats.results.glm_results import GLMResults
@@ -22,6 +24,9 @@ COLUMN = 14
 
 NAMES = 16
 """Least width of the column of names."""
+
+ALWAYS = ("Family", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
+"""Facts that every table has; others have a row where fits differ in them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +62,7 @@ class ETable:
     def summary(self) -> Summary:
         """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         summary = Summary()
-        each = (WIDTH - NAMES) // (COLUMN + 1)
+        each = self._beside()
         for start in range(0, len(self.fits), each):
             summary.tables += self._panel(slice(start, start + each))
         summary.add_extra_txt(wrap_notes(self._notes()))
@@ -80,20 +85,33 @@ class ETable:
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
 
+    def _beside(self) -> int:
+        """How many fits stand beside each other: two at least, and more where the names leave room for them."""
+        longest = max(NAMES, *(len(name) for fit in self.fits for name, kept in _kept(fit) if kept))
+        return max(2, (WIDTH - longest) // (COLUMN + 1))
+
     def _panel(self, which: slice) -> list[SimpleTable]:
         """Coefficients and facts of as many fits as stand beside each other."""
         fits = self.fits[which]
-        labels = [shorten(label, COLUMN) for label in self.labels[which]]
-        names = list(dict.fromkeys(str(name) for fit in fits for name, kept in _kept(fit) if kept))
+        widths = [COLUMN] * len(fits)
+        room = WIDTH - sum(widths) - len(widths)
+        names = list(dict.fromkeys(name for fit in fits for name, kept in _kept(fit) if kept))
         cells = [_cells(fit) for fit in fits]
         rows: list[tuple[str, list[str]]] = []
         for name in names:
-            rows.append((name, [column.get(name, ("", ""))[0] for column in cells]))
-            rows.append(("", [column.get(name, ("", ""))[1] for column in cells]))
-        facts = [_facts(fit) for fit in fits]
-        below = [(name, [shorten(fact[name], COLUMN) for fact in facts]) for name in facts[0]]
-        widths = [COLUMN] * len(fits)
-        return [full_width(labels, rows, widths, narrow=False), full_width([], below, widths, narrow=False)]
+            # What is left of a long name stands beside the errors.
+            both = zip_longest(wrapped(name, room, "  "), (0, 1))
+            for part, at in both:
+                rows.append((part or "", ["" if at is None else column.get(name, ("", ""))[at] for column in cells]))
+        table = full_width(list(self.labels[which]), rows, widths, narrow=False)
+        return [table, full_width([], self._facts(which), widths, narrow=False)]
+
+    def _facts(self, which: slice) -> list[tuple[str, list[str]]]:
+        """What stands below the coefficients: what every table has, and what not all fits have in common."""
+        facts = [_facts(fit) for fit in self.fits]
+        names = dict.fromkeys(name for fact in facts for name in fact)
+        differ = [name for name in names if name in ALWAYS or len({fact.get(name, "") for fact in facts}) > 1]
+        return [(name, [fact.get(name, "") for fact in facts[which]]) for name in differ]
 
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
@@ -169,7 +187,7 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
 
 
 def _kept(fit: GLMResults) -> list[tuple[str, bool]]:
-    return list(zip(fit.plan.names, fit.plan.kept, strict=True))
+    return [(str(name), bool(kept)) for name, kept in zip(fit.plan.names, fit.plan.kept, strict=True)]
 
 
 def _numbers(fit: GLMResults) -> pd.DataFrame:
@@ -199,12 +217,33 @@ def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
 
 def _facts(fit: GLMResults) -> dict[str, str]:
     """What stands below a fit's coefficients."""
-    guarantee = fit.guarantee
+    plan, guarantee, penalty = fit.plan, fit.guarantee, fit.plan.request.penalty
     return {
-        "Family": fit.plan.family.name,
+        "Response": plan.design.response_name,
+        "Family": plan.family.name,
+        "Method": plan.request.method,
+        "Penalty": "none" if penalty is None else ", ".join([penalty.name, *_sizes(penalty)]),
+        "Errors": _errors(fit),
+        **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
+        **{name.rstrip(":"): fact for name, fact in beside_facts(plan.design)},
         "Epsilon": f"{guarantee.eps:.4g}",
         "Delta": f"{guarantee.delta:.4g}",
-        "Neighbours": guarantee.neighbours,
+        "Neighbours": guarantee.adjacency,
+        "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
         "Certified": "yes" if guarantee.certified else "NO",
         "Rows": "private" if fit.nobs is None else str(fit.nobs),
     }
+
+
+def _sizes(penalty: Penalty) -> list[str]:
+    """The numbers that a penalty has been given."""
+    return [f"{name} {value:.4g}" for name, value in vars(penalty).items() if isinstance(value, (int, float))]
+
+
+def _errors(fit: GLMResults) -> str:
+    """What the standard errors rest on, if there are any."""
+    information = fit.plan.stages[-1].plan.information
+    if shown_bound(fit) is not None:
+        return "none"
+    robust = information is not None and information.purchase.spread in ("robust", "clustered")
+    return information.purchase.spread if information is not None and robust else "model"

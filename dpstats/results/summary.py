@@ -106,7 +106,7 @@ def budget_line(results: GLMResults) -> str:
     for purchase, eps in results.budget["eps"].drop(index="total").items():
         name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
         parts[name] = parts.get(name, 0.0) + float(eps)
-    spent = ", ".join(f"{name} {eps:.3g}" for name, eps in parts.items())
+    spent = ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
     bought = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     apart = " (of parts with rows of their own)" if plan.request.options.split is not None else ""

@@ -4,11 +4,13 @@ from dpstats.risk.gaps import gap_mean, gap_quantile
 from dpstats.risk.output import OutputFacts
 from dpstats.risk.printed import Bound
 from dpstats.risk.quantiles import quadratic_quantile
-from dpstats.risk.sample import SampleSize, sample_size
+from dpstats.risk.sample import sample_size
+from dpstats.risk.sizes import ErrorSize, SampleSize
 from dpstats.risk.table import ReleasePlan, excess_risk, output_risk, posterior_risk
 
 __all__ = [
     "Bound",
+    "ErrorSize",
     "OutputFacts",
     "ReleasePlan",
     "SampleSize",

@@ -309,3 +309,56 @@ def lecture(setting: Setting) -> list[Bound]:
 def _with_rows(setting: Setting, value: Callable[[int], float]) -> float:
     """A value that needs n: NaN without it."""
     return math.nan if setting.rows is None else value(setting.rows)
+
+
+def printed_sizes(setting: Setting, target: float, method: str = "objective") -> list[tuple[str, str, int, str, str]]:
+    """The sources' sample sizes, unknown constants taken as 1 (a factor) or 0 (a term); rows of the table."""
+    lipschitz, radius, pi = setting.lipschitz, setting.radius, setting.pi
+    sampling = (lipschitz * radius / target) ** 2 * math.log(1 / pi)
+    noise = setting.gamma_norm * lipschitz * radius / (target * setting.eps)
+    curved = setting.smoothness * radius**2 / target
+    objective = max(sampling, curved / setting.eps, noise)
+    smooth = setting.gamma_norm * lipschitz * math.sqrt(setting.smoothness) * radius**2
+    output = max(sampling, noise, smooth / (target**1.5 * setting.eps))
+    constant = napp_sample_constant(setting)
+    split = SHARE * setting.eps
+    napp = _balanced(constant, setting.smoothness / split, radius) / target
+    quoted = _balanced(2 * kifer_noise_square(setting), 2 * setting.smoothness / setting.eps, radius) / target
+    rows = [
+        (
+            "unregularised, same rows",
+            f"{KIFER}, as quoted in {FUKUCHI}, lemma 2",
+            quoted,
+            "implied" if setting.delta == 0 else "other noise",
+            "solved for n at the curvature that is best for it",
+        ),
+        (
+            "population",
+            f"{NAPP}, theorem 10, eq. (21)",
+            napp,
+            "order only",
+            "C' = 0 taken; vacuous for targets below C' log(1/pi') / (2 m)",
+        ),
+    ]
+    if setting.delta == 0:
+        rows += [
+            ("population", f"{CHAUDHURI}, theorem 4, eq. (59)", objective, "order only", "C = 1 taken"),
+            (
+                "population",
+                f"{CHAUDHURI}, theorem 3, eq. (43)",
+                output,
+                "order only",
+                "output perturbation; C = 1 taken",
+            ),
+        ]
+    own = method == "output"
+    return [
+        (bound, source, math.ceil(value), holds if own is note.startswith("output") else "other mechanism", note)
+        for bound, source, value, holds, note in rows
+    ]
+
+
+def _balanced(noise: float, least: float, radius: float) -> float:
+    """min of noise / m + m radius^2 / 2 over m >= least."""
+    curvature = max(math.sqrt(2 * noise) / radius, least)
+    return noise / curvature + curvature * radius**2 / 2

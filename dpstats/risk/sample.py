@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from dpstats.risk import printed
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
 from dpstats.risk.new_rows import Drawn, Sampling, cost_of_new_rows, objective_drawn, output_drawn
 from dpstats.risk.output import OutputFacts, shortfall
+from dpstats.risk.sizes import ErrorSize, SampleSize, rows_for_errors
 from dpstats.risk.table import PROOF
 
 NO_JACOBIAN = 1e6
@@ -35,39 +36,14 @@ SEARCHED = 24
 """Curvatures tried before the best one is refined."""
 
 
-@dataclass(frozen=True, eq=False)
-class SampleSize:
-    """A number of rows and what it rests on.
-
-    Attributes
-    ----------
-    n : int
-        The smallest number of rows at which the proved bound on the excess of the mean loss, over every coefficient
-        vector of norm `radius`, is at most the target.
-    curvature : float
-        The quadratic term it is reached at, on the sum objective.
-    noise : Noise
-        The noise at that curvature.
-    table : DataFrame
-        ``n`` beside the sources' results; columns bound, source, n, holds, note.
-    """
-
-    n: int
-    curvature: float
-    noise: Noise
-    table: pd.DataFrame = field(repr=False)
-
-    def __int__(self) -> int:
-        """The number of rows."""
-        return self.n
-
-
 def sample_size(
     family: str | Family | Any,
     columns: int | None = None,
     *,
     eps: float | None = None,
-    target: float,
+    target: float | None = None,
+    se: Mapping[str, float] | None = None,
+    residual_sd: float | None = None,
     radius: float | None = None,
     delta: float = 0.0,
     pi: float = 0.05,
@@ -75,25 +51,29 @@ def sample_size(
     adjacency: Adjacency = "add_remove",
     curvature: float | None = None,
     method: Literal["objective", "output"] = "objective",
-) -> SampleSize:
-    """The smallest n at which privacy costs at most `target` per row, with probability 1 - `pi`.
+) -> SampleSize | ErrorSize:
+    """How many rows make the price of privacy at most `target` per row, or standard errors as small as `se`.
 
-    The cost is (1/n) sum_i l(x_i'theta; y_i), without its quadratic term, at the released coefficients less its
+    The price is (1/n) sum_i l(x_i'theta; y_i), without its quadratic term, at the released coefficients less its
     value at any coefficients of norm `radius`: the best for the same rows, not for new ones. On the sum objective
     that bound does not depend on n, so n is the bound divided by the target.
 
     Parameters
     ----------
     family : str, Family or Plan
-        The loss, its caps set; or what `dpstats.plan` returned, of which family, columns, row_norm, adjacency, radius
-        and the eps and delta of the fit itself are then taken, but for an eps or a radius that is given. The noise is
-        that of norms; what is cut to the design is mostly less.
+        The loss, its caps set; or what `dpstats.plan` returned, of which all facts are then taken: n is the bound of
+        ``plan.excess_risk(pi)`` over the target. An eps that is given takes the place of the plan's.
     columns : int
         p, every column counted (the intercept's too).
     eps, delta : float
         The budget of the noise.
     target : float
-        Excess of the mean loss, in units of the loss.
+        Excess of the mean loss, in units of the loss; with probability 1 - `pi`.
+    se : dict
+        With a plan, in place of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
+        units. The answer is a forecast for rows drawn evenly from the Domain, which real rows are not.
+    residual_sd : float, optional
+        With `se`: as for ``plan.standard_errors``.
     radius : float
         Norm of the coefficients to compare with, in model units.
     pi : float
@@ -108,12 +88,13 @@ def sample_size(
 
     Returns
     -------
-    SampleSize
+    SampleSize or ErrorSize
+        ``n``, and ``table``; a number with words when printed.
 
     Raises
     ------
     ArgumentError
-        If an argument is outside its range, or `curvature` is too small for any noise.
+        If an argument is outside its range, is missing, or `curvature` is too small for any noise.
 
     References
     ----------
@@ -126,9 +107,11 @@ def sample_size(
     3251
     """
     if hasattr(family, "objective") and hasattr(family, "design"):
-        family, columns, eps, delta, row_norm, adjacency, radius = _of_plan(family, eps, radius)
+        return _of_plan(family, eps, target, se, residual_sd, radius, pi)
+    if se is not None:
+        raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     family = get_family(family)
-    for name, value in (("columns", columns), ("eps", eps), ("radius", radius)):
+    for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
         if value is None:
             raise ArgumentError(
                 f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
@@ -172,20 +155,49 @@ def sample_size(
         ("population", f"{PROOF}, theorem 7", surely, "proved", how),
     ]
     table = pd.DataFrame(
-        [*proved, *printed_sizes(setting, target, method)], columns=["bound", "source", "n", "holds", "note"]
+        [*proved, *printed.printed_sizes(setting, target, method)], columns=["bound", "source", "n", "holds", "note"]
     )
-    return SampleSize(n, curvature, rule.noise(curvature), table)
+    return SampleSize(n, curvature, rule.noise(curvature), table, target, radius, pi)
 
 
-def _of_plan(plan: Any, eps: float | None, radius: float | None) -> tuple[Any, ...]:
-    """The arguments that a plan answers: those of its fit, without what else the call buys."""
+def _of_plan(
+    plan: Any,
+    eps: float | None,
+    target: float | None,
+    se: Mapping[str, float] | None,
+    residual_sd: float | None,
+    radius: float | None,
+    pi: float,
+) -> SampleSize | ErrorSize:
+    """The answer for a plan, by its own noise and curvature."""
+    if (target is None) == (se is None):
+        raise ArgumentError("target or se must be given, one of them: sample_size(plan, se={'x': 0.1})")
+    plan = plan if eps is None else plan.at(eps)
+    if se is not None:
+        return rows_for_errors(plan, se, residual_sd)
     fit = plan.objective
     if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
         raise ArgumentError("plan must be of method='napp' and for rows: the bounds are of noise in the objective")
-    spent = fit.planned_eps if eps is None else eps
     norms = dict(plan.design.row_norms) if hasattr(plan.design, "row_norms") else {"l2": 1.0}
-    guess = plan.radius if radius is None else radius
-    return fit.family, fit.size, spent, fit.delta, norms, plan.adjacency, guess
+    radius = plan.radius if radius is None else check_positive("radius", radius)
+    best = sample_size(
+        fit.family,
+        fit.size,
+        eps=fit.planned_eps,
+        target=target,
+        radius=radius,
+        delta=fit.delta,
+        pi=pi,
+        row_norm=norms,
+        adjacency=plan.adjacency,
+    )
+    assert isinstance(best, SampleSize)
+    bounds = plan.excess_risk(pi, radius).set_index("bound")["value"]
+    n = _whole(float(bounds[f"unregularised, with probability {1 - pi:g}"]) / best.target, "target")
+    own = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
+    table = pd.concat([pd.DataFrame([own], columns=best.table.columns), best.table], ignore_index=True)
+    table.loc[1, "note"] = f"by the best curvature for it, {best.curvature:.4g}, and noise of norms"
+    return replace(best, n=n, curvature=float(np.min(plan.curvature)), noise=plan.noise, table=table)
 
 
 @dataclass(frozen=True)
@@ -332,61 +344,6 @@ def _whole(rows: float, name: str) -> int:
     if not math.isfinite(rows):
         raise ArgumentError(f"{name} is too small for any number of rows")
     return math.ceil(rows)
-
-
-def printed_sizes(
-    setting: printed.Setting, target: float, method: str = "objective"
-) -> list[tuple[str, str, int, str, str]]:
-    """The sources' sample sizes, unknown constants taken as 1 (a factor) or 0 (a term); rows of the table."""
-    lipschitz, radius, pi = setting.lipschitz, setting.radius, setting.pi
-    sampling = (lipschitz * radius / target) ** 2 * math.log(1 / pi)
-    noise = setting.gamma_norm * lipschitz * radius / (target * setting.eps)
-    curved = setting.smoothness * radius**2 / target
-    objective = max(sampling, curved / setting.eps, noise)
-    smooth = setting.gamma_norm * lipschitz * math.sqrt(setting.smoothness) * radius**2
-    output = max(sampling, noise, smooth / (target**1.5 * setting.eps))
-    constant = printed.napp_sample_constant(setting)
-    split = printed.SHARE * setting.eps
-    napp = _balanced(constant, setting.smoothness / split, radius) / target
-    quoted = _balanced(2 * printed.kifer_noise_square(setting), 2 * setting.smoothness / setting.eps, radius) / target
-    rows = [
-        (
-            "unregularised, same rows",
-            f"{printed.KIFER}, as quoted in {printed.FUKUCHI}, lemma 2",
-            quoted,
-            "implied" if setting.delta == 0 else "other noise",
-            "solved for n at the curvature that is best for it",
-        ),
-        (
-            "population",
-            f"{printed.NAPP}, theorem 10, eq. (21)",
-            napp,
-            "order only",
-            "C' = 0 taken; vacuous for targets below C' log(1/pi') / (2 m)",
-        ),
-    ]
-    if setting.delta == 0:
-        rows += [
-            ("population", f"{printed.CHAUDHURI}, theorem 4, eq. (59)", objective, "order only", "C = 1 taken"),
-            (
-                "population",
-                f"{printed.CHAUDHURI}, theorem 3, eq. (43)",
-                output,
-                "order only",
-                "output perturbation; C = 1 taken",
-            ),
-        ]
-    own = method == "output"
-    return [
-        (bound, source, math.ceil(value), holds if own is note.startswith("output") else "other mechanism", note)
-        for bound, source, value, holds, note in rows
-    ]
-
-
-def _balanced(noise: float, least: float, radius: float) -> float:
-    """min of noise / m + m radius^2 / 2 over m >= least."""
-    curvature = max(math.sqrt(2 * noise) / radius, least)
-    return noise / curvature + curvature * radius**2 / 2
 
 
 def _least_cost(cost: Callable[[float], float], low: float, high: float) -> float:

@@ -143,7 +143,7 @@ class TuningPlan:
             for name, *figures in self.table.itertuples()
         ]
         spent = [
-            (name, [format_number(eps), format_number(part), times, format_number(charged), shorten(buys, 27)])
+            (name, [format_number(eps), format_number(part), times, format_number(charged), buys])
             for name, eps, part, times, charged, buys in self.budget.itertuples()
         ]
         return [

@@ -82,6 +82,26 @@ def test_the_noise_against_eps() -> None:
     assert "the contents of any one row" in caption(ax)
 
 
+def test_standard_errors_against_eps() -> None:
+    plan = dp.plan("b ~ x + z + group", DOMAIN, 1.0, family="binomial")
+    ax = plots.budget(plan, eps=[0.5, 2.0], what="se", n=[1000, 20000], coefficient="x")
+    for count in (1000, 20000):
+        foreseen = [plan.at(eps).standard_errors(count).loc["x"] for eps in (0.5, 2.0)]
+        assert marks(ax, f"{count:,} rows")[:, 1] == pytest.approx([one["std_error"] for one in foreseen])
+    assert ax.get_ylabel() == "standard error of x"
+    assert "drawn evenly from the Domain" in caption(ax)
+    for wrong, fix in (
+        ({"coefficient": "y", "n": 10}, "one of the plan's, Intercept"),
+        ({}, "n must be given for what='se'"),
+    ):
+        with pytest.raises(ArgumentError, match=fix):
+            plots.budget(plan, what="se", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="coefficient goes with what='se'"):
+        plots.budget(plan, coefficient="x")
+    with pytest.raises(ArgumentError, match="inference=True"):
+        plots.budget(dp.plan("y ~ x", DOMAIN, 1.0), what="se", n=100)
+
+
 def test_budgets_that_cannot_be_planned_are_left_out_unless_asked_for() -> None:
     plan = dp.plan("y ~ x + w", DOMAIN, 0.4)
     drawn = plots.budget(plan).lines[0].get_xdata()

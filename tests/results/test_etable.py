@@ -55,6 +55,46 @@ def test_every_form_has_every_fit(fits: dict[str, dp.GLMResults]) -> None:
             assert f"({place})" in text
 
 
+def test_what_differs_has_a_row(fits: dict[str, dp.GLMResults]) -> None:
+    rng = np.random.default_rng(3)
+    data = {
+        "x": rng.uniform(0, 10, 500),
+        "z": rng.uniform(0.5, 1, 500),
+        "y": rng.poisson(2, 500),
+        "who": np.arange(500),
+    }
+    ranges = {"x": (0, 10), "z": (0.5, 1), "y": (0, 10)}
+    calls: dict[str, dict[str, str]] = {"plain": {}, "with an exposure": {"exposure": "z"}, "persons": {"unit": "who"}}
+    counts = {label: dp.poisson("y ~ x", data, 1.0, domain=ranges, **more) for label, more in calls.items()}
+    text = str(dp.etable(counts))
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
+    assert lines["Offset"] == ["np.log(z)"]
+    assert lines["Protected"] == ["rows", "rows", "each", "who"]
+    assert lines["Neighbours"] == ["add_remove"] * 3
+    assert not {"Response", "Penalty", "Weights", "Subset"} & set(lines)
+    assert "with an" in text
+    assert "..." not in text
+    mixed = dp.etable([fits["plain"], dp.lasso("y ~ x", fits_data(), 1.0, alpha=2.0, domain=DOMAIN)])
+    assert "Penalty none lasso, alpha 2" in " ".join(str(mixed).split())
+
+
+def fits_data() -> pd.DataFrame:
+    rng = np.random.default_rng(4)
+    return pd.DataFrame({"x": rng.uniform(0, 10, 300), "y": rng.normal(size=300)})
+
+
+def test_long_names_are_whole(fits: dict[str, dp.GLMResults]) -> None:
+    name = "a_name_that_a_survey_gives_to_its_columns"
+    data = fits_data().rename(columns={"x": name}).assign(x=0.5)
+    domain = {name: (0, 10), "x": (0, 1), "y": (-5, 5)}
+    fit = dp.ols(f"y ~ {name} * x", data, 2.0, domain=domain, inference=True)
+    for text in (str(dp.etable([fit, fit])), str(fit.summary())):
+        assert max(map(len, text.splitlines())) <= 80
+        assert "..." not in text
+        starts = "".join(line[:33].strip() for line in text.splitlines())
+        assert f"{name}:x" in starts or f"{name}:x" in text
+
+
 @pytest.mark.parametrize(
     ("given", "labels", "fix"),
     [

@@ -71,15 +71,20 @@ def test_nothing_is_tested_of_what_is_not_identified() -> None:
     assert coefficient_cells([1.0, 0.5, 2.0, 0.046, 0.02, 1.98])[3] == "0.046"
 
 
-def test_names_are_cut_only_where_the_page_ends() -> None:
+def test_names_are_whole_and_go_on_in_another_line_where_the_page_ends() -> None:
     widths, cells = [9, 9, 8, 6, 11, 11], ["-2.01", "0.11", "-17.67", "0.000", "-2.23", "-1.79"]
     headers = ["coef", "std err", "z", "P>|z|", "[0.025", "0.975]"]
     for name in ("job[T.professional]", "a_rather_long_name_indeed"):
         text = full_width(headers, [(name, cells)], widths).as_text()
         assert name in text
         assert {len(line) for line in text.splitlines()} == {WIDTH}
-    assert "..." in full_width(headers, [("n" * 60, cells)], widths).as_text()
-    assert "..." in full_width(headers, [("job[T.professional]", cells)], widths, narrow=False).as_text()
+    for name, narrow in (("n" * 60, True), ("job[T.professional, specialised in something]", False)):
+        lines = full_width(headers, [(name, cells)], widths, narrow=narrow).as_text().splitlines()
+        assert {len(line) for line in lines} == {WIDTH}
+        kept = "".join(lines[3:-1])
+        for cell in cells:
+            kept = kept.replace(cell, "", 1)
+        assert kept.replace(" ", "") == name.replace(" ", "")
 
 
 def test_an_undeclared_response_of_two_values_is_said_to_be_taken_as_0_or_1(

@@ -1,0 +1,78 @@
+"""Standard errors foreseen from public facts: those of fits to made-up rows, which go through the release itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+
+DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600), "k": (0, 40), "t": (0.5, 2)}
+
+
+@pytest.mark.parametrize(
+    ("formula", "options"),
+    [
+        ("b ~ x + g", {"family": "binomial"}),
+        ("b ~ x + g", {"family": "binomial", "inference": "robust"}),
+        ("y ~ x + g", {"inference": True}),
+        ("y ~ x + g", {"inference": "robust", "adjacency": "replace_one"}),
+        ("y ~ x + g", {"method": "statistics"}),
+        ("k ~ x + g", {"family": "poisson", "inference": True, "response": "declared"}),
+        ("k ~ x + g", {"family": "poisson", "inference": True, "response": "declared", "exposure": "t"}),
+    ],
+)
+def test_errors_are_those_of_made_up_fits(formula: str, options: dict[str, Any]) -> None:
+    """The median of seven fits within a third: seeds are fixed, so that it cannot fail by chance."""
+    plan = dp.plan(formula, DOMAIN, 2.0, **options)
+    foreseen = plan.standard_errors(4000)
+    made_up = pd.concat([plan.simulate(4000, seed).bse for seed in range(7)], axis=1).median(axis=1)
+    assert np.all(np.abs(np.log(foreseen["std_error"] / made_up)) < 0.3)
+    assert np.all(foreseen["sampling"] < foreseen["std_error"])
+
+
+def test_more_rows_and_more_eps_leave_the_sampling_error() -> None:
+    plan = dp.plan("y ~ x + g", DOMAIN, 1.0, inference=True)
+    few, many = plan.standard_errors(1000), plan.standard_errors(100_000)
+    assert np.allclose(few["sampling"] / many["sampling"], 10.0)
+    assert np.all(many["std_error"] / many["sampling"] < few["std_error"] / few["sampling"])
+    assert np.all(plan.at(8.0).standard_errors(1000)["std_error"] < few["std_error"])
+    pd.testing.assert_frame_equal(plan.at(1.0).standard_errors(1000), few)
+
+
+def test_the_spread_of_residuals_is_the_analysts() -> None:
+    plan = dp.plan("y ~ x", DOMAIN, 4.0, inference=True)
+    default, half = plan.standard_errors(50_000), plan.standard_errors(50_000, residual_sd=0.15 * 2**-0.5 * 300)
+    assert half.loc["x", "sampling"] == pytest.approx(default.loc["x", "sampling"] / 2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "formula", "given", "fix"),
+    [
+        ({}, "y ~ x", {}, "inference=True"),
+        ({"inference": True, "unit": "who"}, "y ~ x", {}, "count alike"),
+        ({"inference": True, "weights": "t"}, "y ~ x", {}, "count alike"),
+        ({"inference": True, "screen": 1}, "y ~ x + g", {}, "leave out screen="),
+        ({"inference": True}, "y ~ other", {}, "declare other"),
+        ({"inference": True}, "y ~ x", {"residual_sd": 0.0}, "residual_sd must be"),
+        ({"inference": True}, "y ~ x", {"residual_sd": 601.0}, "range of the response, 600"),
+        ({"family": "binomial"}, "b ~ x", {"residual_sd": 1.0}, "residual_sd is for responses"),
+    ],
+)
+def test_what_cannot_be_foreseen_is_refused(
+    options: dict[str, Any], formula: str, given: dict[str, Any], fix: str
+) -> None:
+    with pytest.raises(ArgumentError, match=fix):
+        dp.plan(formula, DOMAIN, 1.0, **options).standard_errors(1000, **given)
+
+
+@pytest.mark.parametrize("n", [0, -3, 1.5, True, "many"])
+def test_wrong_numbers_of_rows_are_refused(n: Any) -> None:
+    with pytest.raises(ArgumentError, match="n must be a whole number"):
+        dp.plan("b ~ x", DOMAIN, 1.0, family="binomial").standard_errors(n)
+    with pytest.raises(ArgumentError, match="for what dp\\.plan returns"):
+        dp.plan("b ~ x", DOMAIN, 1.0, family="binomial").simulate(500, 1).plan.standard_errors(5)

@@ -1,0 +1,65 @@
+"""Numbers of rows for standard errors, and what numbers of rows print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+
+DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600)}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Any:
+    return dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial")
+
+
+def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
+    wanted = {"x": 0.02, "g[T.b]": 0.1}
+    found = dp.sample_size(plan, se=wanted)
+    assert list(found.table.index) == list(wanted)
+    assert (found.table["std_error"] <= found.table["wanted"]).all()
+    fewer = plan.standard_errors(int(found.n / 1.03)).loc[list(wanted), "std_error"]
+    assert (fewer > found.table["wanted"]).any()
+    assert dp.sample_size(plan, se=wanted, eps=4.0).n < found.n
+    said = str(found)
+    assert f"About {found.n:,} rows" in said
+    assert "drawn evenly from the Domain" in " ".join(said.split())
+    assert repr(found) == f"<ErrorSize: {found.n:,} rows>"
+    assert int(found) == found.n
+
+
+def test_a_size_and_the_excess_risk_of_a_plan_agree(plan: Any) -> None:
+    found = dp.sample_size(plan, target=0.01)
+    risk = plan.excess_risk(n=found.n).set_index("bound")["per_row"]
+    assert 0.0099 < risk["unregularised, with probability 0.95"] <= 0.01
+
+
+@pytest.mark.parametrize("given", [{"target": 0.01}, {"se": {"x": 0.02}}])
+def test_sizes_print_a_table(plan: Any, given: dict[str, Any]) -> None:
+    found = dp.sample_size(plan, **given)
+    assert max(map(len, str(found).splitlines())) <= 80
+    assert "Noise(" not in str(found) + repr(found)
+    assert f"{found.n:,}" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({}, "target or se must be given"),
+        ({"target": 0.1, "se": {"x": 1.0}}, "one of them"),
+        ({"se": 0.1}, r"se must be a dict such as \{'x': 0.1\}"),
+        ({"se": {}}, "se must be a dict"),
+        ({"se": {"z": 0.1}}, "no coefficient 'z'; it has Intercept"),
+        ({"se": {"x": -0.1}}, "se must be a finite positive number"),
+        ({"se": {"x": 1e-9}}, "more than 1,000,000,000,000 rows"),
+    ],
+)
+def test_sizes_that_cannot_be_told_are_refused(plan: Any, given: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ArgumentError, match=fix):
+        dp.sample_size(plan, **given)
+    with pytest.raises(ArgumentError, match="se needs a plan"):
+        dp.sample_size("binomial", 3, eps=1.0, se={"x": 0.1})
