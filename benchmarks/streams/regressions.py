@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import dpstats as dp
+from dpstats.privacy.randomness import random_source
 from dpstats.rows import Block, MemoryRows
 from dpstats.streaming import Regression, StreamPlan, StreamResults, early
 from dpstats.streaming.early import choose_start
 from dpstats.streaming.making import make_plan
+from dpstats.streaming.request import StreamRequest
 
 Float = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ def plan_of(columns: int, family: str, horizon: int, **options: Any) -> StreamPl
     response = (-1, 1) if family == "gaussian" else [0, 1]
     domain = {**dict.fromkeys(names_of(columns), (-1, 1)), "y": response}
     formula = f"y ~ {' + '.join(names_of(columns))} - 1"
-    return make_plan(formula, domain, EPS, DELTA, family=family, horizon=horizon, **options)
+    return make_plan(StreamRequest(formula, domain, EPS, DELTA, family=family, horizon=horizon, **options))
 
 
 def signs(rows: int, columns: int, random: np.random.Generator) -> Float:
@@ -285,38 +287,60 @@ def stream_of(columns: int, folder: Path | None, **options: Any) -> Regression:
     return Regression(formula, domain, EPS, DELTA, **{"horizon": 100_000} | options)
 
 
+def reference() -> float:
+    """CPU seconds of ten million turns of an empty loop in Python: how fast the machine is at this minute."""
+    start = time.process_time()
+    for _ in range(10_000_000):
+        pass
+    return time.process_time() - start
+
+
+def timed(action: Callable[[], object], times: int) -> tuple[float, float]:
+    """Seconds of CPU time and by the clock that an action takes, the means of so many."""
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(times):
+        action()
+    return (time.process_time() - cpu) / times, (time.perf_counter() - start) / times
+
+
 def speed() -> None:
     """Rows a second through the formula at d = 20 and 10,000 rows a tick, and what a tick costs beside its rows."""
-    rows, ticks = frames(20, 10_000), 10
+    rows, times = frames(20, 10_000), 20
+    before = reference()
     with tempfile.TemporaryDirectory() as folder:
         stream = stream_of(20, Path(folder))
         stream.update(rows)
-        start, cpu = time.perf_counter(), time.process_time()
-        for _ in range(ticks):
-            stream.update(rows)
-        spent, used = time.perf_counter() - start, time.process_time() - cpu
-        start, cpu = time.perf_counter(), time.process_time()
-        for _ in range(ticks):
-            stream.update(rows[:0])
-        empty, idle = time.perf_counter() - start, time.process_time() - cpu
-    print(
-        f"d = 20, 10,000 rows a tick: {10_000 * ticks / spent:,.0f} rows/s ({10_000 * ticks / used:,.0f} by CPU time)"
-    )
-    print(f"an empty tick, state and ledger durable: {1000 * empty / ticks:.1f} ms ({1000 * idle / ticks:.1f} ms CPU)")
+        full, idle = timed(lambda: stream.update(rows), times), timed(lambda: stream.update(rows[:0]), times)
+    memory_only = stream_of(20, None)
+    memory_only.update(rows[:0])
+    plain = timed(lambda: memory_only.update(rows[:0]), times)
+    draws = memory_only._plan.sums.draws
+    random = random_source(None)
+    drawn = timed(lambda: draws.draw(1, 230, random), times)
+    print(f"ten million turns of an empty Python loop: {before:.2f} and {reference():.2f} s CPU, before and after")
+    print(f"d = 20, 10,000 rows a tick: {1e4 / full[0]:,.0f} rows/s of CPU time ({1e4 / full[1]:,.0f} by the clock)")
+    for name, found in (
+        ("an empty tick, state and ledger durable", idle),
+        ("an empty tick without either", plain),
+        ("230 discrete Gaussian draws alone", drawn),
+    ):
+        print(f"{name}: {1000 * found[0]:.1f} ms of CPU time ({1000 * found[1]:.1f} ms by the clock)")
 
 
-def memory(ticks: int = 1000) -> None:
-    """Growth of the greatest resident memory over ticks of 100 rows, d = 20."""
+def memory(ticks: int = 10_000) -> None:
+    """Growth of the greatest resident memory over ticks of 100 rows, d = 20, with state and ledger."""
     rows = frames(20, 100)
     with tempfile.TemporaryDirectory() as folder:
         stream = stream_of(20, Path(folder))
         for _ in range(100):
             stream.update(rows)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(ticks):
+        before, marks = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, (ticks // 10, ticks // 2, ticks)
+        for tick in range(1, ticks + 1):
             stream.update(rows)
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"greatest memory after {ticks:,} more ticks of 100 rows: {(after - before) / 1024:.1f} MB more")
+            if tick in marks:
+                after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                grown = (after - before) / 1024
+                print(f"greatest memory after {tick:,} more ticks of 100 rows: {grown:.1f} MB more", flush=True)
 
 
 def state() -> None:

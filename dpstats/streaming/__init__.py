@@ -6,10 +6,8 @@ from dpstats.streaming.refits import Refits, RefitsPlan
 from dpstats.streaming.regression import Regression
 from dpstats.streaming.results import StreamResults
 from dpstats.streaming.schedules import Schedule
-from dpstats.streaming.sketching import Projected
 
 __all__ = [
-    "Projected",
     "Refits",
     "RefitsPlan",
     "Regression",

@@ -61,7 +61,7 @@ def choose_start(plan: StreamPlan, totals: Sequence[Float], params: Sequence[Flo
         inverse = inverted(equations, plan.radius)
         noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
         bias = remainder(float(squares[start:].sum()), inverse) ** 2
-        fewer = size * start / (tick - start)
+        fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
         deviation = plan.interval_deviation(start, tick)
         solved = fitting.solve(equations, deviation, latest, tick - start)
         found.append((noise + bias + fewer, Chosen(start, sums, solved)))

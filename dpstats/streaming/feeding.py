@@ -150,7 +150,7 @@ class Feed:
         check_tick(tick, iterated)
         self._running, self._failed = running, list[Exception]()
         self._last = self._end(tick, domain, until)
-        self._counted = iterated and tick is not None
+        self._rows = None if tick is None or isinstance(tick, str) else int(tick)
         if running.tick < self._last:
             running.check_usable()
         table = None if iterated else running.table(data)
@@ -182,7 +182,7 @@ class Feed:
         if running.tick >= self._last:
             raise StopIteration
         running.check_usable()
-        running.begin()
+        running.begin(self._rows)
         found = guarded(self._read)
         if self._failed:
             raise self._failed.pop()
@@ -223,7 +223,7 @@ class Feed:
                 self._failed.append(error)
                 return
             table = self._running.table(item)
-            if self._counted and table.divided:
+            if self._rows is not None and table.divided:
                 raise ArgumentError(
                     "tick: how many rows an item has is private, since their cells chose them from others, and ticks "
                     "of so many rows would tell it; let each item be a tick"

@@ -173,7 +173,7 @@ class Fitting:
         rest = equations.moments - equations.information[:, ~active] @ coef[~active]
         coef[active] = found.inverse @ rest[active]
         noise = equations.coefficient_noise(coef)
-        spread = ModelSpread()
+        spread = ModelSpread(self.design.score_ratio or 1.0)
         if self.vector.method == "linear":
             loss = float(np.sum(found.inverse * noise[np.ix_(active, active)]))
             spread = self._dispersion(deviation, moments, equations, coef, loss, int(active.sum()))
@@ -208,7 +208,9 @@ class Fitting:
             return 0.0
         equations = self.equations(self.moments(released, deviation))
         squares = squared_distances(linearised - params, equations.information) / float(weights.sum())
-        return remainder(float(squares @ weights), inverted(equations, self.radius))
+        # A row of several trials says more than its share of the information does.
+        errors = float(np.sqrt(self.design.score_ratio or 1.0))
+        return remainder(float(squares @ weights), inverted(equations, self.radius)) / errors
 
     def _dispersion(
         self, deviation: float, moments: Moments, equations: Equations, coef: Float, loss: float, fitted: int

@@ -32,10 +32,12 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         ("Sums:", type(mechanism).__name__),
         ("Each tick:", shorten(plan.workload, 20)),
     ]
-    persons = "one row" if len(mechanism.participation) == 1 else f"a person, {len(mechanism.participation)} ticks"
+    unit, often = "one row", len(mechanism.participation)
+    if guarantee.unit is not None:
+        unit = f"{shorten(guarantee.unit, 14)}, " + ("one row" if often == 1 else f"{often} ticks")
     right = [
         ("Adjacency:", guarantee.adjacency),
-        ("Unit:", persons),
+        ("Unit:", unit),
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Certified:", "yes" if guarantee.certified else "NO"),

@@ -75,4 +75,7 @@ def coefficient_picture(results: Sequence[StreamResults], term: str, title: str,
 def _promise(plan: StreamPlan, what: str) -> str:
     count = len(plan.sums.mechanism.participation)
     said = style.promise(plan.guarantee, what)
-    return said if count == 1 else said.replace("row", f"person with a row in {count} ticks")
+    unit = plan.guarantee.unit
+    if unit is None or count == 1:
+        return said
+    return said.replace(f"any one {unit}", f"any one {unit} with a row in {count} ticks")

@@ -25,6 +25,7 @@ from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fitting import Fitting, predicted_excess
 from dpstats.streaming.headers import header
+from dpstats.streaming.request import whose
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.draws import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
@@ -153,6 +154,22 @@ class StreamPlan:
         """Whether the noise is normal, as errors take it to be."""
         return isinstance(self.sums.draws, GaussianDraws)
 
+    @property
+    def without_errors(self) -> str | None:
+        """Why no regression of this stream has errors, where none can have them."""
+        name = self.family.name
+        if not self.normal:
+            return "errors of a stream are proved for normal noise; give delta= for it"
+        if self.penalty is not None and self.penalty.sparse:
+            return "errors are not valid after a selection by the same sums; leave the penalty out"
+        if self.design.score_ratio is None:
+            return "weights leave the variance of a response open, and no sum of squared scores is kept"
+        if self.method == "linear" and self.vector.square == 0:
+            return "errors of a linear stream need an intercept, from which the number of rows is known"
+        if self.method == "renewable" and name not in ("binomial", "binomial_counts"):
+            return f"the dispersion of family {name!r} is not among the sums; params and noise are"
+        return None
+
     def deviation(self, tick: int) -> float:
         """Standard deviation of the noise of a released number at `tick`."""
         return float(self.sums.noise_sd(tick)[0])
@@ -234,15 +251,16 @@ class StreamPlan:
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
-        whose = "one row"
-        offsets = self.sums.mechanism.participation
-        if len(offsets) > 1:
-            whose = f"one person with at most one row in each of {len(offsets)} ticks (offsets as declared)"
-        verb = "replacing" if self.guarantee.adjacency == "replace_one" else "adding or removing"
+        who, offsets = f"{whose(self.guarantee)} in its tick", self.sums.mechanism.participation
+        if self.guarantee.unit is not None:
+            often = "in all" if len(offsets) == 1 else f"in each of {len(offsets)} ticks (offsets as declared)"
+            who = f"{whose(self.guarantee)} with at most one row {often}"
         said = [
-            f"One charge covers all that is ever shown of the stream: {verb} {whose} in its ticks. Ticks are public, "
-            "the rows of a tick and their number are not.",
+            f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick and "
+            "their number are not.",
         ]
+        if self.design.weights is not None:
+            said.append(f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared.")
         if self.horizon is None:
             said.append("The noise does not grow: the stream may run for ever.")
         if self.method == "renewable":

@@ -97,7 +97,7 @@ class Refits:
     schedule : Schedule or int, optional
         When to fit: `dpstats.streaming.schedules`; a number tau means every tau ticks. By default geometric with the
         ratio 1.6: few fits, none of which is missing more than the last 3/8 of the ticks and one.
-    family, method, penalty, alpha, adjacency, seed
+    family, method, penalty, alpha, weights, offset, exposure, adjacency, seed
         As for `dpstats.glm`.
     ledger : Ledger, Part or path, optional
         Charged once, durably, before the first fit; it keeps the tick.
@@ -143,6 +143,9 @@ class Refits:
         method: str = "napp",
         penalty: str | Penalty | None = None,
         alpha: float | None = None,
+        weights: str | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
         adjacency: str = "add_remove",
         ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
@@ -151,7 +154,8 @@ class Refits:
     ) -> None:
         chosen = {"method": method, "penalty": penalty, "alpha": alpha, "adjacency": adjacency}
         self._arguments = {**chosen, "inference": None, **options}
-        self._model = (formula, family, Domain.coerce(domain))
+        whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure)
+        self._model = (whole, family, Domain.coerce(domain))
         times = make_schedule(schedule, horizon)
         self._plan, self._budget = make_refits_plan(self._model, times, eps, delta, self._arguments, seed)
         self._seed = seed
@@ -324,7 +328,7 @@ def make_refits_plan(
     """The plan, and what eps and delta each fit is given."""
     eps, delta = check_budget(eps, delta)
     formula, family, domain = model
-    source = FormulaSource(model_formula(formula, family, weights=None, offset=None, exposure=None), None, domain)
+    source = FormulaSource(formula, None, domain)
 
     def request(each_eps: float, each_delta: float) -> Request:
         return make_request(eps=each_eps, delta=each_delta, family=family, **arguments)

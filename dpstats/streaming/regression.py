@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-
-from dpstats.arguments import check_choice
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, StreamError
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.penalties import Penalty
-from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import quiet, sealed
+from dpstats.quiet import sealed
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.feeding import Feed, Tick
 from dpstats.streaming.making import make_plan
-from dpstats.streaming.pictures import coefficient_picture
-from dpstats.streaming.planning import StreamPlan
-from dpstats.streaming.results import StreamResults, change_table
+from dpstats.streaming.refits import Refits
+from dpstats.streaming.released import Released
+from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.results import StreamResults
 from dpstats.streaming.running import Running
 from dpstats.streaming.sums import Workload
-from dpstats.streaming.sums.workloads import Window
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Float = NDArray[np.float64]
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
 
 
-class Regression:
+class _Chosen:
+    """What `Regression` makes: itself, or a `Refits`, which has no sums and arguments of its own."""
+
+    def __new__(cls, *arguments: Any, mechanism: str | None = None, **options: Any) -> Self:
+        if mechanism != "refits":
+            return super().__new__(cls)
+        if options.get("horizon") is None:
+            raise ArgumentError("horizon must be given for mechanism='refits', whose fits share the budget")
+        return Refits(*arguments, **options)  # type: ignore[return-value]
+
+
+class Regression(Released, _Chosen):
     """A regression of a stream of rows, released again at every tick.
 
     A stream is a sequence of ticks, a public clock: a batch, a day, a month. How many rows a tick brings is private. At
@@ -47,15 +47,20 @@ class Regression:
     Parameters
     ----------
     formula : str
-        As for `dpstats.glm`, without weights and offsets.
+        As for `dpstats.glm`; a binomial response may be ``successes + failures``.
     domain : Domain or dict
         Declares every column that the formula reads: nothing of a stream can be bought beforehand.
     eps, delta : float
         The budget of the whole stream. With ``delta=0`` the noise is pure, a tree of sums, and larger.
     family : str or Family
-    mechanism : {"linear", "renewable"}, optional
+    mechanism : {"linear", "renewable", "projected", "refits"}, optional
         "linear" releases the sums of x y and x x'; the default of the Gaussian family. "renewable" linearises a tick's
-        rows at the coefficients released before it; that of all others.
+        rows at the coefficients released before it; that of all others. "projected" is "linear" along few public random
+        directions, for wide rows. "refits" makes a `Refits` with all its arguments, which fits any method of
+        `dpstats.glm` anew at a few ticks: its `update` takes all rows so far.
+    weights, offset, exposure : str, optional
+        As for `dpstats.glm`: a column or an expression of columns, or terms of the formula. Weighted streams have no
+        errors.
     horizon : int, optional
         The last tick. Left out, a million ticks are declared, for 30 to 45 % more noise.
     halflife : float, optional
@@ -67,18 +72,30 @@ class Regression:
     participation : sequence of int
         Offsets of the ticks in which one person may have a row, such as ``(0, 1, 2, 3, 12, 13, 14, 15)``: the guarantee
         is then the person's. Whoever feeds the stream answers for it.
+    unit : str, optional
+        What persons are called in the guarantee, as in the ledger that pays for them; "person" by default where
+        `participation` has several ticks. Without several, a person has one row in all.
     sums : {"blt", "toeplitz", "tree", "honaker", "knorm_tree"}, optional
         The noise of the sums; "blt" has nearly the least in constant memory.
     penalty, alpha : str or Penalty, float
         Convex, as for `dpstats.glm`, beside the ridge that the noise asks for.
     constraint : Constraint, optional
         A set of ``dpstats.streaming.constraints`` for the coefficients in model units, the intercept aside, in place of
-        the ridge: `params` lies in it.
+        the ridge: `params` lies in it. "projected" needs one.
     solver : {"accelerated", "paper"}
         For a constraint: to a certified gap, or the averaged descent that Kasiviswanathan, Nissim and Jin print, for a
         model without an intercept.
     radius : float, optional
         Public guess at the norm of the coefficients in the metric of the rows, from which ridge and noise are balanced.
+    directions : int or {"auto", "printed"}, optional
+        Of "projected": how many; "auto" balances sketch and noise within a quarter of a million sums.
+    region : Constraint or int, optional
+        Of "projected": rows outside it enter as zeros: a set of rows in model units, or the most entries not 0.
+    projection_seed : int, optional
+        Of "projected": that of its public matrix, 0 by default.
+    lift : bool
+        Of "projected": whether to release the coefficients of least gauge among those that the sketch cannot tell
+        apart, which takes seconds a tick, or the ones found first.
     adjacency : {"add_remove", "replace_one"}
         Of one row in its tick; ticks are public.
     ledger : Ledger, Part or path, optional
@@ -90,7 +107,7 @@ class Regression:
     recall : int
         Without `state` so many releases are remembered for `between`, `window` and `history`.
     rows_guess : float
-        Public guess at the rows of a tick, for the predictions of `plan` alone.
+        Public guess at the rows of a tick, for the predictions of `plan` and the directions of "auto".
     seed : int, optional
         For tests only; the guarantee is then not certified.
 
@@ -108,8 +125,8 @@ class Regression:
 
     Notes
     -----
-    The guarantee is proved in docs/proofs/streams. The state is on the disk before a release is returned, so that a
-    process that is killed repeats the same numbers.
+    The guarantee is proved in docs/proofs/streams (docs/proofs/geometry for "projected"). The state is on the disk
+    before a release is returned, so that a process that is killed repeats the same numbers.
 
     Examples
     --------
@@ -118,6 +135,15 @@ class Regression:
     >>> for month in months:  # doctest: +SKIP
     ...     print(stream.update(month).params)
     >>> stream.window(12).summary()  # doctest: +SKIP
+
+    >>> import dpstats as dp
+    >>> ball = dp.streaming.constraints.L1Ball(1.0)
+    >>> domain = {"word": [f"w{i}" for i in range(100)], "y": (-1, 1)}
+    >>> wide = dict(mechanism="projected", directions=20, constraint=ball, horizon=100)
+    >>> dp.streaming.Regression("y ~ word - 1", domain, 1, 1e-6, **wide).plan().vector.size
+    230
+    >>> dp.streaming.Regression("y ~ word - 1", domain, 1, mechanism="refits", horizon=12).plan().schedule.times
+    (1, 2, 3, 5, 7, 11)
     """
 
     def __init__(
@@ -129,17 +155,25 @@ class Regression:
         *,
         family: str | Family = "gaussian",
         mechanism: str | None = None,
+        weights: str | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
         horizon: int | None = None,
         halflife: float | None = None,
         window: int | None = None,
         workload: Workload | str | None = None,
         participation: Sequence[int] = (0,),
+        unit: str | None = None,
         sums: str | None = None,
         penalty: str | Penalty | None = None,
         alpha: float | None = None,
         constraint: Constraint | None = None,
         solver: str = "accelerated",
         radius: float | None = None,
+        directions: int | str | None = None,
+        region: Constraint | int | None = None,
+        projection_seed: int | None = None,
+        lift: bool = False,
         adjacency: str = "add_remove",
         ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
@@ -147,62 +181,39 @@ class Regression:
         rows_guess: float = 1000.0,
         seed: int | None = None,
     ) -> None:
-        self._plan = make_plan(
+        request = StreamRequest(
             formula,
             domain,
             eps,
             delta,
             family=family,
             mechanism=mechanism,
-            sums=sums,
+            weights=weights,
+            offset=offset,
+            exposure=exposure,
             horizon=horizon,
             halflife=halflife,
             window=window,
             workload=workload,
             participation=participation,
+            unit=unit,
+            sums=sums,
             penalty=penalty,
             alpha=alpha,
             constraint=constraint,
             solver=solver,
             radius=radius,
+            directions=directions,
+            region=region,
+            projection_seed=projection_seed,
+            lift=lift,
             adjacency=adjacency,
             rows_guess=rows_guess,
             seeded=seed is not None,
         )
+        plan = make_plan(request)
+        super().__init__(plan, Running(plan, ledger=ledger, state=state, recall=recall, seed=seed))
         self._domain = Domain.coerce(domain)
-        self._running = Running(self._plan, ledger=ledger, state=state, recall=recall, seed=seed)
-
-    def plan(self) -> StreamPlan:
-        """What the stream releases and costs, by tick: reads nothing and charges nothing."""
-        return self._plan
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Of everything that the stream ever shows."""
-        return self._plan.guarantee
-
-    @property
-    def tick(self) -> int:
-        """Ticks closed so far."""
-        return self._running.tick
-
-    @property
-    def label(self) -> str | None:
-        """The public value of the tick that was closed last, where ticks have one; see `run`."""
-        return self._running.label
-
-    @property
-    def params(self) -> pd.Series[float]:
-        """The latest coefficients in the user's units; before the first tick those of the null model."""
-        matrix, shift = self._plan.design.back_transform()
-        return pd.Series(
-            matrix @ self._running.releases.last.params + shift, index=list(self._plan.names), name="params"
-        )
-
-    @property
-    def results(self) -> StreamResults:
-        """The regression of the tick that was closed last."""
-        return self.at(self.tick)
 
     @sealed
     def update(self, rows: object, *, label: str | None = None) -> StreamResults:
@@ -268,134 +279,3 @@ class Regression:
         """
         feed = Feed(self._running, self._domain, data, tick, until)
         return (self.at(self.tick) for _ in feed)
-
-    def at(self, tick: int) -> StreamResults:
-        """The regression as it was released at a past tick.
-
-        Raises
-        ------
-        ArgumentError
-            If there is none, or it is not remembered.
-        """
-        tick = _whole("tick", tick)
-        if tick < 1:
-            raise ArgumentError("tick must be at least 1: nothing has been released before the first tick")
-        found = self._running.releases.at(tick)
-        workload = self._plan.sums.mechanism.workload
-        start = max(0, tick - workload.window) if isinstance(workload, Window) else int(found.start[0])
-        plan = self._plan
-        deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
-        return self._results(found.params, found.released, deviation, start, tick)
-
-    def between(self, a: int, b: int) -> StreamResults:
-        """The regression of the ticks a + 1, ..., b: from the same noisy sums, at no charge.
-
-        Parameters
-        ----------
-        a, b : int
-            0 <= a < b <= tick.
-
-        Raises
-        ------
-        ArgumentError
-            If the interval is empty or not over yet, or its ends are not remembered.
-        """
-        a, b = _whole("a", a), _whole("b", b)
-        if not 0 <= a < b <= self.tick:
-            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far")
-        sums = self._running.releases.at(b).total - self._running.releases.at(a).total
-        deviation = self._plan.interval_deviation(a, b)
-        with quiet():
-            params = self._plan.fitting.params(sums, deviation, ticks=b - a)
-        return self._results(params, sums, deviation, a, b)
-
-    def _results(self, params: Float, sums: Float, deviation: float, a: int, b: int) -> StreamResults:
-        """The regression of the ticks a + 1, ..., b."""
-        far, weights = self._running.linearised(a, b)
-        ticks: dict[str, Any] = {"first": a + 1, "last": b, "linearised": far, "weights": weights}
-        return StreamResults(self._plan, params, sums=sums, deviation=deviation, **ticks)
-
-    def window(self, ticks: int) -> StreamResults:
-        """The regression of the last `ticks` ticks; see `between`."""
-        ticks = _whole("ticks", ticks)
-        if not 1 <= ticks <= self.tick:
-            raise ArgumentError(f"ticks must be a number from 1 to {self.tick}, those so far")
-        return self.between(self.tick - ticks, self.tick)
-
-    def change(self, ticks: int) -> pd.DataFrame:
-        """How coefficients of the last `ticks` ticks differ from those of as many ticks before, with errors.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by term: change, std_error, z, p_value, low, high.
-
-        Raises
-        ------
-        ArgumentError
-            If there have not been twice as many ticks.
-        NotReleasedError
-            If there are no errors, see `StreamResults.bse`.
-        """
-        ticks = _whole("ticks", ticks)
-        if not 1 <= 2 * ticks <= self.tick:
-            raise ArgumentError(f"change needs twice its ticks, {2 * ticks}, and there are {self.tick} so far")
-        ends = [(self.tick - ticks, self.tick), (self.tick - 2 * ticks, self.tick - ticks)]
-        later, earlier = (self.between(a, b) for a, b in ends)
-        covariance = self._plan.sums.covariance(ends)
-        correlation = float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
-        return change_table(self._plan.names, later, earlier, correlation)
-
-    @property
-    def history(self) -> pd.DataFrame:
-        """The coefficients of every remembered tick, a row a coefficient: tick, term, estimate, scaled_estimate."""
-        matrix, shift = self._plan.design.back_transform()
-        ticks = list(range(self._running.releases.first, self.tick + 1))
-        scaled = np.array([self._running.releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
-        names = list(self._plan.names)
-        return pd.DataFrame(
-            {
-                "tick": np.repeat(np.array(ticks, dtype=np.int64), len(names)),
-                "term": names * len(ticks),
-                "estimate": (scaled @ matrix.T + shift).ravel() if ticks else np.zeros(0),
-                "scaled_estimate": scaled.ravel() if ticks else np.zeros(0),
-            }
-        )
-
-    def plot(self, term: str, *, window: int | None = None, ax: Axes | None = None) -> Axes:
-        """Draw a coefficient over the remembered ticks with 95 % intervals.
-
-        Parameters
-        ----------
-        term : str
-            Its name, see ``plan().names``.
-        window : int, optional
-            Of the last so many ticks at each tick, rather than as it was released.
-        ax : Axes, optional
-            To draw on; by default those of a new figure.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such coefficient or no tick to draw, or matplotlib is not installed.
-        """
-        check_choice("term", term, self._plan.names)
-        first = self._running.releases.first + (0 if window is None else _whole("window", window))
-        ticks = range(first if window is None else max(first - 1, window), self.tick + 1)
-        if not ticks or (window is not None and window < 1):
-            raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
-        found = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
-        of = self._plan.workload if window is None else f"the last {window} ticks"
-        return coefficient_picture(found, term, f"{term}: {of}", ax)
-
-    def __repr__(self) -> str:
-        return f"<Regression: tick {self.tick}, {self._plan.description}>"
-
-    def __reduce__(self) -> Any:
-        raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ArgumentError(f"{name} must be an integer: a number of ticks")
-    return int(value)

@@ -24,6 +24,7 @@ from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coe
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.inferring import Inferred
 from dpstats.streaming.headers import header
+from dpstats.streaming.making import stored_plan
 from dpstats.streaming.planning import StreamPlan, ticks_table
 
 if TYPE_CHECKING:
@@ -81,15 +82,8 @@ class StreamResults(GLMResults):
 
     def _obstacle(self) -> str | None:
         """Why there are no errors, from public and released facts."""
-        plan, name = self.plan, self.plan.family.name
-        if not plan.normal:
-            return "errors of a stream are proved for normal noise; give delta= for it"
-        if plan.penalty is not None and plan.penalty.sparse:
-            return "errors are not valid after a selection by the same sums; leave the penalty out"
-        if plan.method == "linear" and plan.vector.square == 0:
-            return "errors of a linear stream need an intercept, from which the number of rows is known"
-        if plan.method == "renewable" and name not in ("binomial", "binomial_counts"):
-            return f"the dispersion of family {name!r} is not among the sums; params and noise are"
+        if self.plan.without_errors is not None:
+            return self.plan.without_errors
         if self._remainder > MOST_REMAINDER:
             return (
                 "rows were linearised so far from these coefficients that errors would not hold; those of later ticks "
@@ -100,7 +94,7 @@ class StreamResults(GLMResults):
     @cached_property
     def _remainder(self) -> float:
         """About how far linearisation moves coefficients, in standard errors without noise."""
-        if self.plan.method == "linear":
+        if self.plan.method != "renewable":
             return 0.0
         with quiet():
             return self.plan.fitting.remainder(
@@ -242,7 +236,7 @@ class StreamResults(GLMResults):
         """
 
         def build(facts: dict[str, Any]) -> StreamResults:
-            plan, sums = StreamPlan.from_dict(facts["plan"]), np.asarray(facts["sums"], dtype=np.float64)
+            plan, sums = stored_plan(facts["plan"]), np.asarray(facts["sums"], dtype=np.float64)
             params = np.asarray(facts["scaled_params"], dtype=np.float64)
             if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
                 raise ValueError("the stored values do not suit the plan")
@@ -260,7 +254,7 @@ class StreamResults(GLMResults):
     def scale(self) -> float:
         """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
         spread: Any = self._inference.estimates.spread
-        return float(spread.value) * self.plan.design.response_scaling()[1] ** 2
+        return float(spread.value) / (self.plan.design.score_ratio or 1.0) * self.plan.design.response_scaling()[1] ** 2
 
     @property
     def noise(self) -> NoReturn:

@@ -73,6 +73,7 @@ class Running:
         kept = None if path is None else path.with_name(f"{path.name}.releases")
         self.releases = Releases(plan.vector.size, len(plan.names), kept, int(recall))
         self.label: str | None = None
+        self._counted = False
         self._process, self._broken, self._lock = os.getpid(), False, threading.Lock()
         found = self._keeper.load()
         self._begun = found is not None
@@ -125,15 +126,35 @@ class Running:
         if label is not None and self.label is not None and label <= self.label:
             raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
 
-    def begin(self) -> None:
-        """Charge the ledger and write the first state, once."""
+    def begin(self, counted: int | None = None) -> None:
+        """Charge the ledger and write the first state, once.
+
+        Parameters
+        ----------
+        counted : int, optional
+            The rows of each tick where they are counted: their number is then public, and the ledger says so.
+
+        Raises
+        ------
+        StreamError
+            If rows are counted in a stream that was charged for without.
+        """
         if self._begun:
+            self._check_counted(counted)
             return
-        plan = self.plan
-        names = {"label": plan.title, "method": f"stream, {plan.method}", "formula": plan.formula}
+        plan, self._counted = self.plan, counted is not None
+        label = plan.title if counted is None else f"{plan.title}; ticks of {counted:,} rows, whose number is public"
+        names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
         bare(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said))
         self._begun = True
+
+    def _check_counted(self, counted: int | None) -> None:
+        if counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
+            raise StreamError(
+                "tick: this stream was begun with ticks whose number of rows is private, and ticks of so many rows "
+                "would tell it; close them with update or by a column, or begin a new stream"
+            )
 
     def close(self, tick: Tick) -> None:
         """Close a tick, whose rows are charged for; see `begin`.
@@ -225,6 +246,7 @@ class Running:
             "identity": self._identity,
             "tick": tick,
             "label": label,
+            "counted": self._counted,
             "release": [value.hex() for value in release.numbers().tolist()],
             "sums": self._sums.to_bytes().decode(),
         }
@@ -245,7 +267,7 @@ class Running:
                 f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
                 "begin a new stream with a state of its own"
             )
-        self._identity, self.label = facts["identity"], facts["label"]
+        self._identity, self.label, self._counted = facts["identity"], facts["label"], facts["counted"]
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
         numbers = np.array([float.fromhex(value) for value in facts["release"]])
         self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))

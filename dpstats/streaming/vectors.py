@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,9 @@ class RowVector:
     """What a row adds to its tick: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
 
     vech holds the upper triangle, entries off the diagonal times sqrt(2), so that its norm is that of the matrix.
-    Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w eta - l' at
-    coefficients that were released before the tick, and g is cut to what w leaves of `reach`.
+    Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w x'theta - l' at
+    coefficients that were released before the tick, and g is cut to what w leaves of `reach`. In place of y there is
+    what an offset leaves of it; a row of weight u in [0, 1] adds u times all that.
 
     Attributes
     ----------
@@ -152,9 +153,10 @@ def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
     """The exact sums over some rows, in units of 2^-40, in the order of vectors."""
     size = vector.columns
     total = np.full((size + 1, size + 1), 0, dtype=object)
-    for exog, endog in _parts(blocks):
-        rows = _inner(vector, exog, np.ones(len(exog)), 1.0)
-        outcome = np.trunc(np.clip(endog, -1.0, 1.0) * 2.0**PLACES)
+    for part in _parts(blocks):
+        rows = _inner(vector, part.exog, part.weights, 1.0)
+        outcome = np.clip(part.endog - part.offset, -1.0, 1.0) * np.sqrt(part.weights)
+        outcome = np.trunc(outcome * 2.0**PLACES)
         whole = np.column_stack([rows, outcome])
         total = total + (whole.T @ whole).astype(np.int64)
     square = [total[size, size]] if vector.square > 0 else []
@@ -169,31 +171,51 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
     """
     size = vector.columns
     inner, cross = np.full((size, size), 0, dtype=object), np.full(size, 0, dtype=object)
-    for exog, endog in _parts(blocks):
-        weight, slope = linearised(vector, linear_predictor(exog, params), endog)
-        rows = _inner(vector, exog, weight, vector.weight_bound)
+    for part in _parts(blocks):
+        exog = part.exog
+        weight, slope = linearised(vector, linear_predictor(exog, params), part.endog, part.offset)
+        rows = _inner(vector, exog, part.weights * weight, vector.weight_bound)
         inner = inner + (rows.T @ rows).astype(np.int64)
         plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
-        whole = np.trunc(slope / vector.slope_bound * 2.0**PLACES)
+        whole = np.trunc(part.weights * slope / vector.slope_bound * 2.0**PLACES)
         cross = cross + (plain.T @ whole).astype(np.int64)
     return np.array([*inner[np.triu_indices(size)], *cross, None], dtype=object)[:-1]
 
 
-def linearised(vector: RowVector, eta: Float, endog: Float) -> tuple[Float, Float]:
-    """w = l'' and g = w eta - l', each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
-    found = vector.family.derivatives(eta, endog)
+def linearised(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
+    """w = l'' and g = w x'theta - l' at x'theta + offset, each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2.
+
+    Parameters
+    ----------
+    vector : RowVector
+    linear : ndarray, shape (rows,)
+        x'theta.
+    endog, offset : ndarray, shape (rows,)
+    """
+    found = vector.family.derivatives(linear + offset, endog)
     weight = np.clip(np.nan_to_num(found.curvature), 0.0, vector.weight_bound)
-    slope = np.nan_to_num(weight * eta - found.gradient)
+    slope = np.nan_to_num(weight * linear - found.gradient)
     room = np.sqrt(np.maximum(vector.reach**2 - (vector.inner * weight) ** 2, 0.0)) / vector.cross
     return np.asarray(weight), np.asarray(np.clip(slope, -room, room))
 
 
-def _parts(blocks: Iterable[Block]) -> Iterable[tuple[Float, Float]]:
-    """Columns and responses of a few rows at a time, so that products add up without rounding."""
+class _Part(NamedTuple):
+    """A few rows, with a weight within [0, 1] and an offset each."""
+
+    exog: Float
+    endog: Float
+    weights: Float
+    offset: Float
+
+
+def _parts(blocks: Iterable[Block]) -> Iterable[_Part]:
+    """A few rows at a time, so that products add up without rounding."""
     for block in blocks:
-        exog, endog = block.doubles()[:2]
+        exog, endog, weights, offset, _ = block.doubles()
+        shares = np.ones(len(exog)) if weights is None else np.clip(weights, 0.0, 1.0)
+        added = np.zeros(len(exog)) if offset is None else offset
         for part in row_parts(*exog.shape):
-            yield exog[part], endog[part]
+            yield _Part(exog[part], endog[part], shares[part], added[part])
 
 
 def _inner(vector: RowVector, exog: Float, weights: Float, bound: float) -> Float:

@@ -5,6 +5,7 @@ docs/proofs/streams, 8 and 9.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -77,35 +78,37 @@ def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency:
     ArgumentError
         If the family's loss is not made of a score and a weight that its curve bounds.
     """
-    metric = rows_metric(design)
+    metric, offset = rows_metric(design), design.offset_bound
     size = metric.size
 
     def noise(log_weight: float) -> float:
         inner = math.exp(log_weight)
-        return reach_of(family, inner) ** 2 * (size + (size + 1) * radius**2 / (2 * inner**2))
+        return reach_of(family, inner, offset) ** 2 * (size + (size + 1) * radius**2 / (2 * inner**2))
 
-    inner = FREE_WEIGHT if isinstance(family, Binomial) else math.exp(_least(noise))
-    reach = reach_of(family, inner)
+    free = isinstance(family, Binomial) and offset == 0
+    inner = FREE_WEIGHT if free else math.exp(_least(noise))
+    reach = reach_of(family, inner, offset)
     if not math.isfinite(reach):
         raise ArgumentError(f"family {family.name!r} has no bounded scores for mechanism='renewable': give it caps")
     rows = 2 if adjacency == "replace_one" else 1
     return RowVector("renewable", family, metric, inner, 1.0, 0.0, reach), rows * reach
 
 
-def reach_of(family: Family, inner: float) -> float:
-    """sup of ((w eta - l')^2 + (inner w)^2)^1/2 along the loss curve, up to a grid: rows beyond it are cut.
+def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
+    """sup of ((w (eta - o) - l')^2 + (inner w)^2)^1/2 along the loss curve, up to a grid: rows beyond it are cut.
 
-    For a logistic regression 1 up to `FREE_WEIGHT`.
+    Over offsets o up to `offset` on either side, at the ends of which it is greatest. For a logistic regression
+    without one 1 up to `FREE_WEIGHT`.
     """
-    if isinstance(family, Binomial) and inner <= FREE_WEIGHT:
+    if isinstance(family, Binomial) and inner <= FREE_WEIGHT and offset == 0:
         return 1.0
     most = 0.0
-    for outcome in _outcomes(family):
+    for outcome, added in itertools.product(_outcomes(family), sorted({-offset, offset})):
         low, high = -FARTHEST, FARTHEST
         for _ in range(3):  # closer and closer to where it is greatest, which may be at a kink
             eta = np.linspace(low, high, 2001)
             found = family.derivatives(eta, np.full_like(eta, outcome))
-            squares = (found.curvature * eta - found.gradient) ** 2 + (inner * found.curvature) ** 2
+            squares = (found.curvature * (eta - added) - found.gradient) ** 2 + (inner * found.curvature) ** 2
             place, step = int(np.argmax(squares)), (high - low) / 2000
             low, high = eta[place] - step, eta[place] + step
             most = max(most, float(squares[place]))

@@ -12,9 +12,9 @@ import pytest
 import dpstats as dp
 from dpstats.errors import ArgumentError, NotReleasedError, StreamError
 from dpstats.rows import Block, as_rows
-from dpstats.streaming import Projected
+from dpstats.streaming import Regression, StreamResults
 from dpstats.streaming.constraints import L1Ball, L2Ball
-from dpstats.streaming.sketching import ProjectedPlan, ProjectedResults
+from dpstats.streaming.sketching import ProjectedPlan
 
 WORDS = [f"w{place:02d}" for place in range(40)]
 
@@ -29,10 +29,11 @@ def frame(rows: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"word": np.array(WORDS)[word], "x": x, "y": np.clip(y, -1, 1)})
 
 
-def make(**arguments: Any) -> Projected:
-    given: dict[str, Any] = {"constraint": L1Ball(1.5), "directions": 15, "horizon": 5, **arguments}
+def make(**arguments: Any) -> Regression:
+    given: dict[str, Any] = {"mechanism": "projected", "constraint": L1Ball(1.5), "directions": 15, "horizon": 5}
+    given |= arguments
     formula = given.pop("formula", "y ~ word - 1")
-    return Projected(formula, DOMAIN, given.pop("eps", 1.0), given.pop("delta", 1e-6), **given)
+    return Regression(formula, DOMAIN, given.pop("eps", 1.0), given.pop("delta", 1e-6), **given)
 
 
 def test_many_rows_find_the_coefficients() -> None:
@@ -125,7 +126,8 @@ def test_windows_and_results_have_no_errors(tmp_path: Path) -> None:
     for tick in range(3):
         stream.update(frame(300, tick))
     found = stream.window(2)
-    assert isinstance(found, ProjectedResults)
+    found.save(tmp_path / "found")
+    assert StreamResults.load(tmp_path / "found").params.equals(found.params)
     with pytest.raises(NotReleasedError, match="sketch"):
         _ = found.bse
     with pytest.raises(NotReleasedError, match="sketch"):
@@ -179,6 +181,14 @@ def test_lifting_is_within_the_set() -> None:
         {"horizon": 0},
         {"adjacency": "both"},
         {"rows_guess": 0},
+        {"constraint": None},
+        {"family": "binomial"},
+        {"penalty": "ridge", "alpha": 1.0, "constraint": None},
+        {"radius": 2.0},
+        {"solver": "paper"},
+        {"mechanism": "linear"},
+        {"mechanism": "sketched"},
+        {"lift": 1},
     ],
 )
 def test_bad_arguments_are_named(wrong: dict[str, Any]) -> None:

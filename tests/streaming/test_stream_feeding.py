@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, DataError, ReleaseError, StreamError
+from dpstats.errors import ArgumentError, DataError, LedgerError, ReleaseError, StreamError
 from dpstats.streaming import Regression
 
 MONTHS = ["2024-01", "2024-02", "2024-03", "2024-04"]
@@ -217,3 +217,51 @@ def test_rows_that_their_cells_chose_are_not_counted_into_ticks() -> None:
         with pytest.raises(ArgumentError, match="chose them from others"):
             run()
     assert next(stream().run(iter([side]))).plan is not None
+
+
+# ------------------------------------------------------------------------------------------- what the ledger is told
+
+
+def test_the_ledger_says_where_ticks_are_counts_of_rows(tmp_path: Path) -> None:
+    """Their number is public then, and that of a stream begun otherwise is not told afterwards."""
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=9.0, delta=1e-5)
+
+    def opened(name: str, **options: Any) -> Regression:
+        arguments = {"horizon": 9, "ledger": ledger, "state": tmp_path / name} | options
+        return Regression("y ~ x", {"x": (-1, 1), "y": (-1, 1)}, 1.0, 1e-6, **arguments)
+
+    rows = pd.DataFrame({"x": [0.0, 1.0] * 3, "y": [0.0, 1.0] * 3})
+    assert len(list(opened("counted").run(rows, tick=2))) == 3
+    assert len(list(opened("counted").run(rows, tick=3))) == 2  # goes on from its state
+    opened("counted").update(rows)
+    opened("own").update(rows)
+    with pytest.raises(StreamError, match="private"):
+        list(opened("own").run(rows, tick=2))
+    assert opened("own").tick == 1
+    replaced = opened("replaced", adjacency="replace_one", ledger=None)
+    replaced.update(rows)
+    assert len(list(replaced.run(rows, tick=3))) == 2  # the number of rows is public by itself
+    labels = ledger.entries().label.tolist()
+    assert [("ticks of 2 rows, whose number is public" in label) for label in labels] == [True, False]
+
+
+def test_the_guarantee_of_a_pattern_of_ticks_is_a_person_s(tmp_path: Path) -> None:
+    def opened(**options: Any) -> Regression:
+        arguments = {"horizon": 9} | options
+        return Regression("y ~ x", {"x": (-1, 1), "y": (-1, 1)}, 1.0, 1e-6, **arguments)
+
+    assert opened().guarantee.unit is None
+    assert opened(participation=(0, 3)).guarantee.unit == "person"
+    assert opened(unit="firm").guarantee.unit == "firm"
+    named = {"participation": (0, 3), "unit": "id"}
+    text = " ".join(str(opened(**named).plan()).split())
+    assert "one id with at most one row in each of 2 ticks" in text
+    assert "id, 2 ticks" in text
+    rows = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    with pytest.raises(LedgerError, match="for rows"):
+        opened(**named, ledger=dp.Ledger(tmp_path / "rows", dataset="d", eps=9.0, delta=1e-5)).update(rows)
+    ledger = dp.Ledger(tmp_path / "persons", dataset="d", eps=9.0, delta=1e-5, unit="id")
+    with pytest.raises(LedgerError, match="unit='id'"):
+        opened(participation=(0, 3), ledger=ledger).update(rows)
+    assert opened(**named, ledger=ledger).update(rows).plan.guarantee.unit == "id"
+    assert ledger.entries().unit.tolist() == ["id"]

@@ -19,6 +19,7 @@ from dpstats.rows import Block, MemoryRows
 from dpstats.streaming import vectors
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.request import StreamRequest
 from dpstats.streaming.sums import Honaker
 from dpstats.streaming.sums.draws import GaussianDraws
 
@@ -42,7 +43,7 @@ PERSONS: list[tuple[int, ...]] = [(0,), (0, 1), (0, 1, 4)]
 def plan_of(family: str, adjacency: str, participation: tuple[int, ...], **workload: Any) -> StreamPlan:
     domain = {"a": (-1, 1), "y": (-1, 1) if family == "gaussian" else [0, 1]}
     options = {"participation": participation, "adjacency": adjacency} | workload
-    return make_plan("y ~ a", domain, EPS, DELTA, family=family, **options)
+    return make_plan(StreamRequest("y ~ a", domain, EPS, DELTA, family=family, **options))
 
 
 def released_params(plan: StreamPlan, seen: np.ndarray) -> np.ndarray:
@@ -152,7 +153,7 @@ def test_a_hessian_weight_above_the_free_one_is_caught(monkeypatch: Any) -> None
     heavy = replace(right.vector, inner=4.0)
     plan = StreamPlan(right.design, heavy, right.sums, right.radius, None, None, "accelerated", 1e3, right.guarantee)
 
-    def uncut(vector: vectors.RowVector, eta: np.ndarray, endog: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def uncut(vector: vectors.RowVector, eta: np.ndarray, endog: np.ndarray, _: Any) -> tuple[np.ndarray, np.ndarray]:
         found = vector.family.derivatives(eta, endog)
         return found.curvature, found.curvature * eta - found.gradient
 

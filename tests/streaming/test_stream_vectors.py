@@ -16,6 +16,7 @@ from dpstats.families import Binomial, HuberSVM, Poisson, SmoothSVM
 from dpstats.rows import Block, MemoryRows
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.request import StreamRequest
 from dpstats.streaming.vectors import linearised
 from dpstats.streaming.weighing import FREE_WEIGHT, reach_of
 
@@ -33,7 +34,7 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
 def plan_of(name: str, formula: str = "y ~ a + b + g", **options: Any) -> StreamPlan:
     family, response = FAMILIES[name]
     options = {"horizon": 8} | options
-    return make_plan(formula, DOMAIN | {"y": response}, 1.0, 1e-5, family=family, **options)
+    return make_plan(StreamRequest(formula, DOMAIN | {"y": response}, 1.0, 1e-5, family=family, **options))
 
 
 def vector_of(plan: StreamPlan, exog: np.ndarray, endog: float, params: np.ndarray) -> np.ndarray:
@@ -103,7 +104,7 @@ def test_sums_are_exact_and_do_not_depend_on_blocks(name: str) -> None:
     z = plan.vector.metric.coordinates(exog) / np.sqrt(np.array(plan.vector.metric.diagonal))
     weight, slope = np.ones(9000), endog
     if plan.method == "renewable":
-        weight, slope = linearised(plan.vector, exog @ params, endog)
+        weight, slope = linearised(plan.vector, exog @ params, endog, np.zeros(9000))
     square = [plan.vector.square * endog @ endog] if plan.vector.square else []
     inner = ((z * weight[:, None]).T @ z)[np.triu_indices(size)]
     want = np.concatenate([inner, z.T @ slope, square])
@@ -155,10 +156,11 @@ def test_scores_of_counts_are_bounded_by_their_cap() -> None:
 @given(eta=st.floats(-1e8, 1e8), endog=st.sampled_from([0.0, 1.0, 8.0]))
 def test_slopes_are_cut_to_what_the_weight_leaves(name: str, eta: float, endog: float) -> None:
     vector = plan_of(name).vector
-    weight, slope = linearised(vector, np.array([eta]), np.array([min(endog, 1.0) if name != "poisson" else endog]))
+    outcome = np.array([min(endog, 1.0) if name != "poisson" else endog])
+    weight, slope = linearised(vector, np.array([eta]), outcome, np.zeros(1))
     assert (vector.cross * slope[0]) ** 2 + (vector.inner * weight[0]) ** 2 <= vector.reach**2 * (1 + 1e-12)
     if abs(eta) < 30:  # within the curve nothing is cut
-        found = vector.family.derivatives(np.array([eta]), np.array([min(endog, 1.0) if name != "poisson" else endog]))
+        found = vector.family.derivatives(np.array([eta]), outcome)
         assert slope[0] == pytest.approx(float((found.curvature * eta - found.gradient)[0]), rel=1e-6, abs=1e-6)
 
 

@@ -1,0 +1,209 @@
+"""The arguments of a stream of regressions, frozen as they were given and checked as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+from dpstats.arguments import check_choice, check_flag, shown
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import Family, get_family
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.mechanisms.statistics import check_size
+from dpstats.models.sources import model_formula
+from dpstats.penalties import Penalty
+from dpstats.penalties import penalty as get_penalty
+from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
+from dpstats.streaming.vectors import RowVector
+
+SUMS: dict[str, type[Mechanism]] = {
+    "blt": Blt,
+    "toeplitz": Toeplitz,
+    "tree": Tree,
+    "honaker": Honaker,
+    "knorm_tree": KNormTree,
+}
+
+RADII = {"linear": 1.0, "renewable": 4.0}
+"""Default guesses at the norm of the coefficients in the metric of the rows."""
+
+PERSON = "person"
+"""What persons are called where a pattern of their ticks is declared and no `unit`."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamRequest:
+    """What a stream is asked for; see `dpstats.streaming.Regression` for the attributes.
+
+    Attributes
+    ----------
+    seeded : bool
+        Whether the noise can be reproduced.
+    """
+
+    formula: str
+    domain: Domain | Mapping[str, Any]
+    eps: float
+    delta: float = 0.0
+    _: KW_ONLY
+    family: str | Family = "gaussian"
+    mechanism: str | None = None
+    weights: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
+    horizon: int | None = None
+    halflife: float | None = None
+    window: int | None = None
+    workload: Workload | str | None = None
+    participation: Sequence[int] = (0,)
+    unit: str | None = None
+    sums: str | None = None
+    penalty: str | Penalty | None = None
+    alpha: float | None = None
+    constraint: Constraint | None = None
+    solver: str = "accelerated"
+    radius: float | None = None
+    directions: int | str | None = None
+    region: Constraint | int | None = None
+    projection_seed: int | None = None
+    lift: bool = False
+    adjacency: str = "add_remove"
+    rows_guess: float = 1000.0
+    seeded: bool = False
+
+    def check(self) -> None:
+        """Raise ArgumentError, FormulaError or DomainError for the first argument that is not usable."""
+        _ = self.budget, self.notion, self.loss, self.method, self.shrinkage
+        self._check_constraint()
+        self._check_projection()
+        _ = self.size, self.source, self.design
+
+    @cached_property
+    def budget(self) -> tuple[float, float]:
+        """Eps and delta."""
+        return check_budget(self.eps, self.delta)
+
+    @cached_property
+    def notion(self) -> Adjacency:
+        """The adjacency."""
+        return check_adjacency(self.adjacency)
+
+    @cached_property
+    def loss(self) -> Family:
+        """The family, its caps perhaps open."""
+        loss = get_family(self.family)
+        if not type(loss).__module__.startswith("dpstats."):
+            raise ArgumentError("family must be one of dpstats for a stream: nobody has proved what another declares")
+        return loss
+
+    @cached_property
+    def method(self) -> str:
+        """The mechanism asked for, or the one that suits the family."""
+        name, family = self.mechanism, self.loss.name
+        if name is None:
+            return "linear" if family == "gaussian" else "renewable"
+        check_choice("mechanism", name, ("linear", "renewable", "projected", "refits"))
+        if name != "renewable" and family != "gaussian":
+            raise ArgumentError(f"mechanism={name!r} is for family='gaussian'; take 'renewable' for {family!r}")
+        if name == "renewable" and family == "gaussian":
+            raise ArgumentError("mechanism='renewable' renews what is not linear; take 'linear' for family='gaussian'")
+        return name
+
+    @cached_property
+    def shrinkage(self) -> Penalty | None:
+        """The penalty."""
+        chosen = get_penalty(self.penalty, self.alpha)
+        if chosen is not None and not chosen.convex:
+            raise ArgumentError(f"penalty must be convex for a stream, got {chosen.name!r}")
+        return chosen
+
+    @cached_property
+    def size(self) -> float:
+        """The guess at the norm of the coefficients: for a projected stream the reach of their set."""
+        if self.method == "projected" and self.constraint is not None:
+            return self.constraint.reach
+        return RADII[self.method] if self.radius is None else check_size("radius", self.radius)
+
+    @cached_property
+    def source(self) -> Mechanism:
+        """The mechanism of the sums."""
+        name = self.sums
+        if name is None:
+            name = "blt" if self.budget[1] > 0 else "knorm_tree"
+        if not isinstance(name, str) or name not in SUMS:
+            raise ArgumentError(f"sums must be one of {list(SUMS)} or left out")
+        ticks = {"horizon": self.horizon, "halflife": self.halflife, "window": self.window, "workload": self.workload}
+        return SUMS[name](**ticks, participation=self.participation)  # type: ignore[arg-type]
+
+    @cached_property
+    def design(self) -> DesignSpec:
+        """The design, its response scaled by what an offset leaves of it in a linear model."""
+        beside = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure}
+        formula = model_formula(self.formula, self.loss, **beside)
+        design = design_spec(formula, Domain.coerce(self.domain), family=self.loss)
+        if self.constraint is not None:
+            self.constraint.check_size(len(design.names) - int(design.has_intercept))
+        if self.solver == "paper" and design.has_intercept:
+            raise ArgumentError("solver='paper' is for a formula without an intercept: add '- 1'")
+        return without_offset(design) if self.method != "renewable" else design
+
+    def noise(self, vector: RowVector, moved: float) -> SumsPlan:
+        """The noise for vectors that a neighbour moves by `moved`, and by the rounding of sums to the lattice."""
+        budget: dict[str, Any] = {"eps": self.budget[0], "delta": self.budget[1], "adjacency": self.notion}
+        first = self.source.plan(vector.size, row_sensitivity=moved, **budget)
+        whole = moved + 2 * vector.slack(first.step)
+        return self.source.plan(vector.size, row_sensitivity=whole, step=first.step, **budget)
+
+    @cached_property
+    def person(self) -> str | None:
+        """Whose rows a neighbour differs by; None if every row counts by itself."""
+        if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
+            raise ArgumentError(
+                f"unit must be None or the name of what tells persons apart, got {shown(self.unit)}; persons who have "
+                "rows in several ticks are declared by participation="
+            )
+        return PERSON if self.unit is None and len(self.source.participation) > 1 else self.unit
+
+    def _check_constraint(self) -> None:
+        if self.constraint is not None and not isinstance(self.constraint, Constraint):
+            raise ArgumentError("constraint must be a set of dpstats.streaming.constraints, such as L1Ball(1.0)")
+        if self.constraint is not None and self.shrinkage is not None:
+            raise ArgumentError("constraint and penalty: give one of them")
+        check_choice("solver", self.solver, ("accelerated", "paper"))
+        if self.solver == "paper" and self.constraint is None:
+            raise ArgumentError("solver='paper' is for a constraint: give constraint=, such as L1Ball(1.0)")
+
+    def _check_projection(self) -> None:
+        check_flag("lift", self.lift)
+        given = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
+        if self.method == "projected":
+            if self.constraint is None:
+                raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
+            unsuited = {"radius": self.radius, "penalty": self.penalty}
+            if found := [name for name, value in unsuited.items() if value is not None]:
+                raise ArgumentError(f"{found[0]} is not for mechanism='projected', which goes by the constraint")
+            if self.solver != "accelerated":
+                raise ArgumentError("solver: mechanism='projected' has one of its own; leave it out")
+            return
+        if found := [name for name, value in given.items() if value is not None] + ["lift"] * self.lift:
+            raise ArgumentError(f"{found[0]} is for mechanism='projected'; leave it out")
+
+
+def without_offset(design: DesignSpec) -> DesignSpec:
+    """The design with its response scaled so that what the offset leaves of it lies within [-1, 1]."""
+    if design.offset is None:
+        return design
+    response, offset = design.response, design.offset
+    low, high = response.low - offset.high, response.high - offset.low
+    return design.with_working(low + design.offset_center, high + design.offset_center)
+
+
+def whose(guarantee: Guarantee) -> str:
+    """The neighbours of a guarantee in words."""
+    verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
+    return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
