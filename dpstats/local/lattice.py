@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpstats.privacy.lattice import check_scale
+
 LEAST_SCALE = 64
 """Standard deviation of a report in lattice units; 4 would do for the proof, more makes rounding cheaper."""
 
@@ -53,7 +55,13 @@ def lattice_for(mu: float, reports: int, size: int, n: int) -> Lattice:
     """The lattice on which the sum of `reports` reports has this mu.
 
     Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2.
+
+    Raises
+    ------
+    ArgumentError
+        If its noise would leave the 64-bit integers, whose ends would show the record.
     """
     wanted = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
     scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(wanted)))
+    check_scale(scale)
     return Lattice(size, scale, n, mu / SLACK * math.sqrt(reports * scale**2 - SMOOTHING))

@@ -9,7 +9,23 @@ import opendp.prelude as opendp
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.errors import ArgumentError
 from dpstats.privacy.randomness import RandomSource, SystemRandom, folded
+
+LARGEST_SCALE = 2.0**56
+"""Draws of this scale stay within 64-bit integers."""
+
+
+def check_scale(scale: float) -> None:
+    """Raise ArgumentError if draws of so large a scale, in whole numbers, may leave the 64-bit integers.
+
+    OpenDP holds them at the ends there, and what is added to a draw that stands at an end can be read off the sum.
+    """
+    if not scale <= LARGEST_SCALE:
+        raise ArgumentError(
+            f"eps is too small: noise of scale 2**{math.log2(scale):.0f} on the lattice would leave the 64-bit "
+            "integers, and any data would drown in it"
+        )
 
 
 def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> NDArray[np.int64]:
@@ -53,14 +69,20 @@ def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[
     ----------
     size : int
     scale : float
-        Between 1 and 2**56, so that no draw leaves the 64-bit integers.
+        At least 1 and at most `LARGEST_SCALE`, so that no draw leaves the 64-bit integers.
     random : RandomSource
         OpenDP draws, except from a seeded source, which gives rounded normal variables: never certified.
 
     Returns
     -------
     ndarray of int64, shape (size,)
+
+    Raises
+    ------
+    ArgumentError
+        If the scale is larger.
     """
+    check_scale(scale)
     if not isinstance(random, SystemRandom):
         tail, upper = folded(random, size)
         return np.rint(np.where(upper, -scale, scale) * special.ndtri(tail)).astype(np.int64)

@@ -197,3 +197,24 @@ def test_facts_of_the_other_scheme() -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(dp.errors.DPStatsError):
         dp.local.Spec.from_json(text)
+
+
+@pytest.mark.parametrize("budget", [{"eps": 1e-14}, {"local_eps": 1e-14}, {"local_eps": 1e-100}, {"eps": 1e-300}])
+def test_noise_that_would_leave_the_integers_is_refused(budget: dict[str, float]) -> None:
+    """Noise held at the end of 64 bits is the same in every report, and what it is added to is then in plain sight."""
+    with pytest.raises(ArgumentError, match="eps is too small"):
+        make(**{"eps": None, **budget}, delta=1e-100, n=1)
+
+
+def test_a_stored_specification_of_too_much_noise_is_refused() -> None:
+    facts = {**make(delta=1e-100, n=1).to_dict(), "eps": 1e-20}
+    with pytest.raises(ArgumentError, match="eps is too small"):
+        dp.local.Spec.from_json(json.dumps(facts))
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-7, 1e-10])
+def test_no_draw_stands_at_the_end_of_the_integers(eps: float) -> None:
+    """Of 400 integers, none within a factor of 2 of the end: their scale is 2**-7 of it at most."""
+    spec = make(eps=eps, delta=1e-100, n=1)
+    for _ in range(100):
+        assert np.abs(dp.local.randomize({"y": 10.0, "x": 1.0, "g": "a"}, spec).values).max() < 2**62

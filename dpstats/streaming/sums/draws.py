@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.lattice import gaussian_integers, noisy_integers
+from dpstats.privacy.lattice import check_scale, gaussian_integers, noisy_integers
 from dpstats.privacy.laws import law_from_dict
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
@@ -24,6 +24,9 @@ class GaussianDraws:
     """Independent discrete Gaussian integers of the given scale, in lattice steps."""
 
     scale: float
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
 
     def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
         """Python integers, shape (count, size)."""
@@ -51,6 +54,9 @@ class LaplaceDraws:
 
     reach: int
     eps: float
+
+    def __post_init__(self) -> None:
+        check_scale(self.reach / self.eps)
 
     def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
         """Python integers, shape (count, size)."""
@@ -82,6 +88,9 @@ class NormDraws:
     law: Noise | BodyNoise
     cover_reach: int
     cover_eps: float
+
+    def __post_init__(self) -> None:
+        check_scale(max(self.law.scale, self.cover_reach / self.cover_eps))
 
     def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
         """Python integers, shape (count, size)."""

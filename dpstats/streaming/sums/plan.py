@@ -16,6 +16,7 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.lattice import LARGEST_SCALE
 from dpstats.privacy.randomness import random_source
 from dpstats.streaming.sums.draws import Draws, GaussianDraws
 from dpstats.streaming.sums.rows import lattice_total
@@ -31,9 +32,6 @@ BASIS = "docs/proofs/streams"
 
 RESOLUTION = 40
 """The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
-
-LARGEST_SCALE = 2.0**56
-"""Draws of this scale stay within 64-bit integers."""
 
 LONGEST_ROW = 2.0**50
 """Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dpstats.streaming.sums import KNormTree
+from dpstats.errors import ArgumentError
+from dpstats.privacy.randomness import SystemRandom
+from dpstats.streaming.sums import Blt, KNormTree
 from dpstats.streaming.sums.tree import TreeShape, levels_below, worst_memberships
 
 EPS = 1.0
@@ -81,3 +83,28 @@ def test_cover_of_rounded_draws() -> None:
     assert law["cover_reach"] >= nodes * 3
     rms = math.sqrt(12) * law["law"]["scale"]
     assert law["cover_reach"] >= nodes * (3 + 2e-8 * rms * math.sqrt(3)) - nodes
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1e-15, 1e-25, 1e-300])
+def test_noise_that_would_leave_the_integers_is_refused(eps: float) -> None:
+    """Draws held at the end of 64 bits are known, so that a tick's sum could be read off its release."""
+    with pytest.raises(ArgumentError, match="eps is too small"):
+        KNormTree(horizon=TICKS).plan(2, eps=eps)
+    with pytest.raises(ArgumentError, match="eps is too small"):
+        KNormTree(horizon=TICKS).plan(1, eps=min(eps, 1e-18))
+    with pytest.raises(ArgumentError, match=r"eps is too small|step must be finer"):
+        Blt(horizon=TICKS).plan(2, eps=min(eps, 1e-16), delta=1e-100)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_small_budgets_that_are_taken_have_noise_far_from_the_end(size: int) -> None:
+    """Of 800 draws of the smallest budget taken, none is within a factor of 2 of the end of 64 bits."""
+    for eps in 10.0 ** -np.arange(4, 12):
+        try:
+            draws = KNormTree(horizon=TICKS).plan(size, eps=eps).draws
+        except ArgumentError:
+            break
+        largest = np.abs(draws.draw(400, size, SystemRandom())).max()
+        assert largest < 2**62
+    else:
+        assert size == 1
