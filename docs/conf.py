@@ -1,5 +1,6 @@
 """Sphinx settings; `make docs` builds with warnings as errors."""
 
+import logging
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from dpstats._version import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 mpl.use("Agg")
+# Pages that start a cluster would fill the terminal.
+logging.getLogger("distributed").setLevel(logging.WARNING)
 
 project = "dpstats"
 author = "dpstats developers"
@@ -28,7 +31,7 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 
-myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 
 autosummary_generate = True

@@ -107,7 +107,7 @@ def answered(
 def _binding(function: str, said: str, given: Mapping[str, object], own: Collection[str]) -> str:
     """What to do about arguments that do not fit."""
     if "'eps'" in said:
-        return f"{function}() needs eps, the privacy budget, such as eps=1.0 (docs/guide/privacy says how to choose it)"
+        return f"{function}() needs eps, the privacy budget, such as eps=1.0; dp.plan shows what it would buy"
     unknown = [name for name in given if name not in own]
     near = near_miss(unknown[0], own) if unknown and "unexpected" in said else None
     return f"{function}(): {said}; " + (f"did you mean {near}=?" if near else f"its arguments are {', '.join(own)}")

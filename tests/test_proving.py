@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from dpstats.proving import cited
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path.stem for path in (ROOT / "docs" / "proofs").glob("*.md"))
 SOURCES = sorted((ROOT / "dpstats").rglob("*.py"))
+POINTER = r"\b(docs|benchmarks|vignettes|tests)/"
 DOMAIN = {"y": (0, 1), "x": (0, 1), "z": (0, 1)}
 
 
@@ -33,6 +35,27 @@ def test_every_page_is_found(name: str) -> None:
 def test_every_proof_that_a_guarantee_names_exists(path: Path) -> None:
     named = set(re.findall(r"[\"']docs/proofs/([a-z_]+)", path.read_text(encoding="utf-8")))
     assert named <= set(PAGES)
+
+
+def said(source: str) -> set[str]:
+    """The texts of a module that are not docstrings."""
+    tree = ast.parse(source)
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return {str(node.value) for node in texts if id(node) not in told}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_printed_points_into_the_repository(path: Path) -> None:
+    """An installed package has no docs: what is said cites ``dp.proof("objective")``, see `cited`."""
+    pointing = {text for text in said(path.read_text(encoding="utf-8")) if re.search(POINTER, text)}
+    assert {text for text in pointing if not text.startswith("docs/proofs/")} == set()
+
+
+def test_a_pointer_is_caught() -> None:
+    """Planted."""
+    assert any(re.search(POINTER, text) for text in said("def f():\n    return f'{1} see docs/guide/formulas'"))
+    assert not any(re.search(POINTER, text) for text in said('"""See docs/napp."""'))
 
 
 def test_a_guarantee_and_what_it_is_cited_as_lead_to_its_page() -> None:

@@ -161,7 +161,7 @@ def _unparsed(formula: str, error: Exception) -> str:
     reason = first_line(error)
     placed = isinstance(error, PatsyError) and error.origin is not None
     at = error.origin.start if placed else len(formula.rstrip())  # type: ignore[attr-defined]
-    fix = next((fix for start, fix in FIXES.items() if reason.startswith(start)), "see docs/guide/formulas")
+    fix = next((fix for start, fix in FIXES.items() if reason.startswith(start)), "write it as in y ~ x + C(g) + x:g")
     return located(f"formula {formula!r} cannot be parsed: {reason}; {fix}", at)
 
 

@@ -30,7 +30,7 @@ from dpstats.solvers.objective import PerturbedObjective
 Vector = NDArray[np.float64]
 Selection = Literal["vs", "vs+"]
 
-UNCERTIFIED = "constants and iterations of the NAPP-ERM paper, whose proof does not hold (docs/napp)"
+UNCERTIFIED = "constants and iterations of the NAPP-ERM paper, whose proof does not hold"
 """The reason every guarantee of these modes carries."""
 
 NEGLIGIBLE_COEFFICIENT = 1e-6
