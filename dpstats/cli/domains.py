@@ -26,9 +26,11 @@ def read_domain(path: Path) -> Domain:
     ending = path.suffix.lower()
     if ending not in (".csv", ".json", ".yaml", ".yml"):
         raise DomainError(f"--domain: {path} must end in .yaml, .yml, .csv or .json")
+    text = text_of(path, "--domain")
     try:
         if ending == ".csv":
             return Domain.from_csv(path)
-        return Domain.from_json(text_of(path, "--domain")) if ending == ".json" else Domain.from_yaml(path)
+        return Domain.from_json(text) if ending == ".json" else Domain.from_yaml(path)
     except (ArgumentError, DomainError) as error:
-        raise type(error)(f"--domain: {path}: {error}") from error
+        named = str(error) if str(path) in str(error) else f"{path}: {error}"
+        raise type(error)(f"--domain: {named}") from error

@@ -7,7 +7,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from dpstats.cli import evaluations, ledgers, models
+from dpstats.cli import checks, evaluations, ledgers, models, shows
+from dpstats.cli.shared import in_shell
 from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, ReleaseError, UncertifiedError
 
 STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except DPStatsError as error:
-        print(f"error: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        said = [str(error), *getattr(error, "__notes__", ())]
+        print(f"error: {in_shell(said[0])}", *map(in_shell, said[1:]), sep="\n", file=sys.stderr)
         return next(status for kind, status in STATUS if isinstance(error, kind))
     return 0
 
@@ -51,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
+    checks.add_commands(commands)
     evaluations.add_command(commands)
+    shows.add_command(commands)
     ledgers.add_commands(commands)
     commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=_demo)
     return parser

@@ -6,18 +6,36 @@ import argparse
 import ast
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dpstats.api import glm, plan
 from dpstats.cli.domains import read_domain
-from dpstats.cli.shared import ADJACENCIES, Commands, add_output, add_payment, as_json, new_file, paying, records
+from dpstats.cli.shared import (
+    ADJACENCIES,
+    Commands,
+    add_output,
+    add_payment,
+    as_json,
+    in_shell,
+    new_file,
+    paying,
+    records,
+)
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
+from dpstats.families import get_family
 from dpstats.plan import Plan
 from dpstats.privacy.ledger import Ledger
 from dpstats.request import METHODS
 
 _INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
+_CAPS = {
+    "residual_cap": ("gaussian", "from which residual on, in units of the response, the loss is linear"),
+    "mean_cap": ("poisson", "up to which mean the link is a logarithm"),
+    "y_max": ("poisson", "the greatest count that is not clipped"),
+}
+"""Numbers that belong to a family."""
+
 _NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure", "subset")
 
 
@@ -48,6 +66,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", choices=METHODS, default="napp")
     parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
     parser.add_argument("--alpha", type=float, help="strength of the penalty")
+    for name, (family, text) in _CAPS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"of {family}: {text}")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     for name in ("weights", "offset", "exposure"):
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
@@ -72,7 +92,7 @@ def _plan(options: argparse.Namespace) -> None:
     if options.json:
         print(as_json(_plan_facts(found)), end="")
     else:
-        print(found.summary())
+        print(in_shell(str(found.summary())))
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -87,8 +107,7 @@ def _fit(options: argparse.Namespace) -> None:
     if options.json:
         print(as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())}), end="")
     else:
-        # The shell's word for the rest of the table.
-        print(str(found.summary(full=options.full)).replace("summary(full=True)", "--full"))
+        print(in_shell(str(found.summary(full=options.full))))
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:
@@ -101,6 +120,7 @@ def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments of `dpstats.glm`."""
     arguments = {name: getattr(options, name) for name in _NAMED}
+    arguments["family"] = _family(options)
     arguments["inference"] = _INFERENCE[options.inference]
     if options.unit is not None:
         arguments["unit"] = options.unit
@@ -112,6 +132,18 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
             raise ArgumentError(f"--set: {name} has an argument of its own, --{name}")
         arguments[name] = _value(text)
     return arguments
+
+
+def _family(options: argparse.Namespace) -> Any:
+    """The family, with the caps that were given."""
+    caps = {name: getattr(options, name) for name in _CAPS if getattr(options, name) is not None}
+    if not caps:
+        return options.family
+    family = get_family(options.family)
+    for name in caps:
+        if not hasattr(family, name):
+            raise ArgumentError(f"--{name.replace('_', '-')} is of {_CAPS[name][0]!r}, not of --family {family.name}")
+    return replace(cast("Any", family), **caps)
 
 
 def _value(text: str) -> Any:

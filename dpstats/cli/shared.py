@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,35 @@ def new_file(path: Path | None) -> Iterator[None]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+PHRASES = {
+    "summary(full=True)": "--full",
+    "dp.check counts them": "python -m dpstats check counts them",
+    "dp.check": "python -m dpstats check",
+    "pass domain=ledger.domain": "leave out --domain",
+    "inference=True": "--inference yes",
+    "inference=None": "--inference no",
+}
+"""Words of messages that a shell has others for."""
+
+OPTIONS = ("inference", "method", "family", "adjacency", "unit", "weights", "offset", "exposure", "subset", "penalty",
+           "alpha", "label", "analyst", "residual_cap", "mean_cap", "y_max")  # fmt: skip
+"""Arguments that have an option of their name; others are given by ``--set``."""
+
+SETTINGS = ("screen", "response", "rows_at_least", "range_share", "split", "refit_share", "noise", "retrieval",
+            "radius", "spread_share", "release_share", "information_share", "rows_at_most",
+            "response_share")  # fmt: skip
+
+
+def in_shell(text: str) -> str:
+    """A message with Python's arguments as the shell has them: ``method='napp'`` as ``--method napp``."""
+    for said, meant in PHRASES.items():
+        text = text.replace(said, meant)
+    value = r"=(?:'([^']*)'|\"([^\"]*)\"|(-?[\w.]+))(?![\w(\['\"])"
+    text = re.sub(rf"(?<![\w.-])({'|'.join(SETTINGS)}){value}", r"--set \1=\2\3\4", text)
+    found = re.sub(rf"(?<![\w.-])({'|'.join(OPTIONS)}){value}", r"--\1 \2\3\4", text)
+    return re.sub(r"--(residual|mean|y)_(cap|max)", r"--\1-\2", found)
 
 
 def as_json(facts: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,41 @@ def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     if repeated := [name for name in declared if written.count(name) > 1]:
         raise DomainError(f"the codebook declares {repeated[0]!r} twice; keep one declaration")
     return {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
+
+
+def to_yaml(declared: Mapping[str, Any]) -> str:
+    """The lines that `from_yaml` reads; of levels that are neither all text nor all whole numbers, the texts."""
+    return "".join(f"{_quoted(name)}: {_yaml_value(value)}\n" for name, value in declared.items())
+
+
+def _yaml_value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{{range: [{value[0]!r}, {value[1]!r}]}}"
+    if all(type(level) is int for level in value):
+        return f"[{', '.join(map(str, value))}]"
+    return f"{{levels: [{', '.join(_quoted(_text(level)) for level in value)}]}}"
+
+
+def _text(level: Any) -> str:
+    """A level as a codebook spells it; True is 1."""
+    return str(int(level)) if isinstance(level, bool) else str(level)
+
+
+def _quoted(text: str) -> str:
+    """A scalar of YAML in double quotes."""
+    plain = (sign if sign.isprintable() and sign not in '"\\' else f"\\U{ord(sign):08x}" for sign in text)
+    return f'"{"".join(plain)}"'
+
+
+def to_csv(declared: Mapping[str, Any]) -> str:
+    """The lines that `from_csv` reads."""
+    lines = io.StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(HEADINGS)
+    for name, value in declared.items():
+        ends = [*map(repr, value), ""] if isinstance(value, tuple) else ["", "", "|".join(map(_text, value))]
+        table.writerow([name, *ends])
+    return lines.getvalue()
 
 
 def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:

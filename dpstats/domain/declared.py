@@ -5,10 +5,8 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,50 +15,8 @@ import numpy as np
 from dpstats.arguments import shown
 from dpstats.domain import codebooks
 from dpstats.domain.template import Template, template_of
+from dpstats.domain.values import Scalar, as_number, canonical
 from dpstats.errors import DomainError
-
-Scalar = str | int | float | bool
-
-
-_NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQpPefdg")
-
-
-def as_number(cell: object) -> float:
-    """The finite number that a cell or level stands for, or NaN.
-
-    Python's and numpy's numbers and booleans, Decimal, Fraction and strings that spell a decimal number count;
-    everything else (dates, containers, infinities, integers beyond the range of a double) is NaN. Never raises, and
-    never calls a method that a cell's own class defines.
-    """
-    kind = type(cell)
-    try:
-        if issubclass(kind, str):
-            text = str.__str__(cell)
-            number = math.nan if "_" in text else float(text)
-        elif issubclass(kind, float):
-            number = float.__float__(cell)  # type: ignore[arg-type]
-        elif issubclass(kind, int):
-            number = int.__float__(cell)  # type: ignore[arg-type]
-        elif issubclass(kind, Decimal):
-            number = Decimal.__float__(cell)  # type: ignore[arg-type]
-        elif kind is Fraction or kind in _NUMPY_NUMBERS:
-            number = float(cell)  # type: ignore[arg-type]
-        else:
-            return math.nan
-    except Exception:  # cells may be objects of any class, and no error may depend on a cell
-        return math.nan
-    return number if math.isfinite(number) else math.nan
-
-
-def canonical(cell: object) -> float | str | None:
-    """The value by which a cell matches a level: a number, else the stripped string, else None (missing).
-
-    So 1, 1.0, "1" and True are one level, as are "F" and " F ".
-    """
-    number = as_number(cell)
-    if not math.isnan(number):
-        return number
-    return str.strip(cell) if issubclass(type(cell), str) else None  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -169,7 +125,8 @@ class Domain(Mapping[str, Range | Levels]):
 
         Parameters
         ----------
-        frame : DataFrame, Arrow table, LazyFrame or dict of arrays
+        frame : DataFrame, Arrow table, LazyFrame, dict of arrays, or path
+            Of a Parquet file the schema is read, of a CSV file the first line alone.
 
         Returns
         -------
@@ -208,7 +165,7 @@ class Domain(Mapping[str, Range | Levels]):
         DomainError
             Naming the line that is neither a range nor levels.
         """
-        return cls(codebooks.from_csv(codebooks.text_of(path, "from_csv"), as_number))
+        return cls._read(path, codebooks.from_csv, "from_csv")
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Domain:
@@ -227,7 +184,42 @@ class Domain(Mapping[str, Range | Levels]):
         DomainError
             If the file cannot be read, or declares anything else.
         """
-        return cls(codebooks.from_yaml(codebooks.text_of(path, "from_yaml"), as_number))
+        return cls._read(path, codebooks.from_yaml, "from_yaml")
+
+    @classmethod
+    def _read(cls, path: str | Path, reader: Callable[..., dict[str, Any]], what: str) -> Domain:
+        """What `reader` makes of a file, which its errors name."""
+        text = codebooks.text_of(path, what)
+        try:
+            return cls(reader(text, as_number))
+        except DomainError as error:
+            raise DomainError(f"{path}: {error}") from error
+
+    def to_yaml(self) -> str:
+        """The text of a codebook that `from_yaml` reads: the same ranges, and levels that match the same cells."""
+        return codebooks.to_yaml({name: _plain(column) for name, column in self.items()})
+
+    def to_csv(self) -> str:
+        """The text of a codebook that `from_csv` reads: the same ranges, and levels that match the same cells.
+
+        Raises
+        ------
+        DomainError
+            If a name or level would be read as another one, such as a level with a ``|``: `to_yaml` writes all.
+        """
+        text = codebooks.to_csv({name: _plain(column) for name, column in self.items()})
+        try:
+            read = text.replace("\r", "\n")  # as a file of text is read
+            same = Domain(codebooks.from_csv(read, as_number)).matches(self)
+        except DomainError:
+            same = False
+        if not same:
+            raise DomainError("to_csv: a name or a level would be read as another one; to_yaml writes all of them")
+        return text
+
+    def matches(self, other: Domain) -> bool:
+        """Whether both declare the same columns, with ranges of the same ends and levels that match the same cells."""
+        return list(self) == list(other) and all(_matched(self[name]) == _matched(other[name]) for name in self)
 
     def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Domain:
         """A new Domain that also declares `ranges` (column name to (low, high)).
@@ -275,6 +267,11 @@ class Domain(Mapping[str, Range | Levels]):
         return cls.from_dict(columns)
 
 
+def _matched(column: Range | Levels) -> object:
+    """What a column's cells are compared with."""
+    return column if isinstance(column, Range) else [canonical(level) for level in column.values]
+
+
 def _plain(column: Range | Levels) -> Any:
     return (column.low, column.high) if isinstance(column, Range) else list(column.values)
 
@@ -307,6 +304,11 @@ def _declaration(name: object, value: object) -> Range | Levels:
         )
     if isinstance(value, tuple):
         return _range(name, value)
+    if isinstance(value, range) and len(value) > 1:
+        raise DomainError(
+            f"declare {name!r} as ({value[0]}, {value[-1]}), a range of numbers, or as list({value!r}), levels: "
+            "Python's range is neither"
+        )
     raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import keyword
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,10 @@ NUMBERS = ("int", "uint", "float", "double", "decimal", "half")
 
 NEITHER = ("date", "time", "duration", "period", "interval", "complex", "list", "struct", "binary")
 """How the names of types begin that no model takes as they are."""
+
+
+UNKNOWN = "unknown"
+"""The type of a column of a CSV file: only its rows could tell."""
 
 
 class Template(str):
@@ -48,10 +55,22 @@ def template_of(frame: Any) -> Template:
     return Template("\n".join([head, "domain = dp.Domain(", *quoted, *rest, ")"]))
 
 
+def yaml_template_of(frame: Any) -> str:
+    """The text of a codebook in YAML with a line for each column, to be filled in; errors as for `template_of`."""
+    lines = ["# Fill in what the codebook says, not what the data hold; leave out what no model will use."]
+    for name, kind in _schema(frame):
+        declaration, comment = _line(kind.lower())
+        written = {"(..., ...)": "{range: [..., ...]}", "[...]": "{levels: [...]}"}.get(declaration, declaration)
+        lines.append(f"{json.dumps(name, ensure_ascii=False)}: {written}  # {kind}{comment}")
+    return "\n".join(lines) + "\n"
+
+
 def _line(kind: str) -> tuple[str, str]:
     """What is to be declared for a type, and what to think of."""
     if kind.startswith("bool"):
         return "bool", ""
+    if kind == UNKNOWN:
+        return "(..., ...)", ": of numbers the least and the greatest; of words [...], every level"
     if kind.startswith(NUMBERS):
         return "(..., ...)", ": least and greatest value; of few codes a list of them"
     if kind.startswith(NEITHER):
@@ -67,6 +86,8 @@ def _type_name(values: Any) -> str:
 
 def _schema(frame: Any) -> Iterable[tuple[str, str]]:
     """Names and types of the columns of a pandas or polars frame, an Arrow table or a mapping of arrays."""
+    if isinstance(frame, (str, Path)):
+        return _file_schema(Path(frame))
     if isinstance(frame, Mapping):
         return [(str(name), _type_name(values)) for name, values in frame.items()]
     # polars first: its lazy frames warn when they are asked for `dtypes`.
@@ -79,6 +100,23 @@ def _schema(frame: Any) -> Iterable[tuple[str, str]]:
     if hasattr(schema, "names") and hasattr(schema, "types"):
         return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
     raise DataError(
-        "frame must be a pandas or polars DataFrame, an Arrow table or a dict of arrays, whose names and types can be "
-        f"told without reading cells; got {type(frame).__name__}"
+        "frame must be a pandas or polars DataFrame, an Arrow table, a dict of arrays or a path, whose names and types "
+        f"can be told without reading cells; got {type(frame).__name__}"
     )
+
+
+def _file_schema(path: Path) -> list[tuple[str, str]]:
+    """Names and types of a Parquet file, by its schema, or names of a CSV file, by its first line."""
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            from pyarrow import parquet
+
+            schema = parquet.read_schema(path)
+            return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
+        if path.suffix.lower() in (".csv", ".tsv"):
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                names = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
+            return [(name.strip(), UNKNOWN) for name in names]
+    except (OSError, UnicodeError, ValueError, csv.Error) as error:
+        raise DataError(f"frame: the columns of {str(path)!r} cannot be read; check the path") from error
+    raise DataError(f"frame: {str(path)!r} must end in .parquet, .pq, .csv or .tsv")

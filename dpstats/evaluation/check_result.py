@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.plan.tables import Summary, full_width, wrap_notes
+from dpstats.evaluation.places import Place
+from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results import stored
 
@@ -22,6 +23,12 @@ SURE = 4.0
 
 FEW = 0.01
 """Clipping so small a share of the rows is what ranges are for."""
+
+FEW_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
+"""A range is too wide if so few rows lie outside a part of it, and no more than so many for sure."""
+
+PART_NAMES = {1: "an eighth", 2: "a quarter"}
+"""What one and two of `PARTS` are called."""
 
 MOST_HIDDEN = 0.1
 """A check that does not see faults of this share of the rows says little."""
@@ -46,12 +53,18 @@ class Check:
     counts : ndarray, shape (1 + number of faults,)
         As released, in rows: those without a fault, then the part of each fault. They may be negative.
     std_err : float
-        Standard deviation of the noise in each of them.
+        Standard deviation of the noise in the part of a fault.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     guarantee : Guarantee
     noise : str
         "laplace" or "gaussian".
+    places : tuple of Place
+        Columns whose rows without a fault are counted by level, or by part of their range.
+    at : ndarray
+        These counts, one place after the other, in rows.
+    steps : tuple of int
+        What a row gives to its faults, to "no fault" and to each of its places, in steps of the noise's lattice.
 
     Examples
     --------
@@ -72,6 +85,19 @@ class Check:
     nobs: int | None
     guarantee: Guarantee
     noise: str
+    places: tuple[Place, ...] = ()
+    at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    steps: tuple[int, int, int] = (1, 1, 1)
+
+    @property
+    def clean_err(self) -> float:
+        """Standard deviation of the noise in the number of rows without a fault."""
+        return self.std_err * self.steps[0] / self.steps[1]
+
+    @property
+    def place_err(self) -> float:
+        """Standard deviation of the noise in the number of rows at one place."""
+        return self.std_err * self.steps[0] / self.steps[2]
 
     @property
     def rows(self) -> float:
@@ -87,7 +113,8 @@ class Check:
         for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
             most = math.inf if self.nobs is None else float(self.nobs)
             value = min(max(float(self.counts[chosen].sum()), 0.0), most)
-            found[name] = (value, self.std_err * math.sqrt(int(chosen.sum())))
+            squares = np.where(np.arange(len(chosen)) == 0, self.clean_err, self.std_err) ** 2
+            found[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
             found["rows"] = (float(self.nobs), 0.0)
         return pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"])
@@ -122,20 +149,62 @@ class Check:
         return "missing, or not a number"
 
     @property
+    def located(self) -> pd.DataFrame:
+        """Where rows without a fault lie: column, place (a level, or a part of the range), rows, std_err."""
+        names = [(place.column, name) for place in self.places for name in place.names]
+        table = pd.DataFrame(names, columns=["column", "place"])
+        return table.assign(rows=np.maximum(self.at, 0.0), std_err=self.place_err)
+
+    @property
     def findings(self) -> list[str]:
-        """The faults that are there for sure, in sentences, the greatest first."""
+        """The faults that are there for sure, in sentences, the greatest first; then ranges that are far too wide."""
         table = self.table
         found = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
-        return [
-            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self.rows:,.0f} rows {what[row['fault']]} "
-            f"`{row['column']}`: {row['advice']}"
+        said = [
+            f"about {min(row['rows'], self.rows):,.0f} +- {self.std_err:,.0f} of {self.rows:,.0f} rows "
+            f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._nobody(row['column'], row['fault'])}"
             for _, row in found.iterrows()
         ]
+        return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
+
+    def _counts_at(self, place: Place) -> NDArray[np.float64]:
+        """The released counts of a place's levels or parts, in rows."""
+        before = sum(len(one.names) for one in self.places[: self.places.index(place)])
+        return self.at[before : before + len(place.names)]
+
+    def _nobody(self, column: str, fault: str) -> str:
+        """Which declared levels of a column that loses rows have none that stand out, while others have."""
+        place = next((one for one in self.places if one.column == column and not one.ends), None)
+        if place is None or fault != "lost":
+            return ""
+        seen = self._counts_at(place) >= SURE * self.place_err
+        missing = [repr(name) for name, there in zip(place.names, seen, strict=True) if not there]
+        return f"; no rows stand out at {', '.join(missing)}" if seen.any() and missing else ""
+
+    def _too_wide(self, place: Place) -> list[str]:
+        """Whether hardly any rows lie outside a small part of a column's range."""
+        counts, total = self._counts_at(place), max(float(self.counts[0]), 1.0)
+        for width in (1, 2):
+            inside = np.convolve(counts, np.ones(width), mode="valid")
+            start = int(np.argmax(inside))
+            # Rows without a fault are known better in all than as the sum of their places.
+            outside = max(total - float(inside[start]), 0.0)
+            noise = math.hypot(self.clean_err, self.place_err * math.sqrt(width))
+            if outside - noise <= FEW_OUTSIDE * total and outside + SURE * noise <= MOST_OUTSIDE * total:
+                low, high = place.names[start].split(" to ")[0], place.names[start + width - 1].split(" to ")[1]
+                declared = next(fault.declared for fault in self.faults if fault.column == place.column)
+                return [
+                    f"nearly all rows have `{place.column}` between {low} and {high}, {PART_NAMES[width]} of its "
+                    f"declared range {declared}: is it far too wide? A narrower one has less noise"
+                ]
+        return []
 
     def summary(self) -> Summary:
         """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
+        if self.guarantee.unit is not None:
+            title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
         if not self.guarantee.certified:
             title = f"*** NOT CERTIFIED ***\n{title}"
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
@@ -168,8 +237,17 @@ class Check:
             f"{private} under {self.guarantee.neighbours}. std err is that of their noise.",
             "A row lost to several columns is shared equally among them, and so is one clipped in several: the parts "
             "add up. Only rows that are not lost count as clipped.",
+            *([self._place_note()] if self.places else []),
             self._hidden(),
         ]
+
+    def _place_note(self) -> str:
+        """How well it is known where rows lie."""
+        least = SURE * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
+        return (
+            "Where rows without a fault lie, by level or eighth of the range, is in `located` (std err "
+            f"{self.place_err:,.0f}). Of fewer than about {least:,.0f} rows it does not tell ranges that are too wide."
+        )
 
     def _hidden(self) -> str:
         """How many rows a fault needs to be seen beside the noise."""
@@ -198,6 +276,9 @@ class Check:
             "nobs": self.nobs,
             "guarantee": self.guarantee.to_dict(),
             "noise": self.noise,
+            "places": [list(place) for place in self.places],
+            "at": self.at.tolist(),
+            "steps": list(self.steps),
         }
 
     @classmethod
@@ -209,6 +290,11 @@ class Check:
                 "faults": tuple(Fault(*fault) for fault in facts["faults"]),
                 "counts": np.asarray(facts["counts"], dtype=np.float64),
                 "guarantee": Guarantee(**facts["guarantee"]),
+                "places": tuple(
+                    Place(name, tuple(names), tuple(ends)) for name, names, ends in facts.get("places", ())
+                ),
+                "at": np.asarray(facts.get("at", ()), dtype=np.float64),
+                "steps": tuple(facts.get("steps", (1, 1, 1))),
             }
         )
 

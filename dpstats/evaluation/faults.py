@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, Fault
 from dpstats.evaluation.noise import choose_noise
+from dpstats.evaluation.places import Place, count_places, part_of, places_of
 from dpstats.families import Family, get_family
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.expression import Column as ColumnNode
@@ -44,7 +45,7 @@ def check(
     eps: float,
     *,
     delta: float = 0.0,
-    family: str | Family = "gaussian",
+    family: str | Family | None = None,
     adjacency: str = "add_remove",
     ledger: LedgerLike = None,
     seed: int | None = None,
@@ -58,7 +59,8 @@ def check(
 
     A fit drops incomplete rows in silence and clips cells to their ranges, since a warning would be a statistic of
     the rows. This is that statistic, with noise, for a small part of the budget: eps = 0.02 tells faults in a tenth of
-    10,000 rows.
+    10,000 rows. Rows without a fault are counted by where they lie, at less accuracy: a range that is far too wide, or
+    a level that nobody has, is a finding too.
 
     Parameters
     ----------
@@ -69,8 +71,9 @@ def check(
         Numeric columns left out are looked at for missing cells only.
     eps, delta : float
         The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
-    family : str or Family
-        Says what the response must be.
+    family : str or Family, optional
+        Says what the response must be; without it a response that is declared as bool, as (0, 1) or by two levels is
+        taken as binary, any other as a number.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -115,11 +118,13 @@ def check(
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)
     random = random_source(seed)
-    kind = get_family(family)
+    declarations = Domain.coerce(domain)
+    kind = get_family(_family_of(formula, declarations) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
-    facts, design = _public(formula, Domain.coerce(domain), table, kind)
+    facts, design = _public(formula, declarations, table, kind)
     faults = _faults(parse(formula).columns, facts, design)
+    places = places_of(facts)
     noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)
     record = make_unit(unit, max_rows=None if unit is None else 1)
     check_unit(table, record)
@@ -129,11 +134,17 @@ def check(
 
     def release(rows: Table) -> Check:
         counted = counted_tables(rows, list(facts), record, random)
-        counts = noise.add(count_faults(counted, facts, design, faults), random)
+        released = noise.add(count_faults(counted, facts, design, faults, places), random)
+        part = part_of(places, STEPS)
+        units = np.full(1 + len(faults), STEPS)
+        units[0] -= len(places) * part
         return Check(
             formula=formula,
             faults=faults,
-            counts=counts / STEPS,
+            counts=released[: len(units)] / units,
+            places=places,
+            at=released[len(units) :] / max(part, 1),
+            steps=(STEPS, int(units[0]), max(part, 1)),
             std_err=noise.variance**0.5 / STEPS,
             nobs=rows.rows if notion == "replace_one" and unit is None else None,
             guarantee=guarantee,
@@ -149,7 +160,7 @@ def check(
         method="check",
         columns=[*facts, *record.columns],
         formula=formula,
-        domain=Domain.coerce(domain),
+        domain=declarations,
     )
 
 
@@ -171,6 +182,15 @@ def _public(
         # As the fit reads it: neither 0 nor 1 is missing, not clipped.
         facts[response] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
     return facts, design
+
+
+def _family_of(formula: str, domain: Domain) -> str:
+    """What the declaration of the response says of its family."""
+    parsed = parse(formula)
+    node = parsed.response.node
+    declared = domain.get(node.name) if isinstance(node, ColumnNode) else None
+    two = isinstance(declared, Levels) and len(declared.values) == 2
+    return "binomial" if two or declared == Range(0, 1) or parsed.failures is not None else "gaussian"
 
 
 def _binary_column(parsed: Formula, family: Family) -> str | None:
@@ -206,16 +226,17 @@ def count_faults(
     facts: Mapping[str, Range | Levels | None],
     design: DesignSpec | None,
     faults: Sequence[Fault],
+    places: Sequence[Place] = (),
     block_rows: int = 65536,
 ) -> NDArray[np.int64]:
     """Sums over rows of their parts, in steps. Reads rows: charge first.
 
     Returns
     -------
-    ndarray of int64, shape (1 + number of faults,)
-        Rows with no fault, then the part of each fault; one row adds `STEPS` altogether.
+    ndarray of int64, shape (1 + number of faults + sizes of the places,)
+        Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
     """
-    part = partial(_fault_sums, facts, design, tuple(faults), block_rows)
+    part = partial(_fault_sums, facts, design, tuple(faults), tuple(places), block_rows)
     return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
 
 
@@ -223,11 +244,13 @@ def _fault_sums(
     facts: Mapping[str, Range | Levels | None],
     design: DesignSpec | None,
     faults: Sequence[Fault],
+    places: Sequence[Place],
     block_rows: int,
     tables: Iterable[Table],
 ) -> NDArray[np.int64]:
     """The sums over the rows of some tables."""
-    total = np.zeros(1 + len(faults), dtype=np.int64)
+    part = part_of(places, STEPS)
+    total = np.zeros(1 + len(faults) + sum(len(place.names) for place in places), dtype=np.int64)
     for table in tables:
         for rows in slices(table.rows, block_rows):
             block = table.select(rows, rows.stop - rows.start)
@@ -235,7 +258,12 @@ def _fault_sums(
             unusable = None
             if design is not None and design.notes:
                 unusable = ~design.usable(block)
-            total += shared(_flags(states, faults, unusable))
+            flags = _flags(states, faults, unusable)
+            clean = np.asarray(~flags.any(axis=1))
+            total[: 1 + len(faults)] += shared(flags)
+            # What a row without a fault gives its places it does not give to "no fault".
+            total[0] -= len(places) * part * int(clean.sum())
+            total[1 + len(faults) :] += part * count_places(block, clean, places, facts)
     return total
 
 

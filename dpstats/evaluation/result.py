@@ -12,7 +12,7 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.evaluation.noise import IntegerNoise
-from dpstats.plan.tables import Summary, full_width, shorten, wrap_notes
+from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proving import cited
@@ -98,6 +98,9 @@ class Evaluation:
 
     def _metrics_table(self) -> SimpleTable:
         title = shorten(f"Evaluation: {self.model}", 76)
+        if self.guarantee.unit is not None:
+            lines = [title, shorten(f"rows: one of each {self.guarantee.unit}", 76)]
+            title = "\n".join(line.center(WIDTH) for line in lines)
         if not self.guarantee.certified:
             title = f"*** NOT CERTIFIED ***\n{title}"
         rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", ""])]

@@ -149,7 +149,7 @@ def test_a_missing_or_foreign_ledger_ends_with_4(folder: Path, capfd: pytest.Cap
     assert not Path("fit.json").exists()
     (folder / "other.yaml").write_text(YAML.replace("90", "99"))
     assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger", "--domain", "other.yaml"]) == 4
-    assert "domain=ledger.domain" in capfd.readouterr().err
+    assert "leave out --domain" in capfd.readouterr().err
 
 
 def test_the_whole_summary(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -184,6 +184,17 @@ def test_other_options_reach_the_model(folder: Path, capfd: pytest.CaptureFixtur
     assert main(["fit", "income ~ sex", "rows.csv", *LOGIT, "--domain", "adult.yaml", "--subset", "age >= 40"]) == 0
     without = printed(capfd, [*plain, "--inference", "no"])["budget"]
     assert "information" not in [row["purchase"] for row in without]
+
+
+def test_caps_are_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plain = ["plan", "age ~ C(sex)", "--domain", "adult.yaml", "--eps", "1"]
+    capfd.readouterr()
+    assert main([*plain, "--residual-cap", "12"]) == 0
+    assert "Residuals beyond 12 " in " ".join(capfd.readouterr().out.split())
+    assert main([*plain, "--family", "poisson", "--mean-cap", "30", "--y-max", "40"]) == 0
+    assert "means up to 30;" in " ".join(capfd.readouterr().out.split())
+    assert main([*plain, "--mean-cap", "30"]) == 1
+    assert "--mean-cap is of 'poisson', not of --family gaussian" in capfd.readouterr().err
 
 
 def test_as_a_process(folder: Path) -> None:

@@ -10,8 +10,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 
 import dpstats as dp
+from dpstats.domain import as_number, codebooks
 from dpstats.errors import DataError, DomainError
 
 DECLARED = dp.Domain({"hours per week": (1, 99)}, age=(17, 90), bmi=(10.5, 80), sex=["F", "M"], code=["1", "2", "30"])
@@ -165,3 +168,84 @@ def test_a_template_shows_names_and_types_and_no_cell(frame: Any) -> None:
 def test_a_template_of_something_else_is_refused() -> None:
     with pytest.raises(DataError, match="frame must be"):
         dp.Domain.template(np.zeros((2, 2)))
+
+
+LEVEL = st.one_of(
+    st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6, allow_nan=False), st.text(max_size=6), st.booleans()
+)
+"""What a level may be; texts of any signs."""
+
+ENDS = st.tuples(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+@st.composite
+def domains(draw: st.DrawFn) -> dp.Domain:
+    """Domains of up to four columns with odd names; declarations that a Domain refuses are drawn again."""
+    columns = draw(
+        st.dictionaries(st.text(min_size=1, max_size=8), st.lists(LEVEL, min_size=1, max_size=4) | ENDS, max_size=4)
+    )
+    try:
+        return dp.Domain(columns)
+    except DomainError:
+        reject()
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(domains())
+def test_what_is_written_is_read_back(domain: dp.Domain) -> None:
+    if len(domain):
+        assert dp.Domain(codebooks.from_yaml(domain.to_yaml(), as_number)).matches(domain)
+    try:
+        text = domain.to_csv()
+    except DomainError:
+        return
+    assert dp.Domain(codebooks.from_csv(text, as_number)).matches(domain)
+
+
+@pytest.mark.parametrize("kind", ["yaml", "csv"])
+def test_written_codebooks_are_files(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"book.{kind}"
+    path.write_text(getattr(DECLARED, f"to_{kind}")(), encoding="utf-8")
+    assert getattr(dp.Domain, f"from_{kind}")(path) == DECLARED
+    other = dp.Domain({**DECLARED, "age": (17, 91)})
+    assert not other.matches(DECLARED)
+
+
+@pytest.mark.parametrize("level", ["a|b", "bool", "x;y", "1=one"])
+def test_what_a_csv_codebook_would_read_otherwise_is_refused(level: str) -> None:
+    domain = dp.Domain(g=[level])
+    with pytest.raises(DomainError, match="to_yaml writes all of them"):
+        domain.to_csv()
+    assert dp.Domain(codebooks.from_yaml(domain.to_yaml(), as_number)) == domain
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("csv", "name,low,high\nx,2,1"), ("yaml", "x: {range: [2, 1]}"), ("yaml", "x: 3")]
+)
+def test_errors_of_a_codebook_name_its_file(tmp_path: Path, kind: str, text: str) -> None:
+    path = tmp_path / f"book.{kind}"
+    path.write_text(text)
+    with pytest.raises(DomainError, match=f"book.{kind}: "):
+        getattr(dp.Domain, f"from_{kind}")(path)
+
+
+def test_a_template_of_a_file_reads_no_row(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": [731.0], "smoker": [True], "sex": ["canary"]})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for name, lines in (
+        ("rows.parquet", ["age=(..., ...),  # double", "smoker=bool,", "sex=[...],"]),
+        ("rows.csv", ["age=(..., ...),  # unknown", "smoker=", "sex="]),
+    ):
+        text = dp.Domain.template(tmp_path / name)
+        assert all(line in text for line in lines)
+        assert "731" not in text
+        assert "canary" not in text
+    for missing in ("none.parquet", "none.csv", "rows.xlsx"):
+        with pytest.raises(DataError, match=r"check the path|must end in"):
+            dp.Domain.template(str(tmp_path / missing))
+
+
+def test_a_range_of_python_is_answered() -> None:
+    with pytest.raises(DomainError, match=r"declare 'age' as \(1, 5\), a range of numbers, or as list"):
+        dp.Domain(age=range(1, 6))

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation import blocks as blocks_module
 from dpstats.evaluation.blocks import STEPS, Block
 from dpstats.evaluation.evaluating import count_rows, plan_evaluation
@@ -19,6 +19,7 @@ from dpstats.evaluation.faults import STEPS as CHECK_STEPS
 from dpstats.evaluation.faults import _faults, _public, count_faults, shared
 from dpstats.evaluation.grids import Grid
 from dpstats.evaluation.noise import IntegerNoise, choose_noise
+from dpstats.evaluation.places import places_of
 from dpstats.families import get_family
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import SystemRandom
@@ -122,12 +123,26 @@ def test_check_keeps_its_eps_exactly(adjacency: Adjacency, family: str) -> None:
         for data in (one, two):
             table = as_table(data)
             facts, design = _public(formula, Domain(DOMAIN), table, get_family(family))
-            counts = count_faults(table, facts, design, _faults(tuple(facts), facts, design))
+            counts = count_faults(table, facts, design, _faults(tuple(facts), facts, design), places_of(facts))
             found.append(counts)
             sums.append(counts.sum() == CHECK_STEPS * len(data))
         ratios.append(log_ratio(noise, *found))
     assert all(sums)
     assert 0.3 * 0.99 < max(ratios) <= 0.3 * (1 + 1e-12)
+
+
+def test_places_beside_a_whole_row_without_a_fault_are_caught() -> None:
+    """Planted: what a row gives its places is not taken from what it gives "no fault"."""
+    facts = {"x": Range(0, 9.5), "g": Levels(("a", "b"))}
+    table, places = as_table({"x": [0.3], "g": ["b"]}), places_of(facts)
+    counts = count_faults(table, facts, None, _faults(("x", "g"), facts, None), places)
+    noise, nothing = choose_noise(CHECK_STEPS, CHECK_STEPS**2, 0.3, 0.0, "add_remove"), np.zeros_like(counts)
+    assert counts.sum() == CHECK_STEPS
+    assert np.count_nonzero(counts) == 3
+    assert log_ratio(noise, counts, nothing) == pytest.approx(0.3)
+    beside = counts.copy()
+    beside[0] = CHECK_STEPS
+    assert log_ratio(noise, beside, nothing) > 0.4
 
 
 def test_whole_counts_for_every_faulty_column_are_caught() -> None:

@@ -1,0 +1,139 @@
+"""Templates, checks and saved results from the shell, and messages in its words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.cli import main
+from dpstats.cli.shared import in_shell
+
+YAML = """
+age: {range: [17, 90]}
+sex: [F, M]
+income: {levels: [low, high]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Rows of which a fifth have a sex that is not declared, a Domain, and a ledger."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(17, 90, 3173), "sex": rng.choice(["F", "M", "M", "F", "canary"], 3173)})
+    rows["income"] = np.where(rng.random(3173) < 1 / (1 + np.exp(-(rows["age"] - 50) / 20)), "high", "low")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "adult.yaml").write_text(YAML)
+    monkeypatch.chdir(tmp_path)
+    assert main(["ledger", "init", "adult.ledger", "--dataset", "adult", "--eps", "3", "--domain", "adult.yaml"]) == 0
+    return tmp_path
+
+
+CHECK = ["check", "income ~ age + C(sex)", "rows.parquet", "--eps", "0.5"]
+
+
+def test_a_check_pays_and_tells_what_is_lost(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = [*CHECK, "--ledger", "adult.ledger", "--analyst", "Ada", "--output", "check.json"]
+    capfd.readouterr()
+    assert main([*arguments, "--adjacency", "add_remove"]) == 0
+    shown = capfd.readouterr().out
+    assert "rows lost to `sex`" in " ".join(shown.split())
+    assert "canary" not in shown
+    with dp.Ledger.open("adult.ledger") as ledger:
+        assert ledger.remaining.eps == 2.5
+        assert ledger.entries()["analyst"].tolist() == ["Ada"]
+    assert dp.Check.load("check.json").findings
+    assert main([*CHECK, "--domain", "adult.yaml", "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert {"findings", "totals", "table", "located", "guarantee", "formula"} == set(facts)
+    assert [row["what"] for row in facts["totals"]] == ["rows", "complete", "lost"]
+
+
+def test_a_check_shows_no_exact_count(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert main([*CHECK, "--domain", "adult.yaml", "--adjacency", "replace_one", "--output", "c.json"]) == 0
+    assert dp.Check.load("c.json").nobs is None
+    assert main(["check", "income ~ wage", "rows.parquet", "--eps", "0.5", "--domain", "adult.yaml"]) == 1
+    assert "'wage'" in capfd.readouterr().err
+
+
+def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
+    fit = dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (0, 1)})
+    fit.save("fit.json")
+    dp.evaluate(fit, data, 1.0).save("score.json")
+    main([*CHECK, "--domain", "adult.yaml", "--output", "check.json"])
+    capfd.readouterr()
+    for file, word in (("fit.json", "noise at most"), ("score.json", "rmse"), ("check.json", "lost")):
+        assert main(["show", file]) == 0
+        assert word in capfd.readouterr().out
+    for form, start in (("latex", "tabular"), ("html", "<table"), ("markdown", "|:---|"), ("json", '"coefficients"')):
+        assert main(["show", "fit.json", "--format", form]) == 0
+        assert start in capfd.readouterr().out
+    assert main(["show", "fit.json", "--full"]) == 0
+    assert "Noise in the objective" in capfd.readouterr().out
+    for arguments, words in (
+        (["none.json"], "check the path"),
+        (["adult.yaml"], "check the path"),
+        (["check.json", "--full"], "--full is for a fit"),
+    ):
+        assert main(["show", *arguments]) == 1
+        assert words in capfd.readouterr().err
+    Path("other.json").write_text('{"kind": "Ledger"}')
+    assert main(["show", "other.json"]) == 1
+    assert "no fit, check or evaluation" in capfd.readouterr().err
+
+
+def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert main(["template", "rows.parquet"]) == 0
+    text = capfd.readouterr().out
+    assert "canary" not in text
+    assert main(["template", "rows.parquet", "--output", "new.yaml"]) == 0
+    assert Path("new.yaml").read_text() == text
+    assert main(["template", "rows.parquet", "--output", "new.yaml"]) == 1
+    assert main(["plan", "income ~ age", "--domain", "new.yaml", "--eps", "1"]) == 1
+    assert "range of 'age'" in capfd.readouterr().err
+    filled = text.replace("{range: [..., ...]}", "{range: [17, 90]}").replace("{levels: [...]}", "[a, b]")
+    Path("filled.yaml").write_text(filled)
+    assert dp.Domain.from_yaml("filled.yaml") == dp.Domain(age=(17, 90), sex=["a", "b"], income=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("pass inference=True to share", "pass --inference yes to share"),
+        ("method='napp' releases errors", "--method napp releases errors"),
+        ("Details: summary(full=True).", "Details: --full."),
+        ("state more rows with rows_at_least", "state more rows with rows_at_least"),
+        ("add refit_share=0.5, best with split='rows'", "add --set refit_share=0.5, best with --set split=rows"),
+        ("the residual_cap=750 of it", "the --residual-cap 750 of it"),
+        ("I(unit==3) and a.method='x'", "I(unit==3) and a.method='x'"),
+        ("declare levels=['a', 'b']", "declare levels=['a', 'b']"),
+    ],
+)
+def test_messages_have_the_words_of_the_shell(said: str, meant: str) -> None:
+    assert in_shell(said) == meant
+
+
+def test_a_plan_speaks_of_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert main(["plan", "age ~ sex", "--domain", "adult.yaml", "--eps", "1"]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "--inference yes buys" in said
+    assert "inference=True" not in said
+    assert "--method statistics" in said
+
+
+def test_a_domain_that_cannot_be_read_is_named_once(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("bad.json", "\xff"), ("bad.yaml", "age: {range: [9, 1]}"), ("bad.csv", "name,low,high\na,1,")):
+        Path(name).write_bytes(text.encode("latin-1"))
+        capfd.readouterr()
+        assert main(["plan", "age ~ sex", "--domain", name, "--eps", "1"]) == 1
+        said = capfd.readouterr().err
+        assert said.count(name) == 1
+        assert said.count("--domain") == 1
