@@ -25,8 +25,8 @@ from dpstats.models.made_up import EXPLAINED, SPREAD, checked_rows, linear_predi
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
 from dpstats.quiet import quiet
-from dpstats.results.inferential import missing_information
 from dpstats.results.inferring import inference_of, shrunk_towards, sums_inference
+from dpstats.results.missing import missing_information
 
 Vector = NDArray[np.float64]
 

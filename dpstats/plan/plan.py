@@ -19,16 +19,14 @@ from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, stored_plan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.plan.budget import budget_frame, range_eps
-from dpstats.plan.methods import paid_apart, planned_fit, proof_page, risk_frame, uncertified_method, zcdp_of
-from dpstats.plan.response import ResponsePurchase, centred
+from dpstats.plan.budget import budget_frame
+from dpstats.plan.methods import risk_frame
+from dpstats.plan.response import ResponsePurchase
 from dpstats.plan.summary import summarize_plan
 from dpstats.plan.tables import Summary
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.ranges import check_range_eps
-from dpstats.replication.modes import plan_replication
 from dpstats.request import Request
 
 Vector = NDArray[np.float64]
@@ -311,78 +309,3 @@ class Plan:
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
         )
-
-
-@np.errstate(all="ignore")
-def make_plan(
-    request: Request,
-    design: PublicDesign,
-    family: Family,
-    *,
-    formula: str | None,
-    bought: tuple[str, ...] = (),
-    response: ResponsePurchase | None = None,
-) -> Plan:
-    """Split the budget and plan the release; reads no row.
-
-    Parameters
-    ----------
-    request : Request
-    design : PublicDesign
-    family : Family
-        With every cap filled in.
-    formula : str or None
-    bought : tuple of str
-        Columns whose range is bought.
-    response : ResponsePurchase, optional
-        What is bought of the response; design and family follow it already.
-
-    Raises
-    ------
-    ArgumentError
-        If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
-        ranges, but the charge is made before they are known. Likewise if `curvature` is given and the range of counts
-        is bought. If eps is too small to buy the ranges with.
-    """
-    if bought and request.options.retrieval == "return":
-        raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
-    if bought:
-        share = range_eps(request, bought) / len(bought)
-        check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
-    if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
-        # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
-        raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
-    screening, stages = planned_fit(
-        request,
-        design,
-        family,
-        request.row_eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
-    )
-    if response is not None and response.mean is not None:
-        kept = range(len(design.names)) if screening is None else screening.kept
-        stages = centred(stages, design, response.mean, kept)
-    if request.options.replicates:
-        stages = plan_replication(stages, design, request.penalty, request.options)
-    returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
-    # Pure noise spends no delta.
-    gaussian = [plan.noise.kind == "gaussian" for _, plan in stages]
-    delta = (
-        request.delta
-        if all(gaussian)
-        else max(sum(plan.delta for _, plan in part) for part in paid_apart(stages, request.options))
-    )
-    if screening is not None and request.options.noise != "laplace":
-        delta = request.delta  # the law of the noise follows the columns kept
-    record = request.options.record
-    guarantee = Guarantee(
-        request.eps - record.rows * returned,
-        delta,
-        request.adjacency,
-        basis=proof_page(request, stages),
-        rho=zcdp_of(stages) if not bought else None,
-        unit=record.column,
-    )
-    unproved = uncertified_method(request, design)
-    for reason in (*request.uncertified_reasons, *(() if unproved is None else (unproved,))):
-        guarantee = guarantee.uncertified(reason)
-    return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpstats.plan.plan import Plan, make_plan
+from dpstats.plan.making import make_plan
+from dpstats.plan.plan import Plan
 from dpstats.privacy.guarantee import check_budget
 
 

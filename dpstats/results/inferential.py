@@ -14,13 +14,13 @@ from patsy.design_info import DesignInfo
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Inference, mean_response, wald_test
-from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.plan import Plan
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.inferring import Inferred, inference_of, noise_bounds, sums_inference, sums_noise
+from dpstats.results.missing import missing_information, selects
 from dpstats.results.new_rows import NewRows, _array_rows, as_offset, with_exposure
 from dpstats.tables import as_table
 
@@ -39,7 +39,7 @@ class Inferential:
     def has_errors(self) -> bool:
         """Whether standard errors were released; a sparse penalty on released sums leaves none that are valid."""
         if isinstance(self.released, ReleasedSums):
-            return self.plan.request.options.inference is not None and not _selects(self.plan)
+            return self.plan.request.options.inference is not None and not selects(self.plan)
         return self.released is not None
 
     @cached_property
@@ -327,41 +327,3 @@ class Inferential:
             raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit, so that nothing can be tested of it")
         shown = tuple(f"c{number}" for number in range(len(weights)))
         return weights[:, columns], values.astype(np.float64), shown
-
-
-def _selects(plan: Plan) -> bool:
-    """Whether the penalty sets coefficients to zero."""
-    return plan.request.penalty is not None and plan.request.penalty.sparse
-
-
-def missing_information(plan: Plan) -> str:
-    """Why a result has no errors, and what to do."""
-    if plan.request.method == "statistics" and _selects(plan):
-        return (
-            "not released: errors are not valid after a selection by the same statistics; statistics.fit(formula) "
-            "without the penalty has them at no charge"
-        )
-    if plan.request.method == "output":
-        return (
-            "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "
-            "deviation of the noise in them; method='napp' releases standard errors"
-        )
-    if plan.request.method == "posterior":
-        return "not released: method='posterior' releases one draw alone; method='napp' releases standard errors"
-    if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
-        return (
-            "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
-            "settings; dp.tune(..., inference=True) has them all the same, and a fit of its own with what was chosen "
-            "has valid ones if it is of other rows (dp.holdout)"
-        )
-    if plan.request.options.inference is None:
-        return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
-    reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
-    if reason is not None:
-        return f"not released: inference {reason}"
-    if plan.stages[-1].plan.information is not None:
-        return "not released: the coefficients are too large for the information at them to be priced"
-    return (
-        "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
-        "pass inference=True to share the budget (dp.plan shows the price)"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
-from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian
@@ -21,18 +18,17 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.spanning import combinations
 from dpstats.inference import Inference
-from dpstats.inference.contrasts import LEVEL
 from dpstats.mechanisms.moments import Moments, inference_of, rows_of
 from dpstats.mechanisms.statistics import StatisticsPlan, check_size
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
+from dpstats.plan.tables import Summary
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.proving import cited
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.results.contrasts import COEFFICIENT_WIDTHS, ContrastTests, coefficient_cells, coefficient_headers
+from dpstats.results.contrasts import ContrastTests
+from dpstats.results.statistics_summary import summarize_model, summarize_release
 from dpstats.tables import as_table
 
 Vector = NDArray[np.float64]
@@ -156,24 +152,7 @@ class ReleasedStatistics:
 
     def summary(self) -> Summary:
         """What was released, at what price, with what noise; as_text, as_html and as_latex."""
-        mass = rows_of(self.plan, self._moments, self.nobs)
-        facts = [("Columns:", str(len(self.names) - 1)), ("Response:", shorten(self.plan.design.response_name, 22))]
-        shown = _rounded(mass.count, mass.deviation)
-        summary = Summary()
-        summary.tables = [
-            _header("Released Statistics", [*facts, ("Complete Rows:", shown)], self.plan),
-            statistics_table(self.plan.noise),
-        ]
-        summary.add_extra_txt(
-            wrap_notes(
-                [
-                    "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
-                    f"Columns: {', '.join(self.plan.design.names)}.",
-                    *(f"{note}." for note in self.plan.design.notes),
-                ]
-            )
-        )
-        return summary
+        return summarize_release(self.plan, rows_of(self.plan, self._moments, self.nobs))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain released and public values, for JSON."""
@@ -303,44 +282,7 @@ class StatisticsResults:
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
-        sparse = self.penalty is not None and self.penalty.sparse
-        facts = [
-            ("Dep. Variable:", shorten(self.design.response_name, 22)),
-            ("Model:", "Linear, from sums"),
-            ("Penalty:", "None" if self.penalty is None else self.penalty.name),
-        ]
-        summary = Summary()
-        summary.tables = [
-            _header("Private Linear Model", facts, self.statistics.plan),
-            self._plain_table() if sparse else self._inference_table(),
-        ]
-        summary.add_extra_txt(wrap_notes(self._notes(sparse)))
-        return summary
-
-    def _plain_table(self) -> SimpleTable:
-        values = zip(self.params.items(), self.scaled_params, strict=True)
-        lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
-        return full_width(["coef", "scaled coef"], lines, [14, 14])
-
-    def _inference_table(self) -> SimpleTable:
-        columns = [self.debiased, self.bse, self.tvalues, self.pvalues, *(self.conf_int()[side] for side in (0, 1))]
-        values = np.column_stack(columns)
-        lines = [(name, coefficient_cells(row)) for name, row in zip(self.design.names, values, strict=True)]
-        return full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
-
-    def _notes(self, sparse: bool) -> list[str]:
-        said = ["The guarantee is that of the released statistics; this fit is charged nothing."]
-        if sparse:
-            return [*said, "Errors are not shown: the penalty selects by the same statistics."]
-        said.append(
-            "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
-            "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
-            "the noise."
-        )
-        unknown = [name for name, error in self.bse.items() if np.isinf(error)]
-        if unknown:
-            said.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
-        return said
+        return summarize_model(self)
 
     def __repr__(self) -> str:
         return f"<StatisticsResults: {self.design.formula}, {self.guarantee}>"
@@ -372,34 +314,3 @@ class StatisticsResults:
 
     def _series(self, values: Vector, name: str) -> pd.Series[float]:
         return pd.Series(values, index=list(self.design.names), name=name)
-
-
-def _rounded(count: float, deviation: float) -> str:
-    """A noisy number without the digits that are noise alone."""
-    step = 10 ** max(0, math.floor(math.log10(deviation)))
-    return f"{round(count / step) * step} ± {deviation:.2g}"
-
-
-def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
-    """Pairs of facts on the release (left) and on the guarantee (right)."""
-    guarantee = plan.guarantee
-    if not guarantee.certified:
-        title = f"*** NOT CERTIFIED: {guarantee.reason} ***\n{title}"
-    right = [
-        ("Epsilon:", f"{guarantee.eps:.6g}"),
-        ("Delta:", f"{guarantee.delta:.6g}"),
-        ("Adjacency:", guarantee.adjacency),
-        ("Noise:", plan.noise.law),
-        ("Proof:", cited(guarantee.basis) if guarantee.certified else "none"),
-    ]
-    left = [*left, *[("", "")] * (len(right) - len(left))]
-    longest = max(len(fact) for _, fact in right)
-    narrow = _paired(title, left, right, longest)
-    # Stretched to the width of the tables below.
-    return _paired(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
-
-
-def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]], wide: int) -> SimpleTable:
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
