@@ -17,9 +17,12 @@ from transcripts import delta_at, explained, moved_by_nodes, noisy_ticks, person
 
 from dpstats.rows import Block, MemoryRows
 from dpstats.streaming import vectors
+from dpstats.streaming.constraints import L2Ball
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.projected import Projection
 from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.sketching import ProjectedPlan, ProjectedVector
 from dpstats.streaming.sums import Honaker
 from dpstats.streaming.sums.draws import GaussianDraws
 
@@ -208,3 +211,93 @@ def test_a_horizon_off_by_one_is_caught() -> None:
     mixed = replace(whole.sums, draws=short.sums.draws)
     plan = StreamPlan(whole.design, whole.vector, mixed, whole.radius, None, None, "accelerated", 1e3, whole.guarantee)
     assert hockey_stick(plan, worst_shift(plan, as_it_should(plan), [[1]])) > DELTA
+
+
+# ------------------------------------------------------------------------------------------------- projected rows
+
+NAMES = [f"x{place}" for place in range(6)]
+
+
+@lru_cache
+def sketched(adjacency: str, participation: tuple[int, ...], **workload: Any) -> StreamPlan:
+    """Rows of six columns along two directions."""
+    options = {"participation": participation, "adjacency": adjacency, "constraint": L2Ball(1.0), "directions": 2}
+    domain = {**dict.fromkeys(NAMES, (-1, 1)), "y": (-1, 1)}
+    formula = f"y ~ {' + '.join(NAMES)} - 1"
+    asked = StreamRequest(formula, domain, EPS, DELTA, mechanism="projected", **options, **workload)
+    return make_plan(asked)
+
+
+def with_image(plan: StreamPlan, image: list[float]) -> np.ndarray:
+    """A row of length 1 whose projection points to `image`."""
+    assert isinstance(plan, ProjectedPlan)
+    assert isinstance(plan.vector, ProjectedVector)
+    row = np.linalg.pinv(plan.vector.projection.matrix) @ np.array(image)
+    return row / np.linalg.norm(row) * (1 - 1e-6)
+
+
+def sketched_shift(plan: StreamPlan, patterns: list[list[int]]) -> float:
+    """As `worst_shift`, of projected rows: the others' by the released coefficients, the person's the worst there is.
+
+    Replaced rows have images at an angle of 60 degrees and responses 1 and -1: the root of 4.5 apart.
+    """
+    path, size = plan.sums.mechanism.path(), plan.vector.size
+    assert isinstance(plan.sums.draws, GaussianDraws)
+    rows = np.array([with_image(plan, [0.0, 1.0]), with_image(plan, [np.sqrt(0.75), 0.5])])
+
+    def total(tick: int, seen: np.ndarray, person: list[Block]) -> np.ndarray:
+        params = np.zeros(len(NAMES))
+        if len(seen):
+            sums = plan.sums.mechanism.workload.apply(seen.astype(float))[-1] * plan.sums.step
+            params = plan.fitting.params(sums, plan.deviation(len(seen)))
+        random = np.random.default_rng([tick, int(params[0] > 0)])
+        others = Block(random.choice([-1.0, 1.0], (30, 6)) / np.sqrt(6), random.choice([-1.0, 1.0], 30))
+        return plan.vector.total(MemoryRows([others, *person]), params, plan.sums.step)
+
+    worst = 0.0
+    for pattern in patterns:
+
+        def one(tick: int, seen: np.ndarray, pattern: list[int] = pattern) -> np.ndarray:
+            replaced = plan.guarantee.adjacency == "replace_one" and tick in pattern
+            return total(tick, seen, [Block(rows[1:], np.array([-1.0]))] if replaced else [])
+
+        def other(tick: int, seen: np.ndarray, pattern: list[int] = pattern) -> np.ndarray:
+            return total(tick, seen, [Block(rows[:1], np.array([1.0]))] if tick in pattern else [])
+
+        random = np.random.default_rng(0)
+        fresh = [plan.sums.draws.draw(path.fresh(tick), size, random) for tick in range(1, TICKS + 1)]
+        moved = explained(path, noisy_ticks(path, fresh, one, size), other)
+        shift = np.concatenate([a - b for a, b in zip(fresh, moved, strict=True)]).astype(np.float64)
+        worst = max(worst, float(np.linalg.norm(shift)))
+    return worst
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("person", PERSONS, ids=str)
+@pytest.mark.parametrize("workload", [w for w in WORKLOADS if w.get("sums") != "honaker"], ids=str)
+def test_transcripts_of_projected_rows(workload: dict[str, Any], person: tuple[int, ...], adjacency: str) -> None:
+    plan = sketched(adjacency, person, **workload)
+    stick = hockey_stick(plan, sketched_shift(plan, person_patterns(person, TICKS)))
+    assert 0 < stick <= DELTA
+    if person == (0,) and workload == {"horizon": TICKS}:
+        assert stick > 0.99 * DELTA
+
+
+def test_projected_rows_replaced_at_the_price_of_added_ones_are_caught() -> None:
+    added, replaced = (sketched(adjacency, (0,), horizon=TICKS) for adjacency in ("add_remove", "replace_one"))
+    assert hockey_stick(added, sketched_shift(replace(replaced, sums=added.sums), [[1]])) > DELTA
+
+
+def test_projected_rows_of_any_length_are_caught(monkeypatch: Any) -> None:
+    """Planted: rows as long as the sketch makes them. The sums still cut them; without that they are too long."""
+    plan = sketched("add_remove", (0,), horizon=TICKS)
+    row = with_image(plan, [0.0, 1.0])
+    monkeypatch.setattr(Projection, "_images", lambda self, rows: rows @ self.matrix.T)
+    assert np.linalg.norm(plan.vector.projection.matrix @ row) > 1.1  # type: ignore[attr-defined]
+    assert hockey_stick(plan, sketched_shift(plan, [[1]])) <= DELTA
+
+    def uncut(vector: vectors.RowVector, exog: np.ndarray, weights: np.ndarray, bound: float) -> np.ndarray:
+        return np.trunc(exog * np.sqrt(weights / bound)[:, None] * 2.0**20)
+
+    monkeypatch.setattr(vectors, "_inner", uncut)
+    assert hockey_stick(plan, sketched_shift(plan, [[1]])) > DELTA
