@@ -354,10 +354,12 @@ def main() -> None:
     """Print the tables asked for; with a folder, of the runs that are stored there, after those that are missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     known = cells()
-    parser.add_argument("tables", nargs="*", default=list(known), choices=list(known))
+    parser.add_argument("tables", nargs="*", default=tuple(known), metavar="table", help=f"of {', '.join(known)}")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--store", type=Path)
     given = parser.parse_args()
+    if unknown := set(given.tables) - set(known):
+        parser.error(f"no tables: {', '.join(sorted(unknown))}")
     chosen = [cell for name in given.tables for cell in known[name]]
     if given.store:
         fill(chosen, given.repetitions, given.store)
