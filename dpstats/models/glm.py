@@ -131,6 +131,16 @@ class GLM:
             Columns, or expressions of columns; see `dpstats.glm`.
         engine : {"dask"}, optional
             Read files on the cluster that this process is a client of; see `dpstats.glm`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> model = dp.GLM.from_formula("y ~ x", rows, "binomial", {"x": (0, 1), "y": (0, 1)})
+        >>> model.fit(eps=1.0)
+        <GLMResults: binomial, y ~ x; eps=1, add_remove, certified>
         """
         model = cls.__new__(cls)
         model._source = FormulaSource(model_formula(formula, family, **beside), as_table(data, engine), domain)
@@ -176,6 +186,11 @@ class GLM:
             Before anything is spent, if an argument, the formula or the frame's schema is not usable.
         BudgetExceeded
             If the ledger has too little left; nothing is released.
+
+        Examples
+        --------
+        >>> model.fit(eps=0.5, penalty="ridge", alpha=1.0)
+        <GLMResults: binomial, y on 2 columns of an array; eps=0.5, add_remove, certified>
         """
         paying, asked = parted(arguments, ChargeKeywords)
         ledger, memory = paying.get("ledger"), paying.get("memory")
@@ -216,6 +231,11 @@ class GLM:
         Returns
         -------
         Plan
+
+        Examples
+        --------
+        >>> model.plan(eps=0.5)
+        <Plan: binomial, y on 2 columns of an array; eps=0.5, add_remove, certified>
         """
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
 

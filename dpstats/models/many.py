@@ -104,6 +104,11 @@ class ManyPlans:
         ------
         DataError, DomainError
             Before anything is spent, if the frame does not suit a model.
+
+        Examples
+        --------
+        >>> list(plans.fit({"x": [0.2, 0.4], "y": [0.1, 0.9]}))
+        ['a', 'b']
         """
         limit = None if memory is None else Memory(memory)
         table = as_table(data, engine)
@@ -130,7 +135,13 @@ class ManyPlans:
         )
 
     def summary(self) -> Summary:
-        """What each model costs; as_text, as_html and as_latex."""
+        """What each model costs; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "y ~ x" in plans.summary().as_text()
+        True
+        """
         rows = [("ranges", [format_number(self.range_eps), "0", ", ".join(self.bought)])]
         rows = rows if self.bought else []
         for name, plan in self.plans.items():

@@ -195,6 +195,11 @@ class Plan:
         -------
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
+
+        Examples
+        --------
+        >>> "per_row" in plan.excess_risk(n=2000).columns
+        True
         """
         table = risk_frame(self, pi, radius, n)
         if printed:
@@ -212,7 +217,13 @@ class Plan:
         label: str | None = None,
         analyst: str | None = None,
     ) -> Any:
-        """Carry what `dpstats.plan` returned out on private rows; arguments and result as for `dpstats.glm`."""
+        """Carry what `dpstats.plan` returned out on private rows; arguments and result as for `dpstats.glm`.
+
+        Examples
+        --------
+        >>> plan.fit({"x": [0.2, 0.4], "y": [0.1, 0.9]})
+        <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
+        """
         call = self._call("fit")
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
 
@@ -226,6 +237,11 @@ class Plan:
         Returns
         -------
         GLMResults
+
+        Examples
+        --------
+        >>> plan.simulate(1000, seed=1).params.index.tolist()
+        ['Intercept', 'x']
         """
         return self._call("simulate").simulate(self, n, seed)
 
@@ -240,11 +256,22 @@ class Plan:
         DataFrame
             In the user's units: std_error, inf where the budget would not identify a coefficient; sampling, without any
             noise.
+
+        Examples
+        --------
+        >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").standard_errors(20_000).shape
+        (2, 2)
         """
         return self._call("standard_errors").standard_errors(self, n, residual_sd)
 
     def at(self, eps: float) -> Plan:
-        """The plan of the same call at another eps; reads no row and spends nothing."""
+        """The plan of the same call at another eps; reads no row and spends nothing.
+
+        Examples
+        --------
+        >>> plan.at(2.0).eps
+        2.0
+        """
         return self._call("at").replanned(self, eps)
 
     def _call(self, what: str) -> Any:
@@ -253,7 +280,13 @@ class Plan:
         return self.call
 
     def summary(self) -> Summary:
-        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex."""
+        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "gaussian" in plan.summary().as_text()
+        True
+        """
         return summarize_plan(self)
 
     def __str__(self) -> str:
@@ -276,11 +309,23 @@ class Plan:
         return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{beside}"
 
     def digest(self) -> str:
-        """A hash of the public facts, as the ledger records it."""
+        """A hash of the public facts, as the ledger records it.
+
+        Examples
+        --------
+        >>> plan.digest() == dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0).digest()
+        True
+        """
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> dp.Plan.from_dict(plan.to_dict()).digest() == plan.digest()
+        True
+        """
         return {
             "formula": self.formula,
             "bought": list(self.bought),

@@ -98,10 +98,22 @@ class Guarantee:
         return self.adjacency if self.unit is None else f"{self.adjacency} per {self.unit}"
 
     def uncertified(self, reason: str) -> Guarantee:
-        """The same figures marked as uncertified for `reason` (appended to an earlier one)."""
+        """The same figures marked as uncertified for `reason` (appended to an earlier one).
+
+        Examples
+        --------
+        >>> print(Guarantee(0.5).uncertified("seeded"))
+        eps=0.5, add_remove, NOT CERTIFIED
+        """
         joined = reason if self.reason is None else f"{self.reason}; {reason}"
         return replace(self, certified=False, reason=joined)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON.
+
+        Examples
+        --------
+        >>> Guarantee(**Guarantee(0.5).to_dict()) == Guarantee(0.5)
+        True
+        """
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -64,11 +64,23 @@ class Noise:
             raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
 
     def scaled(self, scale: float) -> Noise:
-        """The same law at another scale."""
+        """The same law at another scale.
+
+        Examples
+        --------
+        >>> Noise("laplace", "l2", 3.0).scaled(2.0)
+        Noise(kind='laplace', norm='l2', scale=2.0)
+        """
         return replace(self, scale=scale)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> Noise(**Noise("laplace", "l2", 3.0).to_dict()).scale
+        3.0
+        """
         return asdict(self)
 
     def sample(self, size: int, random: RandomSource) -> Float:
@@ -76,6 +88,12 @@ class Noise:
 
         Laplace noise in l2 is a Gamma(size) radius times a uniform direction; in linf a Gamma(size + 1) radius times a
         uniform point of the cube; in l1 independent Laplace variables (docs/proofs/noise).
+
+        Examples
+        --------
+        >>> from dpstats.privacy.randomness import random_source
+        >>> Noise("laplace", "l2", 3.0).sample(2, random_source(1)).shape
+        (2,)
         """
         size = _check_size(size)
         tail, upper = folded(random, size)
@@ -90,7 +108,13 @@ class Noise:
         return self.scale * _gamma(size, random) * (direction / np.linalg.norm(direction))
 
     def expected_square(self, size: int) -> float:
-        """E ||b||_2^2 for b of shape (size,)."""
+        """E ||b||_2^2 for b of shape (size,).
+
+        Examples
+        --------
+        >>> Noise("gaussian", "l2", 3.0).expected_square(2)
+        18.0
+        """
         size = _check_size(size)
         factor = {"l1": 2.0 * size, "l2": size * (size + 1.0), "linf": size * (size + 1.0) * (size + 2.0) / 3}
         return self.scale**2 * (size if self.kind == "gaussian" else factor[self.norm])
@@ -105,6 +129,11 @@ class Noise:
         ------
         ArgumentError
             If `probability` is not strictly between 0 and 1 or `size` is not a positive integer.
+
+        Examples
+        --------
+        >>> round(Noise("laplace", "l2", 3.0).norm_quantile(2, 0.95), 1)
+        14.2
         """
         size = _check_size(size)
         if not 0 < probability < 1:
@@ -120,7 +149,13 @@ class Noise:
         return self.scale * unit
 
     def log_density(self, noise: NDArray[np.floating]) -> float | Float:
-        """Log density at `noise`, shape (..., p), over the last axis."""
+        """Log density at `noise`, shape (..., p), over the last axis.
+
+        Examples
+        --------
+        >>> bool(Noise("laplace", "l2", 3.0).log_density(np.ones(2)) < 0)
+        True
+        """
         size = noise.shape[-1]
         length = np.linalg.norm(noise, ord=_ORDER[self.norm], axis=-1) / self.scale
         if self.kind == "gaussian":

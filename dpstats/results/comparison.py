@@ -66,7 +66,13 @@ class Comparison:
         return str(self.table.index[0])
 
     def summary(self) -> Summary:
-        """The table, in statsmodels' look; as_text, as_html and as_latex."""
+        """The table, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> found.best in found.summary().as_text()
+        True
+        """
         names = ("noise", "excess", "at_most", "delta")
         rows = [
             (method, [row["law"], *(format_number(row[name]) for name in names)])
@@ -82,7 +88,13 @@ class Comparison:
         return summary
 
     def plot(self, **arguments: Any) -> Axes:
-        """The predicted excess of each method against the number of rows; see `dpstats.plots.methods`."""
+        """The predicted excess of each method against the number of rows; see `dpstats.plots.methods`.
+
+        Examples
+        --------
+        >>> found.plot().get_xscale()  # with the extra "plots"
+        'log'
+        """
         return draw_comparison(self, **arguments)
 
     def __str__(self) -> str:

@@ -60,7 +60,14 @@ class ETable:
         return pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
 
     def summary(self) -> Summary:
-        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
+        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
+
+        Examples
+        --------
+        >>> table = dp.etable(fits)
+        >>> "education" in table.summary().as_text()
+        False
+        """
         summary = Summary()
         each = self._beside()
         for start in range(0, len(self.fits), each):
@@ -69,11 +76,23 @@ class ETable:
         return summary
 
     def to_latex(self) -> str:
-        """The summary as LaTeX."""
+        """The summary as LaTeX.
+
+        Examples
+        --------
+        >>> "tabular" in dp.etable(fits).to_latex()
+        True
+        """
         return self.summary().as_latex()
 
     def to_markdown(self) -> str:
-        """The summary as Markdown."""
+        """The summary as Markdown.
+
+        Examples
+        --------
+        >>> dp.etable(fits).to_markdown().startswith("|")
+        True
+        """
         return self.summary().as_markdown()
 
     def _repr_html_(self) -> str:

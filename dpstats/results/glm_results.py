@@ -171,7 +171,13 @@ class GLMResults(Inferential):
     def excess_risk(
         self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
     ) -> pd.DataFrame:
-        """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`."""
+        """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`.
+
+        Examples
+        --------
+        >>> "per_row" in fit.excess_risk(n=2000).columns
+        True
+        """
         return self.plan.excess_risk(pi, radius, n, printed=printed)
 
     def predict(
@@ -210,6 +216,11 @@ class GLMResults(Inferential):
             If `which` is unknown or asks for a class where the response is a number, or `offset` is missing.
         DataError
             If `newdata` lacks a column the formula needs, or has the wrong shape.
+
+        Examples
+        --------
+        >>> fit.predict({"x": [0.2, None]}).isna().tolist()
+        [False, True]
         """
         binary = self.plan.family.response == "binary"
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
@@ -241,6 +252,11 @@ class GLMResults(Inferential):
         term; estimate, in the user's units, with inference free of the shrinkage (`debiased`) and followed by its
         std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, the coefficient as
         released, in the user's and in model units; noise_at_most.
+
+        Examples
+        --------
+        >>> "estimate" in fit.tidy().columns
+        True
         """
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self.has_errors:
@@ -249,7 +265,13 @@ class GLMResults(Inferential):
         return table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy())
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; nobs is missing where it is private."""
+        """One row of facts about the model; nobs is missing where it is private.
+
+        Examples
+        --------
+        >>> fit.glance().shape[0]
+        1
+        """
         plan, request = self.plan, self.plan.request
         facts = {
             "family": plan.family.name,
@@ -279,15 +301,32 @@ class GLMResults(Inferential):
         ------
         ArgumentError
             If `n` is not positive.
+
+        Examples
+        --------
+        >>> "x" in fit.summary(full=True).as_text()
+        True
         """
         return summarize(self, full=full, n=n)
 
     def to_latex(self) -> str:
-        """The summary as LaTeX."""
+        """The summary as LaTeX.
+
+        Examples
+        --------
+        >>> "tabular" in fit.to_latex()
+        True
+        """
         return self.summary().as_latex()
 
     def to_markdown(self) -> str:
-        """The summary as Markdown."""
+        """The summary as Markdown.
+
+        Examples
+        --------
+        >>> "|---:|" in fit.to_markdown()
+        True
+        """
         return self.summary().as_markdown()
 
     def _repr_html_(self) -> str:
@@ -295,15 +334,37 @@ class GLMResults(Inferential):
         return self.summary().as_html()
 
     def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
-        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`."""
+        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`.
+
+        Examples
+        --------
+        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['x']
+        """
         return draw_result(self, kind, **arguments)
 
     def save(self, path: str | Path) -> None:
-        """Write the released values and the public plan as JSON."""
+        """Write the released values and the public plan as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/fit.json"
+        >>> fit.save(path)
+        >>> bool((dp.GLMResults.load(path).params == fit.params).all())
+        True
+        """
         stored.write(path, "GLMResults", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON."""
+        """The released values and the public plan, for JSON.
+
+        Examples
+        --------
+        >>> dp.GLMResults.from_dict(fit.to_dict())
+        <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
+        """
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
         return {**facts, "information": released, "advice": list(self.plan.advice)}

@@ -28,7 +28,24 @@ Vector = NDArray[np.float64]
 
 
 class Inferential:
-    """Errors of released coefficients; for classes with a plan, coefficients and perhaps their information."""
+    """Errors of released coefficients; for classes with a plan, coefficients and perhaps their information.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> fit = dp.logit("y ~ x", rows, eps=2.0, domain={"x": (0, 1), "y": (0, 1)})
+    >>> fit.has_errors, fit.scale
+    (True, 1.0)
+    >>> fit.debiased.shape == fit.bse.shape == fit.tvalues.shape == fit.pvalues.shape
+    True
+    >>> fit.identified.index.equals(fit.noise_at_most.index)
+    True
+    >>> fit.information.shape, list(fit.variance_shares.columns)
+    ((2, 2), ['sampling', 'noise', 'information'])
+    """
 
     plan: Plan
     scaled_params: Vector
@@ -105,7 +122,13 @@ class Inferential:
         return self._series(self._inference.pvalues, "pvalues")
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1."""
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
+
+        Examples
+        --------
+        >>> fit.conf_int(alpha=0.1).shape
+        (2, 2)
+        """
         ends = self._inference.conf_int(alpha)
         return pd.DataFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
 
@@ -114,12 +137,23 @@ class Inferential:
 
         NaN beside a coefficient that is not identified. For combinations `t_test` and `wald_test` are better than what
         follows from this matrix: they know of the noise in the information.
+
+        Examples
+        --------
+        >>> fit.cov_params().shape
+        (2, 2)
         """
         matrix, names = self._inference.cov_params(), self._fitted_names
         return pd.DataFrame(matrix, index=names, columns=names)
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
-        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient."""
+        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient.
+
+        Examples
+        --------
+        >>> fit.uncertainty().index.tolist()
+        ['Intercept', 'x']
+        """
         ends = self.conf_int(alpha)
         columns = [self.debiased, self.bse, self.tvalues, self.pvalues, ends[0], ends[1]]
         names = ["coef", "std_error", "z", "p_value", "low", "high"]
@@ -178,6 +212,11 @@ class Inferential:
             If inference was not released.
         ArgumentError
             If `r_matrix` is not usable, or names a column that is not in the fit.
+
+        Examples
+        --------
+        >>> fit.t_test("Intercept + x = 0").effect.shape
+        (1,)
         """
         found = self._inference
         rows, values, names = self._constraints(r_matrix)
@@ -187,14 +226,26 @@ class Inferential:
         )
 
     def wald_test(self, r_matrix: Any) -> WaldTest:
-        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`."""
+        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
+
+        Examples
+        --------
+        >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
+        True
+        """
         found = self._inference
         rows, values, _ = self._constraints(r_matrix)
         test = found.wald_test(rows, values)
         return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
 
     def wald_test_terms(self) -> WaldTestTerms:
-        """Test for each term that all of its coefficients are zero: the analysis of variance of the model."""
+        """Test for each term that all of its coefficients are zero: the analysis of variance of the model.
+
+        Examples
+        --------
+        >>> list(fit.wald_test_terms().table.index)
+        ['Intercept', 'x']
+        """
         found, columns = self._inferred, self._fitted_columns
         rows: dict[str, dict[str, float]] = {}
         for term in self.plan.design.terms:
@@ -218,7 +269,13 @@ class Inferential:
         return WaldTestTerms(table.astype({"df_constraint": int, "untested": int}))
 
     def anova(self) -> pd.DataFrame:
-        """The table of `wald_test_terms`."""
+        """The table of `wald_test_terms`.
+
+        Examples
+        --------
+        >>> "x" in fit.anova().index
+        True
+        """
         return self.wald_test_terms().table
 
     def get_prediction(
@@ -241,6 +298,11 @@ class Inferential:
             If inference was not released, or the family has no mean (the SVMs).
         DataError
             If `newdata` lacks a column the formula needs, or has the wrong shape.
+
+        Examples
+        --------
+        >>> fit.get_prediction({"x": [0.2, 0.8]}).summary_frame().shape[0]
+        2
         """
         found, family = self._inferred, self.plan.family
         if family.link == "none" or family.name.endswith("svm"):

@@ -49,6 +49,19 @@ class ReleasedStatistics:
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     ranges_eps : float
         The part of the budget that bought ranges first, where a fit found them out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> sums = dp.release_statistics(domain, ["x", "y"], 1.0, data=rows, delta=1e-6)
+    >>> sums.names, sums.guarantee.certified
+    (('Intercept', 'y', 'x'), True)
+    >>> sums.rows > 0, list(sums.budget.index)
+    (True, ['statistics', 'cover'])
     """
 
     plan: StatisticsPlan
@@ -117,6 +130,11 @@ class ReleasedStatistics:
         ------
         ArgumentError, FormulaError
             If the model does not follow from the statistics, or an argument is not usable.
+
+        Examples
+        --------
+        >>> sums.fit("y ~ 1").params.index.tolist()
+        ['Intercept']
         """
         guess = self.plan.radius if radius is None else check_size("radius", radius)
         chosen = get_penalty(penalty, alpha)
@@ -151,7 +169,13 @@ class ReleasedStatistics:
         return self.summary().as_text()
 
     def summary(self) -> Summary:
-        """What was released, at what price, with what noise; as_text, as_html and as_latex."""
+        """What was released, at what price, with what noise; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "Released Statistics" in sums.summary().as_text()
+        True
+        """
         return summarize_release(self.plan, rows_of(self.plan, self._moments, self.nobs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,7 +185,13 @@ class ReleasedStatistics:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> ReleasedStatistics:
-        """The statistics whose `to_dict` gave `facts`."""
+        """The statistics whose `to_dict` gave `facts`.
+
+        Examples
+        --------
+        >>> dp.ReleasedStatistics.from_dict(sums.to_dict()).names
+        ('Intercept', 'y', 'x')
+        """
         plan = StatisticsPlan.from_dict(facts["plan"])
         released = np.asarray(facts["released"], dtype=np.float64)
         if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
@@ -169,7 +199,16 @@ class ReleasedStatistics:
         return cls(plan, released, facts["nobs"], facts.get("ranges_eps", 0.0))
 
     def save(self, path: str | Path) -> None:
-        """Write the released values and the public plan as JSON."""
+        """Write the released values and the public plan as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/sums.json"
+        >>> sums.save(path)
+        >>> dp.ReleasedStatistics.load(path).names
+        ('Intercept', 'y', 'x')
+        """
         stored.write(path, "ReleasedStatistics", self.to_dict())
 
     @classmethod
@@ -199,6 +238,19 @@ class StatisticsResults:
     radius : float
     mapped : tuple
         T and t: the model's columns and its response as combinations of those released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> model = dp.release_statistics(domain, ["x", "y"], 1.0, data=rows, delta=1e-6).fit("y ~ x")
+    >>> model.guarantee.certified, model.params.index.tolist()
+    (True, ['Intercept', 'x'])
+    >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
+    True
     """
 
     statistics: ReleasedStatistics
@@ -231,6 +283,11 @@ class StatisticsResults:
         ------
         DataError
             If `newdata` lacks a column the formula needs.
+
+        Examples
+        --------
+        >>> model.predict({"x": [0.2, 0.8]}).shape
+        (2,)
         """
         table = as_table(newdata)
         exog, complete = self.design.exog(table)
@@ -269,11 +326,23 @@ class StatisticsResults:
         return self._series(self._inference.pvalues, "pvalues")
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1."""
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
+
+        Examples
+        --------
+        >>> model.conf_int(alpha=0.1).shape
+        (2, 2)
+        """
         return pd.DataFrame(self._inference.conf_int(alpha), index=list(self.design.names))
 
     def t_test(self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05) -> ContrastTests:
-        """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one."""
+        """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
+
+        Examples
+        --------
+        >>> model.t_test([1, 1]).effect.shape
+        (1,)
+        """
         tests = self._inference.t_test(np.atleast_2d(np.asarray(weights, dtype=np.float64)), values, alpha)
         names = tuple(f"c{number}" for number in range(len(tests.effect)))
         return ContrastTests(
@@ -281,7 +350,13 @@ class StatisticsResults:
         )
 
     def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "Private Linear Model" in model.summary().as_text()
+        True
+        """
         return summarize_model(self)
 
     def __repr__(self) -> str:
@@ -291,7 +366,16 @@ class StatisticsResults:
         return self.summary().as_text()
 
     def save(self, path: str | Path) -> None:
-        """Write the model and the statistics it comes from as JSON."""
+        """Write the model and the statistics it comes from as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/model.json"
+        >>> model.save(path)
+        >>> bool((dp.StatisticsResults.load(path).params == model.params).all())
+        True
+        """
         facts = {
             "statistics": self.statistics.to_dict(),
             "formula": self.design.formula,

@@ -134,7 +134,13 @@ class TuningPlan:
         return pd.DataFrame(rows, columns=columns).set_index("candidate")
 
     def tables(self, chosen: str | None = None) -> list[Any]:
-        """The tables that plan and result share; `chosen` is marked."""
+        """The tables that plan and result share; `chosen` is marked.
+
+        Examples
+        --------
+        >>> len(plan.tables()) > 0
+        True
+        """
         title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
         if not self.guarantee.certified:
             title = f"*** NOT CERTIFIED ***\n{title}"
@@ -152,7 +158,13 @@ class TuningPlan:
         ]
 
     def notes(self) -> list[str]:
-        """What the reader must know, in plain words."""
+        """What the reader must know, in plain words.
+
+        Examples
+        --------
+        >>> all(isinstance(note, str) for note in plan.notes())
+        True
+        """
         guarantee = self.guarantee
         spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
         said = [
@@ -175,7 +187,13 @@ class TuningPlan:
         return said
 
     def summary(self) -> Summary:
-        """Candidates, budget and notes; as_text, as_html and as_latex."""
+        """Candidates, budget and notes; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "stopping" in plan.summary().as_text()
+        True
+        """
         summary = Summary()
         summary.tables = self.tables()
         summary.add_extra_txt(wrap_notes(self.notes()))
@@ -188,7 +206,13 @@ class TuningPlan:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
 
     def digest(self) -> str:
-        """A hash of the public facts, as a ledger records it."""
+        """A hash of the public facts, as a ledger records it.
+
+        Examples
+        --------
+        >>> len(plan.digest())
+        64
+        """
         facts = [self.strategy, self.names, self.score, self.score_eps, [plan.digest() for plan in self.plans]]
         return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
 

@@ -76,11 +76,23 @@ class Selection:
         return pd.DataFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
 
     def utility(self, beta: float = BETA, n: float | None = None) -> pd.DataFrame:
-        """What the chosen candidate may lose beyond the best one; see `dpstats.tuning.bounds.utility`."""
+        """What the chosen candidate may lose beyond the best one; see `dpstats.tuning.bounds.utility`.
+
+        Examples
+        --------
+        >>> len(found.utility(0.05)) > 0
+        True
+        """
         return utility(self.choice, beta, n)
 
     def summary(self) -> Summary:
-        """The choice, its budget and its bounds; as_text, as_html and as_latex."""
+        """The choice, its budget and its bounds; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> found.chosen in found.summary().as_text()
+        True
+        """
         summary = Summary()
         title = f"Choice of the least {shorten(self.score, 40)}"
         if not self.guarantee.certified:
@@ -118,7 +130,16 @@ class Selection:
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
 
     def save(self, path: str | Path) -> None:
-        """Write what was released as JSON, without the candidates themselves."""
+        """Write what was released as JSON, without the candidates themselves.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/choice.json"
+        >>> found.save(path)
+        >>> dp.Selection.load(path).chosen == found.chosen
+        True
+        """
         facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
         stored.write(
             path, "Selection", {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}

@@ -74,7 +74,13 @@ class Tuned:
         return self.plan.budget
 
     def predict(self, newdata: Any, **arguments: Any) -> Any:
-        """Predictions of the fit for new rows; see `GLMResults.predict`."""
+        """Predictions of the fit for new rows; see `GLMResults.predict`.
+
+        Examples
+        --------
+        >>> found.predict({"x": [0.2, 0.8]}).shape
+        (2,)
+        """
         return self.fit.predict(newdata, **arguments)
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
@@ -86,6 +92,11 @@ class Tuned:
             Candidates and what was paid for each, then all of the fit's own tables.
         n : int, optional
             A public number of rows; see `GLMResults.summary`.
+
+        Examples
+        --------
+        >>> "alpha" in found.summary().as_text()
+        True
         """
         summary, own = self.fit.summary(full=full, n=n), Summary()
         if full:

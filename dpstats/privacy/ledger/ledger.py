@@ -119,7 +119,13 @@ class Ledger(Spender):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
-        """Open an existing ledger whatever its totals. Raises LedgerError as the constructor, and if it is missing."""
+        """Open an existing ledger whatever its totals. Raises LedgerError as the constructor, and if it is missing.
+
+        Examples
+        --------
+        >>> dp.Ledger.open(path).dataset
+        'survey'
+        """
         ledger = cls.__new__(cls)
         ledger._open(_resolve(path), timeout)
         return ledger
@@ -154,6 +160,12 @@ class Ledger(Spender):
             If an argument is invalid.
         LedgerError
             If the file cannot be written.
+
+        Examples
+        --------
+        >>> ledger.set_quota("Grace", eps=0.25)
+        >>> ledger.signed("Grace").remaining.eps
+        0.25
         """
         check_texts({"analyst": analyst})
         number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
@@ -168,7 +180,12 @@ class Ledger(Spender):
             insert(connection, "quota", row)
 
     def close(self) -> None:
-        """Close the file; a later charge would open it again."""
+        """Close the file; a later charge would open it again.
+
+        Examples
+        --------
+        >>> dp.Ledger.open(path).close()
+        """
         self._store.disconnect()
 
     def __enter__(self) -> Ledger:

@@ -30,7 +30,17 @@ class Signature(NamedTuple):
 
 
 class Reader:
-    """What can be asked of a whole ledger and of a part of a partition."""
+    """What can be asked of a whole ledger and of a part of a partition.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> ledger = dp.Ledger(f"{tempfile.mkdtemp()}/survey.ledger", dataset="survey", eps=1.0)
+    >>> charge = ledger.signed("Ada").charge(dp.Guarantee(0.25), label="a count")
+    >>> ledger.dataset, ledger.adjacency, ledger.accountant, ledger.unit, ledger.total.eps
+    ('survey', 'add_remove', 'basic', None, 1.0)
+    """
 
     _store: Store
     _facts: Facts
@@ -88,16 +98,33 @@ class Reader:
             `part` the part of a partition, `state` one of "charged" (spent, rows not yet announced), "read" (spent for
             good) and "refunded" (costs nothing); `analyst` and `purpose` as the charge names them, and `domain_hash`,
             the same for charges that declare the columns they read alike.
+
+        Examples
+        --------
+        >>> ledger.entries()["label"].tolist()
+        ['a count']
         """
         with self._store.transaction(write=False) as connection:
             return report.entries(connection, read_books(connection), self._account, self.unit)
 
     def report(self) -> str:
-        """A table of at most 80 columns: the totals, who spent how much, and what was spent on what."""
+        """A table of at most 80 columns: the totals, who spent how much, and what was spent on what.
+
+        Examples
+        --------
+        >>> "a count" in ledger.report()
+        True
+        """
         return report.text(self._statement())
 
     def to_html(self) -> str:
-        """The same as one HTML page that needs no other file."""
+        """The same as one HTML page that needs no other file.
+
+        Examples
+        --------
+        >>> "a count" in ledger.to_html()
+        True
+        """
         return html.page(self._statement())
 
     def spending(self) -> pd.DataFrame:
@@ -110,6 +137,11 @@ class Reader:
             as they count for the whole data set: of the parts of a partition the worst; `quota_eps` and `quota_delta`
             (NaN without a quota); `remaining_eps` and `remaining_delta`, what one more charge may take under quota and
             total.
+
+        Examples
+        --------
+        >>> ledger.spending().shape[0]
+        1
         """
         with self._store.transaction(write=False) as connection:
             return analysts(connection, self._facts)
@@ -123,6 +155,11 @@ class Reader:
             `time`; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN) spent so far: of the parts of a partition
             the worst; `analyst`, "" without a name, and `by_analyst`, the eps or rho that this one has spent so far.
             `dpstats.plots.spending` draws it.
+
+        Examples
+        --------
+        >>> ledger.history()["eps"].tolist()
+        [0.25]
         """
         with self._store.transaction(write=False) as connection:
             return history(connection, self._facts, self._account)

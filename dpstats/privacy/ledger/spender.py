@@ -34,7 +34,14 @@ AnySpender = TypeVar("AnySpender", bound="Spender")
 
 
 class Spender(Reader):
-    """What a whole ledger and a part of a partition have in common: charging and splitting, and what a Reader tells."""
+    """What a whole ledger and a part of a partition have in common: charging and splitting, and what a Reader tells.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> ledger = dp.Ledger(f"{tempfile.mkdtemp()}/survey.ledger", dataset="survey", eps=1.0)
+    """
 
     def signed(
         self: AnySpender, analyst: str | None = None, *, purpose: str | None = None, label: str | None = None
@@ -59,6 +66,12 @@ class Spender(Reader):
         ------
         ArgumentError
             If one is no text.
+
+        Examples
+        --------
+        >>> charge = ledger.signed("Ada", purpose="a pilot").charge(dp.Guarantee(0.125), label="a mean")
+        >>> ledger.entries()["analyst"].tolist()[-1]
+        'Ada'
         """
         given = {"analyst": analyst, "purpose": purpose, "label": label}
         check_texts({name: text for name, text in given.items() if text is not None})
@@ -112,6 +125,12 @@ class Spender(Reader):
             declared otherwise than in the ledger's Domain, or the file cannot be trusted or written.
         ArgumentError
             If an argument has the wrong type.
+
+        Examples
+        --------
+        >>> charge = ledger.charge(dp.Guarantee(0.25), label="a count")
+        >>> ledger.remaining.eps
+        0.75
         """
         named = self._named(label=label, analyst=analyst, purpose=purpose)
         texts = {"formula": formula, "method": method, "plan_hash": plan_hash, **named}
@@ -165,6 +184,13 @@ class Spender(Reader):
             If the ledger knows this rule with other parts, or is for persons and `by` does not tell them apart.
         ArgumentError
             If `by` or `parts` has the wrong type, or a part occurs twice.
+
+        Examples
+        --------
+        >>> north = ledger.partition("region", ["north", "south"])["north"]
+        >>> charge = north.charge(dp.Guarantee(0.25), label="in the north")
+        >>> north.remaining.eps < 1
+        True
         """
         levels = check_parts(by, parts)
         self.check_division((by,))
