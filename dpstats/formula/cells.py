@@ -38,8 +38,8 @@ def check_columns(table: Table, domain: Domain, columns: Iterable[str]) -> None:
             continue
         if all(isinstance(level, str) for level in declared.code_of()):
             raise DomainError(
-                f"column {name!r} holds numbers, but none of its declared levels is a number; "
-                "declare the numbers as levels or convert the column"
+                f"column {name!r} is {column.type_name}, but none of its declared levels is a number; "
+                "declare its numbers as levels, true and false as 1 and 0, or convert the column"
             )
 
 

@@ -26,7 +26,19 @@ def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[
         Expressions as the formula writes them that are not finite on all of the declared ranges.
     """
     places = {code: _place(parsed, domain, code) or "on part of the declared ranges" for code in partial}
-    return tuple(f"{code} is not finite {place}: rows there are left out" for code, place in places.items())
+    return tuple(
+        f"{code} is not finite {place}: rows there are left out{_logarithm(domain, code)}"
+        for code, place in places.items()
+    )
+
+
+def _logarithm(domain: Domain, code: str) -> str:
+    """A word on what may be a logarithm already: an exposure that is declared to be negative."""
+    name = code.removeprefix("offset(np.log(").removesuffix("))")
+    declared = domain.get(name)
+    if name == code or not isinstance(declared, Range) or declared.low >= 0:
+        return ""
+    return f"; if {name} is a logarithm already, it is an offset and no exposure"
 
 
 def _place(parsed: Formula, domain: Domain, code: str) -> str:

@@ -58,6 +58,9 @@ class BoughtRanges:
     domain: Domain
     guarantee: Guarantee
 
+    def __repr__(self) -> str:
+        return f"<BoughtRanges: {self.domain!r}; {self.guarantee}>"
+
 
 @sealed
 def buy_ranges(

@@ -160,7 +160,7 @@ class FormulaSource:
         if self.data is not None:
             check_unit(self.data, request.options.record)
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
-        advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
+        advised = advice(self.formula, self.domain, self.data, ranges)
         plan = replace(self._plan(request, ranges), advice=advised)
         if not plan.bought and plan.response is None:
             return plan

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpstats.families import Poisson
-from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
-from dpstats.plan.tables import format_number, is_output
+from dpstats.plan.tables import capped_at, format_number, is_output
 from dpstats.proving import cited
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def plan_notes(plan: Plan) -> list[str]:
         )
     said += covered_note(plan)
     said += cap_note(plan)
+    said += [] if plan.completed else alpha_note(plan)
     said += link_note(plan)
     if guarantee.unit is not None:
         said.append(persons_note(plan))
@@ -88,13 +91,8 @@ def plan_notes(plan: Plan) -> list[str]:
             "there."
         )
     said += beside_note(plan.design)
-    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
-    return [*said, *taken_note(plan), *design_notes(plan), *advised]
-
-
-def taken_note(plan: Plan) -> list[str]:
-    """What an undeclared response was taken for."""
-    return [f"{one}." for one in plan.advice if TAKEN in one]
+    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice]
+    return [*said, *design_notes(plan), *advised]
 
 
 def design_notes(plan: Plan) -> list[str]:
@@ -104,15 +102,28 @@ def design_notes(plan: Plan) -> list[str]:
 
 def cap_note(plan: Plan) -> list[str]:
     """From which residual on least squares is no longer that, if rows can have one."""
-    cap, design = getattr(plan.family, "residual_cap", None), plan.design
-    if cap is None or isinstance(plan.objective, LeastSquaresPlan):
-        return []
-    units = cap * design.response_scaling()[1]
-    if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low:
+    units = capped_at(plan)
+    if units is None:
         return []
     return [
         f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared: of a "
         "skewed response this is not the mean. method='statistics' is least squares without a cap."
+    ]
+
+
+def alpha_note(plan: Plan) -> list[str]:
+    """What sizes of alpha mean something under a sparse penalty: those between the noise and all that rows can add."""
+    penalty, objective, design = plan.request.penalty, plan.objective, plan.design
+    if penalty is None or not penalty.sparse or not penalty.convex or is_output(plan):
+        return []
+    rows = plan.request.options.rows_guess
+    noise = float(np.median(plan.noise_sd))
+    most = objective.family.lipschitz * max(term.l2 for term in design.terms)
+    return [
+        f"alpha = {penalty.alpha:.4g} is on the sum of the losses, in model units: a column is kept where its "
+        f"gradient, summed over the rows, passes alpha. Noise alone gives that sum a standard deviation of "
+        f"{noise:.3g}, below which alpha chooses noise; a row adds {most:.3g} at most, so that no column is kept above "
+        f"{most * rows:.3g} for {rows:,.0f} rows (rows_guess), and in practice far below."
     ]
 
 
@@ -163,9 +174,11 @@ def errors_note(plan: Plan) -> str:
             )
         )
     if information is None:
+        offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
+        buys = "; inference=True buys them" if offered else ""
         return (
-            "Standard errors are functions of the rows and no part of this release; inference=True buys them. 'noise "
-            f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+            f"Standard errors are functions of the rows and no part of this release{buys}. 'noise "
+            "at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
     spread = information.purchase.spread
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")

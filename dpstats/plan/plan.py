@@ -23,7 +23,7 @@ from dpstats.plan.budget import budget_frame
 from dpstats.plan.methods import risk_frame
 from dpstats.plan.response import ResponsePurchase
 from dpstats.plan.summary import summarize_plan
-from dpstats.plan.tables import Summary
+from dpstats.plan.tables import Summary, shorten
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
@@ -227,7 +227,7 @@ class Plan:
         call = self._call("fit")
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
 
-    def simulate(self, n: int, seed: int) -> Any:
+    def simulate(self, n: int, seed: int = 0) -> Any:
         """What such a fit looks like: the plan carried out on `n` rows that are made up.
 
         Columns are drawn evenly from the Domain, the response from the family with coefficients drawn at random, which
@@ -298,7 +298,11 @@ class Plan:
     @property
     def description(self) -> str:
         """Model and guarantee in a line."""
-        model = self.formula or f"{self.design.response_name} on {len(self.names)} columns of an array"
+        model = (
+            shorten(self.formula, 200)
+            if self.formula
+            else f"{self.design.response_name} on {len(self.names)} columns of an array"
+        )
         return f"{self.family.name}, {model}; {self.guarantee}"
 
     @property

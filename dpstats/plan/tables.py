@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -38,6 +39,9 @@ MOST_TERMS = 60
 BREAKS = " :,;[(=*+/_-"
 """A name that is too long goes on in another line behind one of these."""
 
+DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
+"""What a table in a text does not lead to."""
+
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {
@@ -61,7 +65,7 @@ class Summary(statsmodels_summary.Summary):
         """Each table as a tabular of its own, then the notes."""
         parts = [_with_texts(table, str).as_latex_tabular() for table in self.tables]
         if self.extra_txt is not None:
-            parts.append(self.extra_txt.translate(LATEX).replace("\n", " \\newline\n"))
+            parts.append(DETAILS.sub("", self.extra_txt).translate(LATEX).replace("\n", " \\newline\n"))
         return "\n\n".join(parts)
 
     def as_html(self) -> str:
@@ -75,7 +79,7 @@ class Summary(statsmodels_summary.Summary):
         """Each table in the pipes of Markdown, then the notes."""
         parts = [markdown_table(table) for table in self.tables]
         if self.extra_txt is not None:
-            parts.append(self.extra_txt)
+            parts.append(DETAILS.sub("", self.extra_txt))
         return "\n\n".join(parts)
 
 
@@ -167,6 +171,15 @@ def model_title(plan: Plan) -> str:
 def facts_lines(facts: Sequence[str]) -> list[str]:
     """Facts below a title, as wide as the tables."""
     return [line.center(WIDTH) for line in textwrap.wrap("; ".join(facts), WIDTH - 4)]
+
+
+def capped_at(plan: Plan) -> float | None:
+    """From which residual on least squares is no longer that, in the response's units; None if no row has one."""
+    cap, design = getattr(plan.family, "residual_cap", None), plan.design
+    if cap is None or isinstance(plan.objective, LeastSquaresPlan):
+        return None
+    units = float(cap * design.response_scaling()[1])
+    return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
 
 
 def modelled(plan: Plan) -> str:

@@ -47,8 +47,9 @@ def effect(
     column : str
         A column that the formula reads.
     at : dict, optional
-        Values of other columns; by default the middle of a range and the first level. A list of values for one of
-        them draws a line for each.
+        Values of other columns; by default the middle of a range, the first level, and 0 of what is declared as bool
+        or as (0, 1). Such a column is drawn at 0 and 1 alone; declare (0.0, 1.0) for a share in between. A list of
+        values for one of them draws a line for each.
     points : int
         How many points of a range; at least 2.
     alpha : float
@@ -87,7 +88,7 @@ def effect(
         raise ArgumentError(f"points must be an integer of at least 2, got {shown(points)}")
     held, several = _held(design, others, at or {})
     ax = style.new_axes(ax)
-    declared = design.domain[column]
+    declared = _drawn(design.domain[column])
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
@@ -136,12 +137,19 @@ def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> t
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared = design.domain[name]
-        usual = declared.low / 2 + declared.high / 2 if isinstance(declared, Range) else declared.values[0]
+        declared, seen = design.domain[name], _drawn(design.domain[name])
+        usual = seen.low / 2 + seen.high / 2 if isinstance(seen, Range) else seen.values[0]
         held[name] = at.get(name, usual)
         for value in at[name] if name in lists else [held[name]]:
             _check(name, value, declared)
     return held, lists[0] if lists else ""
+
+
+def _drawn(declared: Range | Levels) -> Range | Levels:
+    """What a column is drawn as: one of the whole numbers 0 and 1 has two places."""
+    codes = isinstance(declared, Range) and (declared.low, declared.high) == (0, 1)
+    whole = isinstance(declared, Range) and isinstance(declared.low, int) and isinstance(declared.high, int)
+    return Levels((0, 1)) if codes and whole else declared
 
 
 def _check(name: str, value: Any, declared: Range | Levels) -> None:
@@ -215,10 +223,10 @@ def _response(design: DesignSpec) -> str:
     """What the vertical axis shows."""
     spec = design.response
     if spec.trials is not None:
-        return f"P(success), {spec.name}"
+        return f"Pr(success), {spec.name}"
     if spec.kind == "binary":
         level = 1 if spec.levels is None else spec.levels[1]
-        return f"P({spec.name} = {level})"
+        return f"Pr({spec.name} = {level})"
     return f"expected {spec.name}" if spec.kind == "count" else f"mean of {spec.name}"
 
 

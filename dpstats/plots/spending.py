@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from dpstats.arguments import shown
@@ -63,7 +64,7 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     counted = "eps" if found.accountant == "basic" else "rho"
     spent = float(table[counted].max()) if len(table) else 0.0
     total = found.total.eps if counted == "eps" else spent + (found.remaining_rho or 0.0)
-    across = _draw_steps(ax, table, counted)
+    across = _draw_steps(ax, found, table, counted)
     ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
     style.name_axes(ax, across, f"{counted} spent")
@@ -72,18 +73,22 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _draw_steps(ax: Axes, table: pd.DataFrame, counted: str) -> str:
+def _draw_steps(ax: Axes, found: Ledger, table: pd.DataFrame, counted: str) -> str:
     """A step at each charge: of all together, and of those who have spent most. What the horizontal axis shows."""
     timed = len(table) > 0 and table["time"].max() - table["time"].min() >= SHORT
     # Within a few minutes, the order says more than fractions of seconds.
     across = pd.Series(table["time"].dt.tz_localize(None) if timed else table.index, index=table.index)
-    _step(ax, across, table[counted], across.max(), color=style.INK, linewidth=2.0, label="all")
+    _step(ax, across, table[counted], across.max(), color=style.INK, linewidth=3.6, zorder=1.5, label="all")
+    quotas = found.spending()["quota_eps"] if counted == "eps" else pd.Series(dtype=float)
     most = table.groupby("analyst")["by_analyst"].max().sort_values(ascending=False, kind="stable")
     if list(most.index) not in ([], [""]):
         for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):
             own, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
             look: dict[str, Any] = {"color": style.SERIES[number], "linewidth": 1.4, "label": label}
             _step(ax, across[own], table["by_analyst"][own], across.max(), **look)
+            quota = float(quotas.get(analyst, np.nan))
+            if np.isfinite(quota):
+                ax.axhline(quota, color=style.SERIES[number], linestyle="--", linewidth=1.0, gid="quota")
     _tick(ax, table, timed)
     return "time (UTC)" if timed else "entry"
 
@@ -128,5 +133,6 @@ def _said(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> li
         f"Protected: {kept}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
         parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
+        "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",
         "No row was read.",
     ]

@@ -13,7 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import WIDTH, Summary, beside_facts, full_width, modelled, wrap_notes, wrapped
+from dpstats.plan.tables import WIDTH, Summary, beside_facts, capped_at, full_width, modelled, wrap_notes, wrapped
 from dpstats.privacy.accounting import compose
 from dpstats.results.digits import to_the_noise
 from dpstats.results.glm_results import GLMResults
@@ -242,6 +242,7 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Family": plan.family.name,
         "Method": plan.request.method,
         "Penalty": "none" if penalty is None else ", ".join([penalty.name, *_sizes(penalty)]),
+        "Residual cap": "" if (cap := capped_at(plan)) is None else f"{cap:,.4g}",
         "Errors": _errors(fit),
         **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
         **{name.rstrip(":"): fact for name, fact in beside_facts(plan.design)},

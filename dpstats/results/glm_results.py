@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_flag, shown
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
@@ -54,6 +54,15 @@ NOT_RELEASED = {
     "get_margeff": "it averages over the rows; get_prediction gives the mean with an interval at public rows",
 }
 """What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
+
+
+def as_ratios(table: pd.DataFrame, link: str) -> pd.DataFrame:
+    """A tidy table with estimates and ends of intervals exponentiated; ArgumentError unless the link is a logarithm."""
+    if link not in ("logit", "log"):
+        raise ArgumentError(f"exponentiate needs a logit or log link; this one's is {link!r}")
+    ratios = [name for name in ("estimate", "conf_low", "conf_high") if name in table]
+    with np.errstate(over="ignore"):
+        return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,12 +255,23 @@ class GLMResults(Inferential):
     def __repr__(self) -> str:
         return f"<GLMResults: {self.plan.description}>"
 
-    def tidy(self) -> pd.DataFrame:
+    def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
         """One row a coefficient, columns as broom names them.
 
         term; estimate, in the user's units, with inference free of the shrinkage (`debiased`) and followed by its
         std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, the coefficient as
         released, in the user's and in model units; noise_at_most.
+
+        Parameters
+        ----------
+        exponentiate : bool
+            Of a logit or log link: odds ratios or ratios of means in the place of estimate, conf_low and conf_high; the
+            other columns stay on the scale of the coefficients, as broom has them.
+
+        Raises
+        ------
+        ArgumentError
+            If it is asked for with another link.
 
         Examples
         --------
@@ -261,6 +281,7 @@ class GLMResults(Inferential):
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self.has_errors:
             table[list(TESTED)] = self.uncertainty().to_numpy()
+        table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
         as_released = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
         return table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy())
 

@@ -11,7 +11,7 @@ import patsy
 from numpy.typing import NDArray
 from patsy.design_info import DesignInfo
 
-from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.information import Information
@@ -21,7 +21,7 @@ from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.inferring import Inferred, inference_of, noise_bounds, sums_inference, sums_noise
 from dpstats.results.missing import missing_information, selects
-from dpstats.results.new_rows import NewRows, _array_rows, as_offset, with_exposure
+from dpstats.results.new_rows import NewRows, _array_rows, as_offset, missing_offset, with_exposure
 from dpstats.tables import as_table
 
 Vector = NDArray[np.float64]
@@ -365,6 +365,11 @@ class Inferential:
         if not isinstance(design, DesignSpec):
             return _array_rows(design, newdata, offset)
         table = as_table(newdata)
+        if offset is None and (missing := missing_offset(design, table)):
+            raise DataError(
+                f"newdata has no column {missing!r}, which the offset of this model reads: add it, or pass "
+                "exposure=1.0 for a rate where the link is a logarithm, or offset=0.0"
+            )
         exog, complete, own = design.predicting(table, offset=offset is None)
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))

@@ -9,8 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.parse import parse
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.tables import as_endog, as_exog
+from dpstats.tables import Table, as_endog, as_exog
 
 Vector = NDArray[np.float64]
 
@@ -34,6 +36,13 @@ def _array_rows(design: PublicDesign, newdata: Any, offset: Any) -> NewRows:
     rows = matrix.block(slice(0, matrix.rows))
     own = as_offset(0.0 if offset is None else offset, len(rows))
     return NewRows(rows, np.isfinite(rows).all(axis=1) & np.isfinite(own), pd.RangeIndex(len(rows)), own)
+
+
+def missing_offset(design: DesignSpec, table: Table) -> str | None:
+    """A column that the offset alone reads and a table lacks, if there is one."""
+    parsed = parse(design.formula)
+    beside = [name for name in parsed.predicting_columns if name not in parsed.exog_columns]
+    return next((name for name in beside if not table.count(name)), None)
 
 
 def with_exposure(link: str, offset: Any, exposure: Any) -> Any:

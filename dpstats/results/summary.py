@@ -16,13 +16,14 @@ from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.plan.notes import cap_note, design_notes, guarantee_said, link_note, plan_notes, taken_note
+from dpstats.plan.notes import cap_note, design_notes, guarantee_said, link_note, plan_notes
 from dpstats.plan.tables import (
     RISK_LEVEL,
     WIDTH,
     Summary,
     banner,
     beside_facts,
+    capped_at,
     facts_lines,
     format_number,
     full_width,
@@ -85,8 +86,12 @@ def heading(results: GLMResults) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
     facts = [modelled(plan), f"{plan.family.link} link", f"rows: {'private' if results.nobs is None else results.nobs}"]
+    if (cap := capped_at(plan)) is not None:
+        facts.append(f"residuals capped at {cap:,.4g}")
     if plan.request.method in ("output", "posterior", "statistics"):
         facts.append(f"method: {plan.request.method}")
+    if plan.guarantee.basis == "docs/proofs/tuning":
+        facts.append("tuned")
     if plan.request.penalty is not None:
         facts.append(f"penalty: {plan.request.penalty.name}")
     facts += [f"{name.lower()} {fact}" for name, fact in beside_facts(plan.design)]
@@ -206,7 +211,9 @@ def essential_notes(results: GLMResults) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
     notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
-    notes = [*kept_note(results), *taken_note(plan), *notes]
+    if plan.guarantee.basis == "docs/proofs/tuning":
+        notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
+    notes = [*kept_note(results), *notes]
     napp = "method='napp' releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
     if isinstance(results.released, ReleasedSums) and not shows_errors(results):
@@ -258,7 +265,10 @@ def inference_notes(results: GLMResults) -> list[str]:
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
-        said.append(f"Not identified at this budget, coef as released: {which}. {asked} or fewer columns would help.")
+        said.append(
+            f"Not identified at this budget, coef as released: {which}. {asked}, fewer columns or rare levels merged "
+            "would help."
+        )
         said += [
             f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as "
             "in C(g, Treatment('common')), to see the others."

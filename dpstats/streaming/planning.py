@@ -273,6 +273,8 @@ class StreamPlan:
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
             f"{self.radius:g} in the metric of the rows (radius)."
         )
+        if self.without_errors is not None:
+            said.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
         return [*said, *(f"{note}." for note in self.design.notes)]
 
     def __str__(self) -> str:

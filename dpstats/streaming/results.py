@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.inference import Inference
 from dpstats.inference.contrasts import LEVEL
@@ -21,7 +22,7 @@ from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.quiet import quiet
 from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.glm_results import GLMResults
+from dpstats.results.glm_results import GLMResults, as_ratios
 from dpstats.results.inferring import Inferred
 from dpstats.streaming.headers import header
 from dpstats.streaming.making import stored_plan
@@ -127,13 +128,15 @@ class StreamResults(GLMResults):
         values = np.sqrt((shares[:, 1] + shares[:, 2]) * np.where(np.isfinite(self.bse), self.bse, np.nan) ** 2)
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
-    def tidy(self) -> pd.DataFrame:
+    def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
         """One row a coefficient, columns as broom names them: term, estimate, where there are errors the debiased one
-        with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released."""
+        with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released.
+        `exponentiate` as for `GLMResults.tidy`."""
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self._obstacle() is None:
             names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
             table[names] = self.uncertainty().to_numpy()
+        table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
         return table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params)
 
     def glance(self) -> pd.DataFrame:

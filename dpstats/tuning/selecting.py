@@ -99,7 +99,11 @@ class Selection:
             title = f"*** NOT CERTIFIED ***\n{title}"
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
         bounds = self.utility()
-        rows = [(line["bound"], [format_number(line["rows"]), line["holds"]]) for _, line in bounds.iterrows()]
+        rows = [
+            (line["bound"], [format_number(line["rows"]), line["holds"]])
+            for _, line in bounds.iterrows()
+            if line["holds"] == "proved"
+        ]
         bought = [("choice", [format_number(self.guarantee.eps), format_number(self.guarantee.delta)])]
         summary.tables = [
             full_width([""], listed, [10], title=title),

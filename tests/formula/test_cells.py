@@ -124,7 +124,7 @@ def test_dtypes_without_numbers_or_levels_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("cells", [[1, 2], [True, False]])
 def test_integers_cannot_match_levels_of_text(cells: list[object]) -> None:
-    with pytest.raises(DomainError, match="'sex' holds numbers, but none of its declared levels is a number"):
+    with pytest.raises(DomainError, match=r"'sex' is (int64|bool), but none of its declared levels is"):
         check_columns(as_table({"sex": np.array(cells)}), Domain(sex=["F", "M"]), ["sex"])
 
 

@@ -31,7 +31,7 @@ def frame(rows: int) -> pd.DataFrame:
         "x": random.uniform(1, 100, rows),
         "y": random.normal(size=rows),
         "c": random.poisson(2, rows),
-        "b": random.integers(0, 2, rows),
+        "b": random.integers(0, 2, rows).astype(bool),
         "constant": np.zeros(rows),
     })  # fmt: skip
 

@@ -21,7 +21,7 @@ from dpstats.tables import as_table
 dd = pytest.importorskip("dask.dataframe")
 
 CELL = "cell-7316549"
-DOMAIN: dict[str, Any] = {"a": (-4, 4), "b": (-4, 4), "g": ["u", "v", "w"], "y": (-6, 6), "n": (0, 20)}
+DOMAIN: dict[str, Any] = {"c": (0, 1), "a": (-4, 4), "b": (-4, 4), "g": ["u", "v", "w"], "y": (-6, 6), "n": (0, 20)}
 
 
 def frame(rows: int = 6000) -> pd.DataFrame:

@@ -21,7 +21,7 @@ MODELS = {"mean": "y ~ x", "risk": {"formula": "b ~ x + z", "family": "binomial"
 
 
 def test_shares_add_up_and_ranges_are_bought_once() -> None:
-    plans = dp.plan_many(MODELS, None, 2.0, delta=1e-5, weights=[3, 1], range_share=0.25)
+    plans = dp.plan_many(MODELS, {"b": (0, 1)}, 2.0, delta=1e-5, weights=[3, 1], range_share=0.25)
     assert plans.bought == ("y", "x", "z")
     assert plans.range_eps == 0.5
     assert [plans[name].eps for name in MODELS] == pytest.approx([1.125, 0.375])
@@ -34,7 +34,7 @@ def test_shares_add_up_and_ranges_are_bought_once() -> None:
 
 
 def test_one_charge_pays_for_all(tmp_path: Path) -> None:
-    plans = dp.plan_many(MODELS, {"x": (20, 40)}, 30.0)
+    plans = dp.plan_many(MODELS, {"x": (20, 40), "b": (0, 1)}, 30.0)
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=40.0) as ledger:
         fits = plans.fit(frame(), ledger=ledger)
         assert ledger.remaining.eps == pytest.approx(10.0)
@@ -62,7 +62,7 @@ def test_bad_plans_are_refused() -> None:
 
 
 def test_a_frame_that_does_not_suit_a_model_costs_nothing(tmp_path: Path) -> None:
-    plans = dp.plan_many(MODELS, None, 2.0)
+    plans = dp.plan_many(MODELS, {"b": (0, 1)}, 2.0)
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=4.0) as ledger:
         with pytest.raises(dp.errors.DataError, match="'b'"):
             plans.fit(frame().drop(columns="b"), ledger=ledger)
@@ -103,7 +103,7 @@ def test_text_in_a_column_to_be_bought_is_refused_before_the_charge(tmp_path: Pa
     data = frame(50).assign(x=["1"] * 49 + ["CANARY"])
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=40.0) as ledger:
         with pytest.raises(dp.errors.DomainError, match="'x' is not numeric") as caught:
-            dp.plan_many(MODELS, None, 30.0).fit(data, ledger=ledger)
+            dp.plan_many(MODELS, {"b": (0, 1)}, 30.0).fit(data, ledger=ledger)
         assert "CANARY" not in str(caught.value)
         assert len(ledger.entries()) == 0
 

@@ -26,7 +26,7 @@ def test_the_effect_is_the_prediction_with_its_band(fit: dp.GLMResults) -> None:
     for x, ends in zip(grid, found.conf_int(), strict=True):
         heights = corners[np.isclose(corners[:, 0], x), 1]
         assert [heights.min(), heights.max()] == pytest.approx(ends)
-    assert ax.get_ylabel() == "P(b = yes)"
+    assert ax.get_ylabel() == "Pr(b = yes)"
     assert "Held: z = 2, group = b. Band: 90 % at each point" in caption(ax)
     assert "costs no budget" in caption(ax)
 
@@ -120,3 +120,20 @@ def test_models_without_effects(rows: pd.DataFrame) -> None:
     assert len(arrays.plot().get_yticks()) == 2
     with pytest.raises(ArgumentError, match="no mean response"):
         fitted(rows, family="huber_svm").plot("effect", column="x")
+
+
+def test_a_column_of_two_codes_has_two_points_and_is_held_at_the_first() -> None:
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(
+        {"smoker": rng.random(2000) < 0.4, "x": rng.uniform(size=2000), "share": rng.uniform(size=2000)}
+    )
+    data["y"] = 1.0 + data["smoker"] + rng.normal(size=2000)
+    domain = {"smoker": bool, "x": (0, 5), "share": (0.0, 1.0), "y": (-3, 6)}
+    found = dp.ols("y ~ smoker + x + share", data, 4.0, domain=domain, inference=True)
+    ax = plots.effect(found, "smoker")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1"]
+    assert "Held: x = 2.5, share = 0.5" in caption(ax)
+    ax = plots.effect(found, "share", at={"smoker": [0, 1]})
+    assert legend(ax) == ["smoker = 0", "smoker = 1"]
+    assert len(ax.lines[0].get_xdata()) == 101
+    assert "smoker = 0" in caption(plots.effect(found, "x"))

@@ -61,6 +61,17 @@ def test_spending_shows_steps_by_analyst_and_the_total(ledger: dp.Ledger) -> Non
     assert "do not add up" in caption(ax)
 
 
+def test_quotas_are_drawn(ledger: dp.Ledger) -> None:
+    assert not any(line.get_gid() == "quota" for line in plots.spending(ledger).lines)
+    ledger.set_quota("Ada", 1.25)
+    ax = plots.spending(ledger)
+    (quota,) = (line for line in ax.lines if line.get_gid() == "quota")
+    assert set(quota.get_ydata()) == {1.25}
+    (own,) = (line for line in ax.lines if line.get_label() == "Ada")
+    assert quota.get_color() == own.get_color()
+    assert "Dashed: quotas" in caption(ax)
+
+
 def test_spending_of_a_path_alone_and_on_axes_of_ones_own(ledger: dp.Ledger) -> None:
     _, (left, right) = pyplot.subplots(1, 2, figsize=(13, 5), layout="constrained")
     assert plots.spending(ledger.path, ax=right) is right

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.errors import ArgumentError, DataError, DomainError
 from dpstats.plan.tables import WIDTH, full_width
 from dpstats.results.contrasts import coefficient_cells
 from dpstats.results.summary import beyond_normal
@@ -87,22 +88,79 @@ def test_names_are_whole_and_go_on_in_another_line_where_the_page_ends() -> None
         assert kept.replace(" ", "") == name.replace(" ", "")
 
 
-def test_an_undeclared_response_of_two_values_is_said_to_be_taken_as_0_or_1(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    domain = {"x": (0, 1)}
-    said = "b is not declared: it is taken as 0 or 1, and rows of any other code are left out"
-    fit = dp.logit("b ~ x", rows().assign(b=1 + rows()["b"]), 1.0, domain=domain)
-    assert said in caplog.text
-    fit.save(tmp_path / "fit.json")
-    for shown in (fit, dp.GLMResults.load(tmp_path / "fit.json")):
-        assert said in words(shown)
-        assert words(shown, full=True).count(said) == 1
-    assert words(dp.plan("b ~ x", domain, 1.0, family="binomial")).count(said) == 1
-    assert said in words(dp.logit("b ~ x + z", rows(), 1.0, domain=domain)), "a range was bought"
-    for other in (rows().astype({"b": bool}), rows()):
-        known = domain if other["b"].dtype == bool else DOMAIN
-        assert said not in words(dp.logit("b ~ x", other, 1.0, domain=known))
+@pytest.mark.parametrize("family", ["binomial", "huber_svm"])
+def test_an_undeclared_response_of_two_values_is_refused_before_anything_is_spent(family: str, tmp_path: Path) -> None:
+    """Codes 1 and 2 cannot be told from 0 and 1 without reading them; a boolean column tells by its type."""
+    ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0)
+    domain, other = {"x": (0, 1)}, rows().assign(b=1 + rows()["b"])
+    refused = r"'b' is not declared; declare \{'b': bool\} if its codes are 0 and 1"
+    for wrong in (other, rows()):
+        with pytest.raises(DomainError, match=refused):
+            dp.glm("b ~ x", wrong, 1.0, family=family, domain=domain, ledger=ledger)
+    with pytest.raises(DomainError, match=refused):
+        dp.plan("b ~ x", domain, 1.0, family=family)
+    with pytest.raises(DomainError, match="did you mean 'B'"):
+        dp.glm("b ~ x", rows(), 1.0, family=family, domain={**domain, "B": bool})
+    assert ledger.remaining.eps == 2.0
+    for usable, known in ((rows().astype({"b": bool}), domain), (other, {**domain, "b": [1, 2]}), (rows(), DOMAIN)):
+        assert dp.glm("b ~ x", usable, 1.0, family=family, domain=known).params["x"] > 0
+    assert dp.glm("I(y > 2000) ~ x", rows(), 1.0, family=family, domain=DOMAIN).params["x"] > 0
+    with pytest.raises(DataError, match="no column 'c'"):
+        dp.glm("c ~ x", rows(), 1.0, family=family, domain=domain)
+
+
+def test_the_heading_says_where_residuals_are_capped() -> None:
+    fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN)
+    assert "residuals capped at 1,000" in str(fit)
+    exact = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, method="statistics")
+    assert "capped" not in str(exact)
+    lines = [line.split() for line in str(dp.etable([fit, exact])).splitlines()]
+    assert ["Residual", "cap", "1,000"] in lines
+
+
+def test_a_plan_says_which_alpha_means_something() -> None:
+    plan = dp.plan("y ~ x + z", DOMAIN, 1.0, penalty="lasso", alpha=4.0, rows_guess=500)
+    said = words(plan)
+    noise, most = float(np.median(plan.noise_sd)), plan.family.lipschitz * max(term.l2 for term in plan.design.terms)
+    assert f"a standard deviation of {noise:.3g}, below which" in said
+    assert f"no column is kept above {most * 500:.3g} for 500 rows" in said
+    fit = dp.lasso("y ~ x + z", rows(500), 1.0, domain=DOMAIN, alpha=1.01 * most * 500)
+    assert np.all(fit.params[["x", "z"]] == 0)
+    assert "alpha =" not in words(dp.plan("y ~ x", DOMAIN, 1.0, penalty="ridge", alpha=4.0))
+    assert "inference=True buys them" not in said
+
+
+@pytest.mark.parametrize("inference", [True, None])
+def test_ratios_are_exponentials_of_what_errors_are_of(inference: bool | None) -> None:
+    fit = dp.logit("b ~ z", rows(3000), 2.0, domain=DOMAIN, inference=inference)
+    plain, ratios = fit.tidy(), fit.tidy(exponentiate=True)
+    assert ratios["estimate"].to_numpy() == pytest.approx(np.exp(fit.debiased if inference else fit.params).to_numpy())
+    if inference:
+        assert ratios["conf_low"].to_numpy() == pytest.approx(np.exp(fit.conf_int()[0]).to_numpy())
+        assert ratios["std_error"].equals(plain["std_error"])
+    assert ratios["released"].equals(plain["released"])
+    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link; this one's is 'identity'"):
+        dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN).tidy(exponentiate=True)
+    with pytest.raises(ArgumentError, match="exponentiate"):
+        fit.tidy(exponentiate="yes")  # type: ignore[arg-type]
+
+
+def test_a_missing_exposure_is_named_with_what_to_pass() -> None:
+    data = rows().assign(t=1.5, k=2.0)
+    fit = dp.poisson("k ~ x", data, 1.0, domain={**DOMAIN, "t": (1, 2), "k": (0, 9)}, exposure="t")
+    with pytest.raises(DataError, match=r"newdata has no column 't', which the offset .* pass exposure=1.0"):
+        fit.predict({"x": [0.5]})
+    assert fit.predict({"x": [0.5]}, exposure=1.5)[0] == pytest.approx(fit.predict({"x": [0.5], "t": [1.5]})[0])
+    with pytest.raises(DataError, match="no column 'x'"):
+        fit.predict({"t": [1.5]})
+
+
+def test_tables_for_texts_lead_to_no_call() -> None:
+    fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN)
+    assert "Details: summary(full=True)" in words(fit)
+    for text in (fit.to_latex(), fit.to_markdown()):
+        assert "Details" not in text
+        assert "Budget: eps 1" in text
 
 
 def test_the_cap_of_a_fit_is_what_the_argument_takes() -> None:

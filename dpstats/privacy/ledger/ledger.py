@@ -157,7 +157,7 @@ class Ledger(Spender):
         Raises
         ------
         ArgumentError
-            If an argument is invalid.
+            If an argument is invalid, or a name differs in case alone from one that the ledger knows.
         LedgerError
             If the file cannot be written.
 
@@ -168,6 +168,9 @@ class Ledger(Spender):
         0.25
         """
         check_texts({"analyst": analyst})
+        alike = [name for name in self.spending().index if name and name != analyst]
+        if analyst and (known := next((name for name in alike if name.casefold() == analyst.casefold()), None)):
+            raise ArgumentError(f"analyst: the ledger knows {known!r}, which {analyst!r} differs from in case alone")
         number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
         eps, delta = (0.0, check_budget(1.0, delta)[1]) if number and eps == 0 else check_budget(eps, delta)
         limit = Amount(0, 0, 0) if eps == 0 else limits(self.accountant, eps, delta)
@@ -195,7 +198,9 @@ class Ledger(Spender):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self.path)!r}, dataset={self.dataset!r}, eps={self.total.eps}, delta={self.total.delta})"
+        signed = "" if self._signature.analyst is None else f", analyst={self._signature.analyst!r}"
+        facts = f"dataset={self.dataset!r}, eps={self.total.eps}, delta={self.total.delta}"
+        return f"Ledger({str(self.path)!r}, {facts}{signed})"
 
     def _open(self, path: Path, timeout: float) -> None:
         self._store, self._account = Store(path, timeout), ROOT

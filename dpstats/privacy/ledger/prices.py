@@ -61,10 +61,10 @@ def check_price(
 
 def _exceeded(what: str, left: Amount, facts: Facts) -> BudgetExceeded:
     eps, delta = largest(facts.accountant, left)
-    return BudgetExceeded(
-        f"exceeds {what}: at most eps={eps!r} for a pure charge, delta={delta!r}; lower eps or delta (nothing was "
-        "charged or released)"
-    )
+    most, lower = f"eps={eps!r} for a pure charge, delta={delta!r}", "eps or delta"
+    if not facts.delta:  # all charges are pure
+        most, lower = f"eps={eps!r}", "eps"
+    return BudgetExceeded(f"exceeds {what}: at most {most}; lower {lower} (nothing was charged or released)")
 
 
 def _whose(unit: str | None) -> str:
