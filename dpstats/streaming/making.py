@@ -48,8 +48,8 @@ def _vector(request: StreamRequest) -> tuple[RowVector, float]:
     design = request.design
     family = scaled_family(request.loss, design)
     if request.method == "linear":
-        square = design.has_intercept and request.budget[1] > 0
-        return linear_vector(design, family, request.size, request.notion, square=square)
+        errors = design.has_intercept and request.budget[1] > 0 and design.score_ratio is not None
+        return linear_vector(design, family, request.size, request.notion, square=errors)
     return renewed_vector(design, family, request.size, request.notion)
 
 

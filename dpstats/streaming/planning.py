@@ -256,8 +256,8 @@ class StreamPlan:
             often = "in all" if len(offsets) == 1 else f"in each of {len(offsets)} ticks (offsets as declared)"
             who = f"{whose(self.guarantee)} with at most one row {often}"
         said = [
-            f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick and "
-            "their number are not.",
+            f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick are "
+            "not, nor is their number unless ticks are counted in rows.",
         ]
         if self.design.weights is not None:
             said.append(f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared.")
