@@ -31,6 +31,7 @@ class Binomial(Family):
     name: ClassVar[str] = "binomial"
     link: ClassVar[str] = "logit"
     signed: ClassVar[bool] = True
+    relative_slope: ClassVar[float | None] = 0.224
     typical_norm: ClassVar[float] = 18.0
     typical_size: ClassVar[float] = 5.0
     response: ClassVar[Literal["continuous", "binary", "count"]] = "binary"
@@ -70,8 +71,14 @@ class Binomial(Family):
 
     def slope(self, eta: Array, endog: Array) -> Array:
         """l' = +-expit(+-eta), free of cancellation in both tails."""
-        sign = 1 - 2 * endog
-        return sign * special.expit(sign * eta)
+        # One array after the other is overwritten: they stay in the cache.
+        sign = 2 * endog - 1
+        slope = np.multiply(sign, eta)
+        with np.errstate(over="ignore"):
+            np.exp(slope, out=slope)
+        slope += 1
+        np.divide(sign, slope, out=slope)
+        return np.negative(slope, out=slope)
 
     def weight(self, eta: Array, endog: Array) -> Array:
         """p (1 - p), whatever the response is."""
@@ -130,6 +137,7 @@ class BinomialCounts(Binomial):
 
     name: ClassVar[str] = "binomial_counts"
     signed: ClassVar[bool] = False
+    relative_slope: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
         if self.trials is not None:

@@ -15,7 +15,7 @@ from scipy import special
 from dpstats.families import Family
 from dpstats.privacy.randomness import RandomSource, folded
 from dpstats.rows import Block, Rows
-from dpstats.solvers.objective import chunks
+from dpstats.solvers.chunks import chunks
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.families.base import padded
 from dpstats.inference import ModelSpread, RobustSpread
 from dpstats.mechanisms.design import Bounds, constant_column
 from dpstats.mechanisms.information import Information, InformationPlan, eta_error, farthest, known_information
@@ -29,6 +31,7 @@ from dpstats.privacy.information import (
     spread_allowances,
     spread_bound,
 )
+from dpstats.privacy.information.rows import inner_sums
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
 
@@ -78,21 +81,41 @@ def release_information(
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
     rows = rows.through(_by_columns)
+    sums = _sums(plan, family, params, rows)
     matrix = noisy_information(
         rows.each(partial(_weighted, family, params)),
         plan.noise,
         weight_bound=plan.weight_bound,
         cover_eps=plan.purchase.cover_eps,
         random=random,
+        total=sums[0],
     )
     every = tuple(range(len(params)))
     if plan.purchase.spread == "known":
         # Weights leave the score's covariance open: a plan that has them buys it.
         return Information(every, matrix, ModelSpread(design.score_ratio or 1.0))
     if plan.purchase.spread in ("robust", "clustered"):
-        spread = _robust(plan, family, design, params, matrix, rows, adjacency, random)
+        spread = _robust(plan, family, design, params, matrix, rows, sums[1:], adjacency, random)
         return Information(every, matrix, spread)
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
+
+
+def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> NDArray[np.object_]:
+    """The exact sums of w l'' x x' and, where spread is bought by row, of (w l')^2 x x': shape (1 or 2, p, p).
+
+    Both are of released coefficients alone, so that one pass makes them; the noise is drawn where each is bought.
+    """
+    robust = plan.purchase.spread == "robust"
+    bounds = (plan.weight_bound, family.lipschitz**2) if robust else (plan.weight_bound,)
+    part = partial(inner_sums, np.array(plan.noise.diagonal), plan.noise.mixing, bounds)
+    return rows.each(partial(_bent, family, params, robust)).total(part, operator.add)
+
+
+def _bent(family: Family, params: Vector, squares: bool, block: Block) -> tuple[Vector, tuple[Vector, ...]]:
+    """Rows, w l'' and, if they are wanted, (w l')^2 at the released coefficients."""
+    eta = _predictors(params, block)
+    weights = _bends(family, eta, block)
+    return block.exog, (weights, _own_slopes(family, eta, block) ** 2) if squares else (weights,)
 
 
 def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
@@ -111,14 +134,24 @@ def _predictors(params: Vector, block: Block) -> Vector:
 
 def _weighted(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
     """Rows and w l'' at the released coefficients."""
-    bends = row_weights(family, _predictors(params, block), block.endog)
-    return block.exog, bends if block.weights is None else block.weights * bends
+    return block.exog, _bends(family, _predictors(params, block), block)
+
+
+def _bends(family: Family, eta: Vector, block: Block) -> Vector:
+    """w l'' at eta."""
+    bends = row_weights(family, eta, block.endog)
+    return bends if block.weights is None else block.weights * bends
 
 
 def _slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
     """Rows and w l' at the released coefficients."""
-    slopes = np.asarray(family.slope(_predictors(params, block), block.endog), dtype=np.float64)
-    return block.exog, slopes if block.weights is None else block.weights * slopes
+    return block.exog, _own_slopes(family, _predictors(params, block), block)
+
+
+def _own_slopes(family: Family, eta: Vector, block: Block) -> Vector:
+    """w l' at eta, to the last bit a function of a row alone."""
+    slopes = np.asarray(family.slope(padded(eta), padded(block.endog)), dtype=np.float64)[: len(eta)]
+    return slopes if block.weights is None else block.weights * slopes
 
 
 def _person_slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector, Vector, NDArray[np.intp]]:
@@ -226,10 +259,14 @@ def _robust(
     params: Vector,
     matrix: Vector,
     rows: Rows[Block],
+    squares: NDArray[np.object_],
     adjacency: Adjacency,
     random: RandomSource,
 ) -> RobustSpread:
-    """Variances of what is identified, in the user's units, by its own scores (HC0); NaN for other coefficients."""
+    """Variances of what is identified, in the user's units, by its own scores (HC0); NaN for other coefficients.
+
+    `squares` is empty or, where spread is bought by row, the sum of (w l')^2 x x' alone.
+    """
     noise = plan.noise
     every, inside, inverse = _identified(matrix, noise, design)
     variances, deviations = np.full(len(every), np.nan), np.zeros(len(every))
@@ -237,7 +274,7 @@ def _robust(
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
         buy = (
-            partial(noisy_spread, rows.each(partial(_slopes, family, params)))
+            partial(noisy_spread, rows.each(partial(_slopes, family, params)), total=squares[0])
             if plan.purchase.spread == "robust"
             else partial(noisy_cluster_spread, rows.each(partial(_person_slopes, family, params)), most=most)
         )

@@ -28,7 +28,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 from dpstats.rows import Block, Rows, block_rows
-from dpstats.solvers.objective import chunks
+from dpstats.solvers.chunks import chunks
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]

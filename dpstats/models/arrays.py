@@ -132,27 +132,35 @@ def _clean(block: Block, norms: Mapping[NormName, float]) -> Block:
     """Drop rows that are not finite, shorten those that are too long."""
     numbers = [cells for cells in (block.endog, block.weights, block.offset) if cells is not None]
     complete = np.logical_and.reduce([np.isfinite(cells) for cells in numbers])
-    if complete.all() and _clearly_inside(np.asarray(block.exog), norms):
-        return block
-    lengths = {name: _length(np.asarray(block.exog), name) for name in norms}
-    factor = np.ones(len(block.exog))
+    exog = np.asarray(block.exog)
+    unclear = np.flatnonzero(~_clearly_inside(exog, norms))
+    shorter, factor = _shortened(exog[unclear], norms)
+    complete[unclear] &= np.isfinite(factor)
+    if shorter.size:
+        exog = np.array(exog, dtype=np.result_type(exog, factor))
+        exog[unclear[shorter]] *= factor[shorter, None]
+        block = block._replace(exog=exog)
+    return block if complete.all() else block.take(complete)
+
+
+def _shortened(exog: Floats, norms: Mapping[NormName, float]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Which rows are too long, and what each must be multiplied by, shape (rows,): NaN for one that is not finite."""
+    factor = np.ones(len(exog))
     for name, bound in norms.items():
-        complete &= lengths[name] < LONGEST
-        needed = np.where(lengths[name] > bound, INSIDE * bound / np.maximum(lengths[name], bound), 1.0)
-        factor = np.minimum(factor, needed)
-    if not complete.all():
-        block, factor = block.take(complete), factor[complete]
-    return block._replace(exog=block.exog * factor[:, None]) if (factor < 1).any() else block
+        length = _length(exog, name)
+        needed = np.where(length > bound, INSIDE * bound / np.maximum(length, bound), 1.0)
+        factor = np.minimum(factor, np.where(length < LONGEST, needed, np.nan))
+    return np.flatnonzero(factor < 1), factor
 
 
-def _clearly_inside(exog: NDArray[np.float64], norms: Mapping[NormName, float]) -> bool:
-    """Whether every row is finite and so far below its bounds that no order of a sum could tell otherwise."""
+def _clearly_inside(exog: Floats, norms: Mapping[NormName, float]) -> NDArray[np.bool_]:
+    """Which rows are finite and so far below their bounds that no order of a sum could tell otherwise: (rows,)."""
     sizes = {
         "l2": lambda: np.sqrt(np.einsum("ij,ij->i", exog, exog)),
         "l1": lambda: np.abs(exog).sum(axis=1),
         "linf": lambda: np.abs(exog).max(axis=1),
     }
-    return all(bool((sizes[name]() <= CLEARLY * min(bound, LONGEST)).all()) for name, bound in norms.items())
+    return np.logical_and.reduce([sizes[name]() <= CLEARLY * min(bound, LONGEST) for name, bound in norms.items()])
 
 
 def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:

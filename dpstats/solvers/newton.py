@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.solvers import pairs, safeguard
+from dpstats.solvers.chunks import CHUNK_ROWS
 from dpstats.solvers.linear import solve_positive
-from dpstats.solvers.objective import CHUNK_ROWS, PerturbedObjective, Vector
+from dpstats.solvers.objective import PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.secant import descend
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -13,18 +13,12 @@ from numpy.typing import NDArray
 from dpstats.families.base import Derivatives, Family
 from dpstats.rows import Block, Floats, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding
+from dpstats.solvers.certified import certified_sums, plus_certified
+from dpstats.solvers.chunks import CHUNK_ROWS, chunks
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.rounding import CERTIFIED_ROWS, SPLIT_BITS, WIDEST, Precision, Scale, split
 
 Vector = NDArray[np.float64]
-
-CHUNK_ROWS = 8192
-"""At most so many rows are handled at once,"""
-
-CHUNK_CELLS = 2**18
-"""and of wide designs so many cells: the working arrays of a chunk stay in a core's cache, whatever a block's size."""
-
-LEAST_CHUNK = 256
 
 SAMPLE_CHUNK = 256
 """Rows of a sample are taken so many at a time: rows that stand together are often alike."""
@@ -152,8 +146,8 @@ class PerturbedObjective:
         """
         point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
         bounds = self.family.lipschitz, self.row_norm
-        sums = partial(_certified_sums, self.family, precision, self.widest, bounds, point)
-        total, absolute = self.rows.total(sums, _plus_certified)
+        sums = partial(certified_sums, self.family, precision, self.widest, bounds, point)
+        total, absolute = self.rows.total(sums, plus_certified)
         curvature = pairs.single(self.curvature, self.widest)
         gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
         for part in range(len(total.high)):
@@ -189,14 +183,6 @@ class PerturbedObjective:
         """The part of J without data: quadratic and noise, and its gradient."""
         value = float(theta @ (0.5 * self.curvature * theta + self.noise))
         return value, self.curvature * theta + self.noise
-
-
-def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
-    """The blocks cut into pieces of at most `rows` rows, fewer of wide designs."""
-    for block in blocks:
-        most = min(rows, max(LEAST_CHUNK, CHUNK_CELLS // max(1, block.exog.shape[1])))
-        for start in range(0, len(block.endog), most):
-            yield block.part(slice(start, start + most))
 
 
 def _predictors(theta: Vector, block: Block) -> Floats:
@@ -248,37 +234,14 @@ def _plus(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float
     return one[0] + other[0], one[1] + other[1]
 
 
-def _certified_sums(
-    family: Family,
-    precision: Precision,
-    widest: type[np.floating],
-    bounds: tuple[float, float],
-    point: Pair,
-    blocks: Iterable[Block],
-) -> tuple[Pair, float]:
-    """The parts of the sum of w l' x over some rows, and that of w |l'|; `bounds` are those on l' and on the rows."""
-    total = pairs.single(np.zeros((4 if precision.paired else 2, len(point.high))), widest)
-    absolute = 0.0
-    for block in chunks(blocks, CERTIFIED_ROWS):
-        rows = split(np.asarray(block.exog, dtype=np.float64), bounds[1], SPLIT_BITS)
-        slope = precision.slope(family, rows, point, block)
-        total = pairs.plus(total, rounding.chunk_sums(precision, rows, slope, bounds))
-        absolute += float(np.sum(np.abs(slope.high)))
-    return total, absolute
-
-
-def _plus_certified(one: tuple[Pair, float], other: tuple[Pair, float]) -> tuple[Pair, float]:
-    return pairs.add(one[0], other[0]), one[1] + other[1]
-
-
 def _averaged_hessian(
     family: Family, precision: Precision, row_norm: float, theta: Pair, width: float, blocks: Iterable[Block]
 ) -> NDArray[np.float64]:
     """What some rows add to the Hessian, with l'' averaged over eta - width to eta + width."""
-    hessian = np.zeros((len(theta.high), len(theta.high)))
+    hessian, point = np.zeros((len(theta.high), len(theta.high))), precision.point(theta)
     for block in chunks(blocks, CERTIFIED_ROWS):
         rows = split(np.asarray(block.exog, dtype=np.float64), row_norm, SPLIT_BITS)
-        eta, response = precision.eta(rows, theta, block.offset).high, block.endog.astype(precision.dtype, copy=False)
+        eta, response = precision.eta(rows, point, block.offset).high, block.endog.astype(precision.dtype, copy=False)
         if width > 0:
             half = np.maximum(precision.dtype(width), 16 * np.finfo(precision.dtype).eps * np.abs(eta))
             rise = family.slope(eta + half, response) - family.slope(eta - half, response)

@@ -24,6 +24,9 @@ POINT_BITS = 28
 SAFE_SHARE = 1 / 32
 """A rounding error of this share of the tolerance lets the safeguarded solver see every descent that it needs."""
 
+NEARBY = 1e-6
+"""Errors of a linear predictor below this change no l'' of a family with a `relative_slope` by more than this share."""
+
 DOUBLE = float(np.finfo(np.float64).eps)
 
 
@@ -46,15 +49,32 @@ class Split(NamedTuple):
     rest: Array
 
 
-def split(values: Array, bound: float, bits: int) -> Split:
+def split(values: Array, bound: float, bits: int, room: tuple[Array, Array] | None = None) -> Split:
     """Round to `bits` binary places of the power of two above `bound` (Ozaki et al. 2012).
 
-    Sums of products of leading parts need no more bits than a float64 has and are exact in any order.
+    Sums of products of leading parts need no more bits than a float64 has and are exact in any order. `room` holds the
+    two parts of values in float64, of any shape that is large enough.
     """
     grid = 2.0 ** (math.ceil(math.log2(bound)) - bits)
-    leading = np.rint(values * (1 / grid)).astype(np.float64, copy=False)
-    leading *= grid
-    return Split(values, leading, values - leading)
+    if values.dtype != np.float64:
+        leading = np.rint(values * (1 / grid)).astype(np.float64, copy=False)
+        leading *= grid
+        return Split(values, leading, values - leading)
+    leading, rest = (None, None) if room is None else (part[: len(values)] for part in room)
+    # Beside a number whose last place is the grid a float64 keeps no finer places.
+    beside = 1.5 * 2.0**52 * grid
+    leading = np.add(values, beside, out=leading)
+    leading -= beside
+    return Split(values, leading, np.subtract(values, leading, out=rest))
+
+
+class Point(NamedTuple):
+    """Where linear predictors are wanted, in the parts that an arithmetic multiplies rows with."""
+
+    pair: Pair
+    leading: NDArray[np.float64]
+    whole: NDArray[np.float64]
+    tail: NDArray[np.float64]
 
 
 class Precision(NamedTuple):
@@ -63,33 +83,36 @@ class Precision(NamedTuple):
     dtype: type[np.floating]
     paired: bool = False
 
-    def eta(self, rows: Split, theta: Pair, offset: Array | None = None) -> Pair:
-        """x'theta + offset of each row, shape (rows,); the low part is zero unless `paired`."""
+    def point(self, theta: Pair) -> Point:
+        """Theta, shape (p,), as `eta` takes it."""
         if self.paired:
-            point = Pair(theta.high.astype(self.dtype), theta.low.astype(self.dtype))
-            exact = pairs.product(rows.whole.astype(self.dtype), point)
-            return exact if offset is None else pairs.plus(exact, offset.astype(self.dtype))
+            pair, nothing = Pair(*(part.astype(self.dtype) for part in theta)), np.empty(0)
+            return Point(pair, nothing, nothing, nothing)
         high = split(theta.high, float(np.linalg.norm(theta.high.astype(np.float64))) or 1.0, POINT_BITS)
         tail = (high.rest + theta.low).astype(np.float64)
-        rest = rows.leading @ tail + rows.rest @ high.whole.astype(np.float64)
-        total = (rows.leading @ high.leading).astype(self.dtype) + rest
+        return Point(theta, high.leading, high.whole.astype(np.float64), tail)
+
+    def eta(self, rows: Split, point: Point, offset: Array | None = None) -> Pair:
+        """x'theta + offset of each row, shape (rows,); the low part is zero unless `paired`."""
+        if self.paired:
+            exact = pairs.product(rows.whole.astype(self.dtype), point.pair)
+            return exact if offset is None else pairs.plus(exact, offset.astype(self.dtype))
+        rest = rows.leading @ point.tail
+        rest += rows.rest @ point.whole
+        total = (rows.leading @ point.leading).astype(self.dtype, copy=False)
+        total += rest
         return pairs.single(total if offset is None else total + offset.astype(self.dtype), self.dtype)
 
-    def slope(self, family: Family, rows: Split, theta: Pair, block: Block) -> Pair:
+    def slope(self, family: Family, rows: Split, point: Point, block: Block) -> Pair:
         """w l' of each row of a block, shape (rows,); `rows` are the block's columns, split."""
-        eta = self.eta(rows, theta, block.offset)
+        eta = self.eta(rows, point, block.offset)
         endog = block.endog.astype(self.dtype, copy=False)
         if not self.paired:
-            slope = pairs.single(family.slope(eta.high, endog), self.dtype)
-        else:
-            with np.errstate(over="ignore"):
-                slope = pair_slope(family, eta, endog)
-        if block.weights is None:
-            return slope
-        weights = block.weights.astype(self.dtype)
-        if not self.paired:
-            return pairs.single(weights * slope.high, self.dtype)
-        return pairs.multiply(pairs.single(weights, self.dtype), slope)
+            slope = family.slope(eta.high, endog)
+            return pairs.single(slope if block.weights is None else block.weights * slope, self.dtype)
+        with np.errstate(over="ignore"):
+            exact = pair_slope(family, eta, endog)
+        return exact if block.weights is None else pairs.multiply(pairs.single(block.weights, self.dtype), exact)
 
     def slope_error(self, family: Family, size: int, magnitude: float, offset: float = 0.0) -> float:
         """Bound on the error of one w l', where |x| |theta| <= magnitude, and the offset is at most `offset`."""
@@ -97,32 +120,30 @@ class Precision(NamedTuple):
         if self.paired:
             eta, own = 2 * unit**2 * ((size + 2) ** 2 * magnitude + offset), 2.0**10 * unit**2
         else:
-            rest = (size + 2) * DOUBLE * math.sqrt(size) * 2.0 ** (1 - SPLIT_BITS)
-            eta, own = (unit + rest) * magnitude + unit * offset, 8 * unit
+            eta, own = unit * (magnitude + offset) + _rest_error(size, magnitude), 8 * unit
         return min(family.curvature_bound * eta + own * family.lipschitz, 2.01 * family.lipschitz)
+
+    def slope_errors(self, family: Family, scale: Scale) -> float:
+        """Bound on the sum over the rows of the errors of w l'."""
+        magnitude, offset = scale.row_norm * scale.point, scale.offset
+        most = scale.rows * self.slope_error(family, scale.size, magnitude, offset)
+        unit = float(np.finfo(self.dtype).eps)
+        if self.paired or family.relative_slope is None or not unit * (magnitude + offset) < NEARBY:
+            return most
+        bends = min(scale.absolute, family.curvature_bound * scale.rows)
+        eta = bends * (_rest_error(scale.size, magnitude) + unit * offset) + scale.rows * family.relative_slope * unit
+        return min(most, 1.001 * (eta + 4 * unit * scale.absolute))
+
+
+def _rest_error(size: int, magnitude: float) -> float:
+    """Of the products that are not exact in x'theta."""
+    return (size + 2) * DOUBLE * math.sqrt(size) * 2.0 ** (1 - SPLIT_BITS) * magnitude
 
 
 def ladder(widest: type[np.floating]) -> tuple[Precision, ...]:
     """Arithmetics tried in turn until the rounding bound is small enough, cheapest first."""
     singles = (Precision(np.float64),) if widest is np.float64 else (Precision(np.float64), Precision(widest))
     return (*singles, Precision(widest, paired=True))
-
-
-def chunk_sums(precision: Precision, rows: Split, slope: Pair, bounds: tuple[float, float]) -> NDArray[np.float64]:
-    """The sums over at most CERTIFIED_ROWS rows of l' x, shape (parts, p): all parts but the last without rounding.
-
-    `bounds` are those on l' and on the rows.
-    """
-    weights = split(slope.high, bounds[0], SPLIT_BITS)
-    if not precision.paired:
-        rest = weights.leading @ rows.rest + weights.rest.astype(np.float64) @ rows.whole
-        return np.stack([weights.leading @ rows.leading, rest])
-    finer = split(weights.rest, bounds[0] * 2.0**-SPLIT_BITS, SPLIT_BITS)
-    cells = split(rows.rest, bounds[1] * 2.0**-SPLIT_BITS, SPLIT_BITS)
-    rest = weights.leading @ cells.rest + finer.leading @ rows.rest
-    rest += (finer.rest + slope.low).astype(np.float64) @ rows.whole
-    exact = (weights.leading @ rows.leading, weights.leading @ cells.leading, finer.leading @ rows.leading)
-    return np.stack([*exact, rest])
 
 
 class Scale(NamedTuple):
@@ -144,14 +165,14 @@ class Scale(NamedTuple):
 
 def gradient_error(family: Family, precision: Precision, widest: type[np.floating], scale: Scale) -> float:
     """Bound on the rounding error of a certified gradient (docs/proofs/release)."""
-    size, rows, row_norm, point, public, absolute, offset = scale
+    size, rows, row_norm, _, public, absolute, _ = scale
     wide = float(np.finfo(widest).eps)
     steep = rows * family.lipschitz
     places = 2 * SPLIT_BITS if precision.paired else SPLIT_BITS
     sums = (CERTIFIED_ROWS + 4) * DOUBLE * 2.0**-places * (2 * math.sqrt(size) * (absolute + steep))
     totals = 16 * wide**2 * (public + (rows + 2) * row_norm * absolute)
     # Row norms and l' may exceed their bounds by roundings of their own.
-    slopes = rows * precision.slope_error(family, size, row_norm * point, offset)
+    slopes = precision.slope_errors(family, scale)
     return 1.001 * (row_norm * (slopes + sums) + totals)
 
 

@@ -23,6 +23,9 @@ LEAST_GAIN = 0.25
 ROUNDING = 1e-12
 """Gradients this share of the greatest possible one are mostly rounding: steps need not gain on them."""
 
+SURE_GAIN = 0.1
+"""Steps that leave less than this share of the gradient will do so once more: their last one is not looked at."""
+
 MAX_STEPS = 30
 
 
@@ -62,7 +65,10 @@ def descend(objective: PerturbedObjective, theta: Vector, hessian: Matrix, toler
         if not 0 <= left <= LEAST_GAIN * decrement:
             small = float(np.linalg.norm(gradient)) <= ROUNDING * objective.pull
             return Descent(theta, hessian, small)
+        gain = float(np.linalg.norm(moved) / np.linalg.norm(gradient))
         theta, gradient, step, decrement = target, moved, following, left
+        if gain < SURE_GAIN and gain * float(np.linalg.norm(gradient)) <= tolerance:
+            return Descent(theta + step, hessian, True)
     return Descent(theta, hessian, False)
 
 

@@ -19,6 +19,8 @@ from dpstats.rows import Rows, as_rows
 Float = NDArray[np.float64]
 Pair = tuple[Float, Float]
 Blocks = Iterable[Pair]
+Weighted = tuple[Float, tuple[Float, ...]]
+"""Rows (rows, p), and some weights of each (rows,)."""
 
 PLACES = 20
 """Binary places of a row's cells: products have twice as many."""
@@ -65,43 +67,80 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
         sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
         is elementwise: a row's integers do not depend on the other rows.
     """
-    # One column after the other, in place: every step is elementwise and its arrays stay in the cache.
+    cells, norms = _unit_columns(exog, diagonal)
+    return _whole(cells, norms, weights, weight_bound, cells).T
+
+
+def _unit_columns(exog: Float, diagonal: Float) -> Pair:
+    """D^-1/2 x, shape (p, rows), and how much longer than 1 each row is, at least 1.
+
+    One column after the other, in place: every step is elementwise and its arrays stay in the cache.
+    """
     cells = np.empty(exog.shape[::-1])
     np.multiply(exog.T, (1 / np.sqrt(diagonal))[:, None], out=cells)
     square, product = np.zeros(len(exog)), np.empty(len(exog))
     for column in cells:
         square += np.multiply(column, column, out=product)
-    length = np.sqrt(np.clip(weights, 0.0, weight_bound) / weight_bound) / np.maximum(1.0, np.sqrt(square))
-    cells *= length * (KEPT * 2.0**PLACES)
-    return np.trunc(cells, out=cells).T
+    return cells, np.maximum(1.0, np.sqrt(square))
+
+
+def _whole(cells: Float, norms: Float, weights: Float, weight_bound: float, out: Float) -> Float:
+    """The integers of `integer_rows`, shape (p, rows), in `out`, which may be `cells`."""
+    length = np.sqrt(np.clip(weights, 0.0, weight_bound) / weight_bound) / norms
+    np.multiply(cells, length * (KEPT * 2.0**PLACES), out=out)
+    return np.trunc(out, out=out)
 
 
 def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) -> NDArray[np.object_]:
     """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
-    shape = len(diagonal), len(diagonal)
+    several = ((exog, (weights,)) for exog, weights in blocks)
+    return integer_sums(several, diagonal, (weight_bound,))[0]
+
+
+def integer_sums(blocks: Iterable[Weighted], diagonal: Float, weight_bounds: tuple[float, ...]) -> NDArray[np.object_]:
+    """The exact sums of v v' for each of some weights of the rows, Python integers of shape (weights, p, p)."""
+    shape = len(weight_bounds), len(diagonal), len(diagonal)
     total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
-    parts = ((exog[part], weights[part]) for exog, weights in blocks for part in row_parts(*exog.shape))
-    for count, (exog, weights) in enumerate(parts, start=1):
-        rows = integer_rows(exog, weights, diagonal, weight_bound)
-        inside += (rows.T @ rows).astype(np.int64)
-        if count % MACHINE_PARTS == 0:
-            total, inside = total + inside, np.zeros(shape, dtype=np.int64)
+    count = 0
+    for exog, weights in blocks:
+        for part in row_parts(*exog.shape):
+            cells, norms = _unit_columns(exog[part], diagonal)
+            spare = cells if len(weights) == 1 else np.empty_like(cells)
+            for own, bound, sums in zip(weights, weight_bounds, inside, strict=True):
+                whole = _whole(cells, norms, own[part], bound, spare)
+                sums += (whole @ whole.T).astype(np.int64)
+            count += 1
+            if count % MACHINE_PARTS == 0:
+                total, inside = total + inside, np.zeros(shape, dtype=np.int64)
     return np.asarray(total + inside, dtype=object)
 
 
 def inner_information(diagonal: Float, mixing: Mixing, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
     """The exact sum over some rows x, in the coordinates z = L^-1 x with L the rows of `mixing`."""
+    return inner_sums(diagonal, mixing, (weight_bound,), ((exog, (weights,)) for exog, weights in blocks))[0]
+
+
+def inner_sums(
+    diagonal: Float, mixing: Mixing, weight_bounds: tuple[float, ...], blocks: Iterable[Weighted]
+) -> NDArray[np.object_]:
+    """`inner_information` for each of some weights of the rows, in one pass: shape (weights, p, p)."""
     # Small parts stay in the cache; every step is row by row, so that they change nothing.
     inner = (
-        (forward_substituted(exog[part], mixing), weights[part])
+        (forward_substituted(exog[part], mixing), tuple(own[part] for own in weights))
         for exog, weights in blocks
         for part in row_parts(*exog.shape)
     )
-    return integer_information(inner, diagonal, weight_bound)
+    return integer_sums(inner, diagonal, weight_bounds)
 
 
 def noisy_information(
-    blocks: Rows[Pair] | Blocks, noise: MatrixNoise, *, weight_bound: float, cover_eps: float, random: RandomSource
+    blocks: Rows[Pair] | Blocks,
+    noise: MatrixNoise,
+    *,
+    weight_bound: float,
+    cover_eps: float,
+    random: RandomSource,
+    total: NDArray[np.object_] | None = None,
 ) -> Float:
     """The sum of w x x' with the noise of a plan. Reads rows: charge first.
 
@@ -117,6 +156,8 @@ def noisy_information(
     cover_eps : float
         A further, pure part of the budget for floating point, such as `COVER_SHARE` of the matrix's own.
     random : RandomSource
+    total : ndarray of object (p, p), optional
+        Their `inner_information` if it is there already: the rows are not read then.
 
     Returns
     -------
@@ -124,8 +165,9 @@ def noisy_information(
         Symmetric.
     """
     bound = check_positive("weight_bound", weight_bound)
-    part = partial(inner_information, np.array(noise.diagonal), noise.mixing, bound)
-    total = as_rows(blocks).total(part, operator.add)
+    if total is None:
+        part = partial(inner_information, np.array(noise.diagonal), noise.mixing, bound)
+        total = as_rows(blocks).total(part, operator.add)
     return covered([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
 
 
@@ -186,9 +228,10 @@ def linear_predictor(exog: Float, params: Float) -> Float:
     """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
     eta = np.zeros(len(exog))
     for part in row_parts(*exog.shape):
-        columns, inner = np.array(exog[part].T, order="C"), eta[part]
+        columns, inner = np.asarray(exog[part].T, order="C"), eta[part]
+        product = np.empty(len(inner))
         for column, value in zip(columns, params, strict=True):
-            inner += np.multiply(column, value, out=column)
+            inner += np.multiply(column, value, out=product)
     return eta
 
 

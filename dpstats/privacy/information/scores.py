@@ -146,6 +146,7 @@ def noisy_spread(
     random: RandomSource,
     mixing: Mixing = (),
     allowances: Float | None = None,
+    total: NDArray[np.object_] | None = None,
 ) -> Float:
     """Robust variances v_i = sum l'^2 (x'g_i)^2, all together eps-private. Reads rows: charge first.
 
@@ -168,6 +169,8 @@ def noisy_spread(
         L; the metric of rows is that of z = L^-1 x, as for `MatrixNoise`.
     allowances : ndarray (k,), optional
         a_i, positive and public, such as `spread_allowances`; 1 by default.
+    total : ndarray of object (p, p), optional
+        Their `inner_information` with weights l'^2 if it is there already: the rows are not read then.
 
     Returns
     -------
@@ -177,8 +180,9 @@ def noisy_spread(
     """
     check_positive("lipschitz", lipschitz)
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
-    part = partial(inner_information, diagonal, mixing, lipschitz**2)
-    total = as_rows(blocks).each(_squared).total(part, operator.add)
+    if total is None:
+        part = partial(inner_information, diagonal, mixing, lipschitz**2)
+        total = as_rows(blocks).each(_squared).total(part, operator.add)
     # Sums are rounded to whole parts, each of which may move by one more than what it is rounded from.
     records = 2 if check_adjacency(adjacency) == "replace_one" else 1
     sensitivity = records * PARTS + len(contrasts)
