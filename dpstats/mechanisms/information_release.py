@@ -81,41 +81,39 @@ def release_information(
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
     rows = rows.through(_by_columns)
-    sums = _sums(plan, family, params, rows)
+    both = _sums(plan, family, params, rows) if plan.purchase.spread == "robust" else (None, None)
     matrix = noisy_information(
         rows.each(partial(_weighted, family, params)),
         plan.noise,
         weight_bound=plan.weight_bound,
         cover_eps=plan.purchase.cover_eps,
         random=random,
-        total=sums[0],
+        total=both[0],
     )
     every = tuple(range(len(params)))
     if plan.purchase.spread == "known":
         # Weights leave the score's covariance open: a plan that has them buys it.
         return Information(every, matrix, ModelSpread(design.score_ratio or 1.0))
     if plan.purchase.spread in ("robust", "clustered"):
-        spread = _robust(plan, family, design, params, matrix, rows, sums[1:], adjacency, random)
+        spread = _robust(plan, family, design, params, matrix, rows, both[1], adjacency, random)
         return Information(every, matrix, spread)
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
 
 
 def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> NDArray[np.object_]:
-    """The exact sums of w l'' x x' and, where spread is bought by row, of (w l')^2 x x': shape (1 or 2, p, p).
+    """The exact sums of w l'' x x' and of (w l')^2 x x', shape (2, p, p).
 
-    Both are of released coefficients alone, so that one pass makes them; the noise is drawn where each is bought.
+    Both are at released coefficients, so that one pass makes them; the noise of each is drawn where it is bought.
     """
-    robust = plan.purchase.spread == "robust"
-    bounds = (plan.weight_bound, family.lipschitz**2) if robust else (plan.weight_bound,)
+    bounds = (plan.weight_bound, family.lipschitz**2)
     part = partial(inner_sums, np.array(plan.noise.diagonal), plan.noise.mixing, bounds)
-    return rows.each(partial(_bent, family, params, robust)).total(part, operator.add)
+    return rows.each(partial(_bends_and_squares, family, params)).total(part, operator.add)
 
 
-def _bent(family: Family, params: Vector, squares: bool, block: Block) -> tuple[Vector, tuple[Vector, ...]]:
-    """Rows, w l'' and, if they are wanted, (w l')^2 at the released coefficients."""
+def _bends_and_squares(family: Family, params: Vector, block: Block) -> tuple[Vector, tuple[Vector, Vector]]:
+    """Rows, w l'' and (w l')^2 at the released coefficients."""
     eta = _predictors(params, block)
-    weights = _bends(family, eta, block)
-    return block.exog, (weights, _own_slopes(family, eta, block) ** 2) if squares else (weights,)
+    return block.exog, (_bends(family, eta, block), _own_slopes(family, eta, block) ** 2)
 
 
 def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
@@ -259,13 +257,13 @@ def _robust(
     params: Vector,
     matrix: Vector,
     rows: Rows[Block],
-    squares: NDArray[np.object_],
+    squares: NDArray[np.object_] | None,
     adjacency: Adjacency,
     random: RandomSource,
 ) -> RobustSpread:
     """Variances of what is identified, in the user's units, by its own scores (HC0); NaN for other coefficients.
 
-    `squares` is empty or, where spread is bought by row, the sum of (w l')^2 x x' alone.
+    `squares` is the sum of (w l')^2 x x' where spread is bought by row.
     """
     noise = plan.noise
     every, inside, inverse = _identified(matrix, noise, design)
@@ -274,7 +272,7 @@ def _robust(
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
         buy = (
-            partial(noisy_spread, rows.each(partial(_slopes, family, params)), total=squares[0])
+            partial(noisy_spread, rows.each(partial(_slopes, family, params)), total=squares)
             if plan.purchase.spread == "robust"
             else partial(noisy_cluster_spread, rows.each(partial(_person_slopes, family, params)), most=most)
         )

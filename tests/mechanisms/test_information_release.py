@@ -646,9 +646,9 @@ class TestRobust:
             seen.append((bound, eps))
             return 100.0
 
-        def matrix(blocks: Any, noise: Any, *, weight_bound: float, cover_eps: float, random: Any) -> np.ndarray:
+        def matrix(blocks: Any, noise: Any, *, weight_bound: float, cover_eps: float, **others: Any) -> np.ndarray:
             covered.append((weight_bound, cover_eps))
-            return whole(blocks, noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random)
+            return whole(blocks, noise, weight_bound=weight_bound, cover_eps=cover_eps, **others)
 
         monkeypatch.setattr(mechanism, "noisy_sum", bought)
         monkeypatch.setattr(mechanism, "noisy_information", matrix)

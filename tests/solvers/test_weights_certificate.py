@@ -35,6 +35,12 @@ def slope(family: Family, eta: mpf, response: mpf) -> mpf:
     return 1 / (1 + mp.e ** (-eta)) - response
 
 
+def whole(value: np.floating) -> mpf:
+    """A float of any type, without rounding."""
+    leading = float(value)
+    return mpf(leading) + mpf(float(value - type(value)(leading)))
+
+
 def exact_gradient(family: Family, rows: Block, theta: np.ndarray) -> np.ndarray:
     """The sum of w l'(x'theta + o) x in 60 digits."""
     assert rows.weights is not None
@@ -81,6 +87,75 @@ def test_an_offset_beyond_its_bound_breaks_the_certificate() -> None:
 
     assert missed(1.0) > 100
     assert missed(1e9) <= 1
+
+
+class TestRelativeSlopes:
+    """Logistic slopes carry errors in proportion to themselves."""
+
+    @pytest.mark.parametrize("dtype", [np.float64, WIDEST])
+    def test_slopes_are_within_four_units_of_themselves(self, dtype: type[np.floating]) -> None:
+        eta = np.concatenate([np.random.default_rng(5).uniform(-700, 700, 300), np.linspace(-3, 3, 301)]).astype(dtype)
+
+        def worst(computed: np.ndarray, response: float) -> float:
+            with mp.workdps(60):
+                sign = 2 * int(response) - 1
+                exact = [-sign / (1 + mp.e ** (sign * mpf(float(value)))) for value in eta]
+                gaps = [abs(whole(found) - true) / abs(true) for found, true in zip(computed, exact, strict=True)]
+            return float(max(gaps)) / float(np.finfo(dtype).eps)
+
+        eta = eta.astype(float).astype(dtype)
+        family = Binomial()
+        for response in (0.0, 1.0):
+            assert worst(family.slope(eta, np.full_like(eta, response)), response) <= 4
+        # Planted: a difference, which cancels.
+        assert worst(family.mean(eta) - 1, 1.0) > 1e10
+
+    def test_what_the_family_declares(self) -> None:
+        family, eta = Binomial(), np.linspace(-40, 40, 80_001)
+        assert family.relative_slope is not None
+        bend, near = family.weight(eta, np.ones_like(eta)), family.weight(eta + 1e-3, np.ones_like(eta))
+        assert 0.999 * family.relative_slope <= np.max(np.abs(eta) * bend) <= family.relative_slope
+        for response in (0.0, 1.0):
+            assert np.all(bend <= np.abs(family.slope(eta, np.full_like(eta, response))) * (1 + 1e-15))
+        assert np.all(np.abs(np.log(near / bend)) <= 1e-3 * (1 + 1e-9))
+        assert BinomialCounts(9.0).relative_slope is None
+
+    @pytest.mark.parametrize("far", [0.0, 50.0])
+    @pytest.mark.parametrize("rung", [0, 1])
+    def test_the_bound_holds_and_is_small(self, far: float, rung: int) -> None:
+        if rung >= len(LADDER) - 1:
+            pytest.skip("this machine has no wider float")
+        rows, theta = block(400, 1.0), np.array([3.0, -2.0, 5.0, 0.5])
+        eta = rows.exog @ theta + rows.offset
+        rows = rows._replace(endog=(eta > 0).astype(float), offset=rows.offset + np.sign(eta) * far)
+        exact = exact_gradient(Binomial(), rows, theta) + 1e-9 * theta
+
+        def error(family: Family) -> tuple[float, float]:
+            objective = PerturbedObjective(family, [rows], np.full(4, 1e-9), np.zeros(4), offset_bound=1.0 + far)
+            found = objective.certified_gradient(theta.astype(WIDEST), LADDER[rung])
+            return found.error, float(np.linalg.norm(found.gradient.astype(float) - exact))
+
+        bound, gap = error(Binomial())
+        assert gap <= bound + 1e-15 * float(np.linalg.norm(exact))
+        # In wider floats the sums, which are the same, are most of it.
+        assert bound < error(BinomialCounts(1.0))[0] / [2, 1][rung]
+
+    def test_an_offset_beyond_its_bound_breaks_it(self) -> None:
+        """The planted bug: offsets that cancel long predictors, and are not in the bound."""
+        rows, theta = block(200, 1.0), np.array([3.0, -2.0, 5.0, 0.5])
+        rows = rows._replace(exog=1e6 * rows.exog, endog=np.ones(200), weights=np.ones(200))
+        rows = rows._replace(offset=-(rows.exog @ theta))
+        exact = exact_gradient(Binomial(), rows, theta) + 1e-9 * theta
+
+        def missed(row_norm: float, offset_bound: float) -> float:
+            objective = PerturbedObjective(
+                Binomial(), [rows], np.full(4, 1e-9), np.zeros(4), row_norm, np.float64, offset_bound
+            )
+            found = objective.certified_gradient(theta, ladder(np.float64)[0])
+            return float(np.linalg.norm(found.gradient.astype(float) - exact)) / found.error
+
+        assert missed(1e6, 0.0) > 100
+        assert missed(1e6, 1e7) <= 1
 
 
 @pytest.mark.parametrize(
