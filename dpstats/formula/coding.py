@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import patsy
 from numpy.typing import NDArray
-from patsy.build import build_design_matrices, design_matrix_builders
+from patsy.build import design_matrix_builders
 from patsy.desc import Term as PatsyTerm
 from patsy.design_info import DesignInfo
-from patsy.missing import NAAction
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
@@ -26,9 +26,6 @@ from dpstats.formula.public_frame import end_rows, public_frame
 Array = NDArray[np.float64]
 
 NO_SCOPE = patsy.EvalEnvironment([{}])
-NOTHING_MISSING = NAAction(on_NA="raise", NA_types=[])
-"""Incomplete rows are dropped before patsy sees them; what is not finite afterwards is dropped after it."""
-
 
 LARGEST = 1e100
 """Columns must stay below this, so that scaling them cannot overflow."""
@@ -177,15 +174,55 @@ def subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]]) 
 
 
 def design_rows(info: DesignInfo, encoded: Mapping[str, Encoded], rows: int) -> Array:
-    """patsy's design matrix of complete encoded rows, shape (rows, p), in the user's units; may hold infinities."""
-    if not info.factor_infos:
-        return np.ones((rows, len(info.column_names)))
+    """patsy's design matrix of complete encoded rows, shape (rows, p), in the user's units; may hold infinities.
+
+    One column after the other in memory: patsy itself would write them row by row.
+    """
+    cells = np.empty((len(info.column_names), rows))
     with np.errstate(all="ignore"):
-        exog = np.asarray(build_design_matrices([info], encoded, NA_action=NOTHING_MISSING)[0])
+        values = {factor: _values(factor, encoded) for factor in info.factor_infos}
+        subterms = (subterm for parts in info.term_codings.values() for subterm in parts)
+        products = (one for subterm in subterms for one in _products(info, subterm, values))
+        for column, parts in zip(cells, products, strict=True):
+            column[:] = 1.0 if not parts else _of_rows(parts[0])
+            for part in parts[1:]:
+                column *= _of_rows(part)
     for factor in info.factor_infos:
         if may_miss(factor.node):
-            exog = np.where(_missing(factor, encoded)[:, None], np.nan, exog)
-    return exog
+            cells[:, np.broadcast_to(_missing(factor, encoded), rows)] = np.nan
+    return cells.T
+
+
+def _values(factor: PublicFactor, encoded: Mapping[str, Encoded]) -> NDArray[Any]:
+    """A factor's level of each row, shape (rows,), or its columns, shape (k, rows)."""
+    value = evaluate(factor.node, encoded)
+    codes = as_codes(value)
+    if codes is not None:
+        return np.maximum(codes.values, 0)
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        return np.asarray(value.T, dtype=np.float64)
+    return np.asarray(as_numbers(value), dtype=np.float64)[None]
+
+
+Part = tuple[NDArray[Any], NDArray[Any] | None]
+"""A number of each row, or a number of each level and the rows' levels."""
+
+
+def _of_rows(part: Part) -> NDArray[Any]:
+    numbers, levels = part
+    return numbers if levels is None else numbers[levels]
+
+
+def _products(info: DesignInfo, subterm: Any, values: Mapping[Any, NDArray[Any]]) -> Iterator[list[Part]]:
+    """What each column of a subterm is the product of; the columns of its first factor change fastest."""
+    choices: list[list[Part]] = []
+    for factor in subterm.factors:
+        if info.factor_infos[factor].type == "categorical":
+            choices.append([(column, values[factor]) for column in subterm.contrast_matrices[factor].matrix.T])
+        else:
+            choices.append([(column, None) for column in values[factor]])
+    for chosen in itertools.product(*reversed(choices)):
+        yield list(reversed(chosen))
 
 
 def _missing(factor: PublicFactor, encoded: Mapping[str, Encoded]) -> NDArray[np.bool_]:

@@ -146,7 +146,9 @@ def _weights(spec: DesignSpec, outcome: dict[str, Encoded], weighed: dict[str, E
 def model_rows(spec: DesignSpec, encoded: Mapping[str, Encoded], rows: int) -> Array:
     """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""
     exog = coding.design_rows(spec.coding, encoded, rows)
-    exog[~np.isfinite(exog)] = np.nan
+    finite = np.isfinite(exog)
+    if not finite.all():
+        exog[~finite] = np.nan
     np.clip(exog, spec.lower, spec.upper, out=exog)
     exog -= spec.center
     exog /= spec.scale
@@ -155,7 +157,7 @@ def model_rows(spec: DesignSpec, encoded: Mapping[str, Encoded], rows: int) -> A
     for body in spec.bodies:
         if body.scales is not None:
             shrink_block(exog[:, body.columns], body.image.block, body.scales)
-    return exog
+    return np.ascontiguousarray(exog)
 
 
 def _shrink(part: Array, term: Term) -> None:

@@ -33,7 +33,10 @@ SHARD_BITS = 32
 
 
 JOINED_ROWS = 8192
-"""The pieces of a sample are put together to blocks of about so many rows."""
+"""The pieces of a sample are put together to blocks of about so many rows,"""
+
+LARGE_CELLS = 2**15
+"""unless they have so many cells."""
 
 
 class Rows(ABC, Generic[Element]):
@@ -103,6 +106,11 @@ class MemoryRows(Rows[Element]):
         """What `change` makes of the elements, in every pass."""
         return MemoryRows(self._elements, change if self._change is None else partial(chained, self._change, change))
 
+    @property
+    def stays(self) -> bool:
+        """Whether the elements are in memory as they are, and not made in every pass."""
+        return self._change is None
+
     def held(self) -> MemoryRows[Element]:
         """The elements as they are now."""
         return self if self._change is None else MemoryRows(list(self))
@@ -128,7 +136,8 @@ def row_count(rows: Rows[Block]) -> int:
 
 def thinned(rows: Rows[Block], every: int, chunk: int) -> Rows[Block]:
     """Every `every`-th chunk of at most `chunk` rows: a cheap sample to start a solver from."""
-    return rows.through(partial(_thinned, every, chunk)).held()
+    here = isinstance(rows, MemoryRows) and rows.stays
+    return rows.through(partial(_thinned, every, chunk, here)).held()
 
 
 def divided(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
@@ -179,14 +188,21 @@ def _count(blocks: Iterable[Block]) -> int:
     return sum(len(block.endog) for block in blocks)
 
 
-def _thinned(every: int, chunk: int, _: int, blocks: Iterable[Block]) -> Iterator[Block]:
+def _thinned(every: int, chunk: int, here: bool, _: int, blocks: Iterable[Block]) -> Iterator[Block]:
+    """Blocks that stay in memory need not be copied: what is large enough is a part of one."""
     count, kept, rows = 0, list[Block](), 0
     for block in blocks:
+        large = here and chunk * block.exog.shape[1] >= LARGE_CELLS
         for start in range(0, len(block.endog), chunk):
-            if count % every == 0:
-                kept.append(block.part(slice(start, start + chunk)).apart())
-                rows += len(kept[-1].endog)
             count += 1
+            if (count - 1) % every:
+                continue
+            piece = block.part(slice(start, start + chunk))
+            if large:
+                yield piece
+                continue
+            kept.append(piece if here else piece.apart())
+            rows += len(piece.endog)
             if rows >= JOINED_ROWS:
                 yield joined(kept)
                 kept, rows = [], 0

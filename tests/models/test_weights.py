@@ -299,9 +299,9 @@ class TestPlantedErrors:
         assert (np.abs(wrong.bse / errors - 1) > 0.03).all()
 
     def test_weights_left_out_of_the_scores(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-        slopes = information._slopes
+        slopes = information._own_slopes
         monkeypatch.setattr(
-            information, "_slopes", lambda family, params, block: slopes(family, params, block._replace(weights=None))
+            information, "_own_slopes", lambda family, eta, block: slopes(family, eta, block._replace(weights=None))
         )
         model = smf.glm("b ~ x + g", data, family=sm.families.Binomial(), var_weights=data["w"])
         wrong = fit(data, "b ~ x + g", "binomial", weights="w")
