@@ -31,6 +31,7 @@ from dpstats.privacy.information import (
     spread_allowances,
     spread_bound,
 )
+from dpstats.privacy.information.matrix import Mixing
 from dpstats.privacy.information.rows import inner_sums
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
@@ -80,40 +81,51 @@ def release_information(
     far = np.linalg.norm(params) * row_length + offset > farthest(offset)
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
+    sums = _sums(plan, family, params, rows)
     rows = rows.through(_by_columns)
-    both = _sums(plan, family, params, rows) if plan.purchase.spread == "robust" else (None, None)
     matrix = noisy_information(
         rows.each(partial(_weighted, family, params)),
         plan.noise,
         weight_bound=plan.weight_bound,
         cover_eps=plan.purchase.cover_eps,
         random=random,
-        total=both[0],
+        total=sums[0],
     )
     every = tuple(range(len(params)))
     if plan.purchase.spread == "known":
         # Weights leave the score's covariance open: a plan that has them buys it.
         return Information(every, matrix, ModelSpread(design.score_ratio or 1.0))
     if plan.purchase.spread in ("robust", "clustered"):
-        spread = _robust(plan, family, design, params, matrix, rows, both[1], adjacency, random)
+        spread = _robust(plan, family, design, params, matrix, rows, sums[-1], adjacency, random)
         return Information(every, matrix, spread)
     return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
 
 
 def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> NDArray[np.object_]:
-    """The exact sums of w l'' x x' and of (w l')^2 x x', shape (2, p, p).
+    """The exact sums of w l'' x x' and, where spread is bought by row, of (w l')^2 x x': shape (1 or 2, p, p).
 
     Both are at released coefficients, so that one pass makes them; the noise of each is drawn where it is bought.
     """
-    bounds = (plan.weight_bound, family.lipschitz**2)
-    part = partial(inner_sums, np.array(plan.noise.diagonal), plan.noise.mixing, bounds)
-    return rows.each(partial(_bends_and_squares, family, params)).total(part, operator.add)
+    bounds = (plan.weight_bound, family.lipschitz**2)[: 2 if plan.purchase.spread == "robust" else 1]
+    part = partial(_exact_sums, np.array(plan.noise.diagonal), plan.noise.mixing, bounds, family, params)
+    return rows.added(part, operator.add)
 
 
-def _bends_and_squares(family: Family, params: Vector, block: Block) -> tuple[Vector, tuple[Vector, Vector]]:
-    """Rows, w l'' and (w l')^2 at the released coefficients."""
+def _exact_sums(
+    diagonal: Vector, mixing: Mixing, bounds: tuple[float, ...], family: Family, params: Vector, blocks: Iterable[Block]
+) -> NDArray[np.object_]:
+    """What some rows add."""
+    bent = partial(_bends_and_squares, family, params, len(bounds) > 1)
+    return inner_sums(diagonal, mixing, bounds, map(bent, _by_columns(0, blocks)))
+
+
+def _bends_and_squares(
+    family: Family, params: Vector, squares: bool, block: Block
+) -> tuple[Vector, tuple[Vector, ...]]:
+    """Rows, w l'' and, if they are wanted, (w l')^2 at the released coefficients."""
     eta = _predictors(params, block)
-    return block.exog, (_bends(family, eta, block), _own_slopes(family, eta, block) ** 2)
+    bends = _bends(family, eta, block)
+    return block.exog, (bends, _own_slopes(family, eta, block) ** 2) if squares else (bends,)
 
 
 def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
@@ -257,7 +269,7 @@ def _robust(
     params: Vector,
     matrix: Vector,
     rows: Rows[Block],
-    squares: NDArray[np.object_] | None,
+    squares: NDArray[np.object_],
     adjacency: Adjacency,
     random: RandomSource,
 ) -> RobustSpread:

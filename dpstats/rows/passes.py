@@ -6,6 +6,7 @@ blocks, and get one combined value. What the function returns is private like th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 from abc import ABC, abstractmethod
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.rows.block import Block, joined
+from dpstats.rows.threads import of_each, runs_of
 
 Element = TypeVar("Element")
 Other = TypeVar("Other")
@@ -52,6 +54,13 @@ class Rows(ABC, Generic[Element]):
 
         `part` is called at least once, with nothing where there is nothing.
         """
+
+    def added(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
+        """As `total`, of a part that sums over elements: it may be called for some of a shard's at a time.
+
+        Rows of a person may then be in several calls.
+        """
+        return self.total(part, add)
 
     @abstractmethod
     def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> Rows[Other]:
@@ -101,6 +110,12 @@ class MemoryRows(Rows[Element]):
     def total(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
         """`part` of all elements."""
         return part(self)
+
+    def added(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
+        """`part` of runs of the elements, at the same time on several cores."""
+        if not self.stays:
+            return part(self)
+        return functools.reduce(add, of_each(part, runs_of(self._elements)))
 
     def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> MemoryRows[Other]:
         """What `change` makes of the elements, in every pass."""

@@ -1,0 +1,85 @@
+"""Passes on several threads: the same sums, in the same order, without a sound."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ReleaseError
+from dpstats.quiet import guarded
+from dpstats.rows import Block, MemoryRows
+from dpstats.rows import threads as module
+from dpstats.rows.threads import LEAST_ELEMENTS, RUNS, of_each, runs_of, thread_count
+
+
+def numbers(elements: Iterable[int]) -> list[int]:
+    return list(elements)
+
+
+@pytest.mark.parametrize("count", [0, 1, LEAST_ELEMENTS - 1, LEAST_ELEMENTS, 17, 1001])
+@pytest.mark.parametrize("cores", [1, 2, 7])
+def test_every_element_once_and_in_order(count: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "thread_count", lambda: cores)
+    assert MemoryRows[int](range(count)).added(numbers, operator.add) == list(range(count))
+    assert len(runs_of(range(count))) == (RUNS if count >= LEAST_ELEMENTS else 1)
+
+
+def test_what_is_made_in_every_pass_stays_together() -> None:
+    """Changes may number elements, and coins hang on the numbers."""
+    rows = MemoryRows[int](range(100)).numbered(operator.mul)
+    assert rows.added(numbers, operator.add) == [number**2 for number in range(100)]
+
+
+def test_threads_work_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "thread_count", lambda: 2)
+    both = threading.Barrier(2, timeout=60)
+    assert of_each(lambda run: both.wait() >= 0, [1, 2]) == [True, True]
+
+
+@pytest.mark.parametrize(("given", "most"), [("1", 1), ("", 1000), ("many", 1000), ("0", 1000)])
+def test_as_many_threads_as_other_libraries_may_use(given: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert 1 <= thread_count() <= most
+
+
+def test_seeded_releases_do_not_hang_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit: coefficients, the information and robust errors of 20 blocks."""
+    random = np.random.default_rng(4)
+    exog = random.normal(size=(160_000, 3)) / 3
+    endog = (random.random(160_000) < 1 / (1 + np.exp(-exog.sum(axis=1)))).astype(float)
+    released = []
+    for cores in (1, 3):
+        monkeypatch.setattr(module, "thread_count", lambda cores=cores: cores)
+        model = dp.GLM(endog, exog, family="binomial", row_norm=2.0)
+        released.append(model.fit(1.0, inference="robust", seed=2, allow_uncertified=True))
+    one, other = released
+    assert (one.params == other.params).all()
+    assert (one.bse == other.bse).all()
+
+
+def overflowing(blocks: Iterable[Block]) -> float:
+    return float(sum(np.exp(1000 * block.endog).sum() for block in blocks))
+
+
+def failing(blocks: Iterable[Block]) -> float:
+    raise ValueError(f"a cell: {next(iter(blocks)).endog[0]}")
+
+
+def test_no_sound_and_no_cell_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy's error state is a thread's own: planted, workers without it, whose warning is one cell's doing."""
+    monkeypatch.setattr(module, "thread_count", lambda: 2)
+    rows = MemoryRows([Block(np.ones((2, 1)), np.array([float(at == 13), 0.0])) for at in range(20)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert guarded(lambda: rows.added(overflowing, operator.add)) == np.inf
+    assert not caught
+    with pytest.raises(ReleaseError) as refused:
+        guarded(lambda: rows.added(failing, operator.add))
+    assert refused.value.__context__ is None
+    assert "cell" not in str(refused.value)
