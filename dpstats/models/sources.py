@@ -159,6 +159,9 @@ class FormulaSource:
             )
         if self.data is not None:
             check_unit(self.data, request.options.record)
+        person = request.options.record.column
+        if person is not None and person in parse(self.formula).exog_columns:
+            raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
         advised = advice(self.formula, self.domain, self.data, ranges)
         plan = replace(self._plan(request, ranges), advice=advised)

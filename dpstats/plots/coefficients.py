@@ -48,7 +48,8 @@ def coefficients(
     alpha : float
         1 less the coverage of the intervals.
     by_range : bool
-        Coefficients times the declared width of their column, so that columns in different units compare.
+        Coefficients times the declared width of their column, so that columns in different units compare. The columns
+        of a spline or a product have widths of their own.
     intercept : bool
         Show the intercept too.
     ax : Axes, optional
@@ -85,6 +86,7 @@ def coefficients(
     unit = ", times the declared width of its column" if by_range else ""
     lines = style.show_legend_above(ax)
     style.name_axes(ax, f"coefficient{unit}", "")
+    said += ["Widths are those of the design's columns: splines and products have their own."] if by_range else []
     said += [_selection(result.plan), style.promise(result.guarantee, "the fit")]
     style.finish(ax, _title(result.plan), *said, lines_above=lines)
     return ax

@@ -238,9 +238,10 @@ def kept_note(results: GLMResults) -> list[str]:
 def shrunk_note(results: GLMResults) -> str:
     """What coefficients without errors are not, and what buys those that are."""
     plan = results.plan
-    offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
-    for_sale = offered and plan.stages[-1].plan.information is None
-    fix = "; inference=True buys coefficients without it, with standard errors and intervals" if for_sale else ""
+    reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
+    fix = "" if reason is None else f". Inference {reason}"
+    if reason is None and plan.stages[-1].plan.information is None:
+        fix = "; inference=True buys coefficients without it, with standard errors and intervals"
     return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import math
 import multiprocessing
+import re
 from pathlib import Path
 from typing import Any
 
@@ -339,3 +340,26 @@ def test_an_empty_ledger_has_a_page(ledger: Ledger) -> None:
     assert "Nothing yet" in ledger.to_html()
     part = ledger.partition("sex", ["F", "M"])["F"]
     assert "part sex=" in " ".join(Page(part.to_html()).words)
+
+
+def test_a_signed_ledger_says_whose_it_is(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.db", dataset="d", eps=1.0)
+    assert repr(ledger.signed("Ada")) == repr(ledger)[:-1] + ", analyst='Ada')"
+    assert "analyst" not in repr(ledger)
+
+
+def test_a_quota_of_a_name_that_differs_in_case_alone_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.db", dataset="d", eps=1.0)
+    ledger.set_quota("Ada", 0.5)
+    ledger.set_quota("Ada", 0.75)
+    with pytest.raises(ArgumentError, match="the ledger knows 'Ada', which 'ADA' differs from in case alone"):
+        ledger.set_quota("ADA", 0.5)
+    ledger.set_quota(None, 0)
+    assert ledger.spending().loc["Ada", "quota_eps"] == 0.75
+
+
+@pytest.mark.parametrize(("delta", "said"), [(0.0, "at most eps=0.5; lower eps (nothing"), (1e-6, "for a pure charge")])
+def test_a_refusal_speaks_of_delta_where_there_is_one(tmp_path: Path, delta: float, said: str) -> None:
+    ledger = Ledger(tmp_path / "l.db", dataset="d", eps=0.5, delta=delta)
+    with pytest.raises(BudgetExceeded, match=re.escape(said)):
+        ledger.charge(Guarantee(0.75), label="too much")

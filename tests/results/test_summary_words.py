@@ -155,6 +155,37 @@ def test_a_missing_exposure_is_named_with_what_to_pass() -> None:
         fit.predict({"t": [1.5]})
 
 
+def test_where_there_are_no_errors_the_table_says_why_and_what_has_them() -> None:
+    counts = dp.glm("k ~ x", rows().assign(k=2.0), 1.0, family="negative_binomial", domain={**DOMAIN, "k": (0, 9)})
+    assert "family='poisson' has errors that allow for overdispersion" in words(counts)
+    assert "add refit_share=0.5" in words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1.0))
+
+
+def test_a_tuned_fit_says_so() -> None:
+    found = dp.tune("y ~ x", rows(300), {"curvature": [1.0, 10.0]}, eps=2.0, domain=DOMAIN)
+    assert "link; rows: private; residuals capped at 1,000; tuned" in words(found.fit)
+    assert "dp.tune chose the settings by the same rows" in words(found.fit)
+    assert "tuned" not in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN))
+
+
+def test_who_tells_persons_apart_is_no_column_of_the_model() -> None:
+    data = rows().assign(who=np.arange(1000) // 2)
+    for domain in ({**DOMAIN, "who": (0, 500)}, DOMAIN):
+        with pytest.raises(ArgumentError, match="unit: 'who' tells persons apart, and the formula reads it"):
+            dp.ols("y ~ x + who", data, 1.0, domain=domain, unit="who")
+
+
+def test_objects_show_themselves_shortly() -> None:
+    terms = " + ".join(f"I(x ** {power})" for power in range(1, 60))
+    plan = dp.plan(f"y ~ {terms}", DOMAIN, 1.0)
+    assert len(repr(plan)) < 300
+    bought = dp.buy_ranges(rows(), ["x"], 1.0)
+    assert repr(bought).startswith("<BoughtRanges: Domain({'x': (") or repr(bought).startswith(
+        "<BoughtRanges: Domain(x="
+    )
+    assert dp.plan("y ~ x", DOMAIN, 1.0).simulate(200).params.shape == (2,)
+
+
 def test_tables_for_texts_lead_to_no_call() -> None:
     fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN)
     assert "Details: summary(full=True)" in words(fit)

@@ -227,3 +227,10 @@ def test_a_seeded_choice_is_reproducible_and_not_certified():
     found = dp.select(RULES, SCORE, frame(), domain=DOMAIN, eps=0.01, seed=4)
     assert not found.guarantee.certified
     assert "NOT CERTIFIED" in str(found)
+
+
+def test_a_summary_of_a_choice_has_proved_bounds_alone():
+    found = dp.select(RULES, SCORE, frame(), domain=DOMAIN, eps=1.0)
+    assert "printed" in set(found.utility()["holds"])
+    assert "printed" not in str(found)
+    assert "permute-and-flip" in str(found)
