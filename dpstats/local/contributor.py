@@ -121,7 +121,7 @@ def statistics(exog: Array, endog: Array, spec: Spec) -> Array:
     if spec.family == "gaussian":
         q, p = exog, np.clip(endog, -1, 1)[:, None] * exog
     else:
-        # The quadratic approximation of log(1 + exp(eta)) - y eta at zero: eta^2/8 - (y - 1/2) eta + log 2.
+        # Of log(1 + exp(eta)) - y eta, which is eta^2/8 - (y - 1/2) eta + log 2 to second order at zero.
         q, p = exog / 2, (np.clip(endog, 0, 1) - 0.5)[:, None] * exog
     if spec.scheme == "features":
         return np.hstack([p, q])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,8 +16,10 @@ from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise, project_forms
+from dpstats.inference.known import self_adjoint
 from dpstats.local.compiling import local_design
 from dpstats.local.contributor import Report
+from dpstats.local.linearised import LinearisedLogistic
 from dpstats.local.results import LocalResults
 from dpstats.local.spec import Spec
 from dpstats.local.transport import Total, checked_batches, total
@@ -32,6 +35,9 @@ Features = Literal["debiased", "printed"]
 Reports = Total | str | Path | Iterable[Report]
 
 TOLERANCE = 1e-12
+
+LEAN = 0.7
+"""The ridge of a logistic fit, in units of the rule's; settled by `python -m benchmarks.defaults.local`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +129,15 @@ def fit(
         )
     design = local_design(spec.formula, spec.domain, spec.family)
     moments = _projected(moments, design)
-    ridge = _curvature(moments, spec.radius) if curvature is None else float(curvature)
+    # What replicates the paper is its ridge and its approximation.
+    plain = spec.scheme == "features" and features == "printed"
+    lean = LEAN if spec.family == "binomial" and not plain else 1.0
+    ridge = lean * _curvature(moments, spec.radius) if curvature is None else float(curvature)
     with quiet():
-        scaled, noise = _solve(moments, ridge, convex, design)
+        gram, steady = _steadied(moments, ridge, plain)
+        logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
+        solve = _quadratic if logistic is None else partial(_logistic, logistic)
+        scaled, noise = solve(moments, gram + steady, convex, _penalty_weights(design))
     return LocalResults(spec, design, scaled, noise, moments.count, ridge, convex, features)
 
 
@@ -187,22 +199,48 @@ def _curvature(moments: Moments, radius: float) -> float:
     return math.sqrt(_gradient_noise(moments, radius**2)) / radius
 
 
-def _solve(moments: Moments, ridge: float, penalty: Penalty | None, design: DesignSpec) -> tuple[Vector, Matrix]:
-    """Coefficients in model units, and the covariance that the noise gives them, to first order."""
+def _steadied(moments: Moments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
+    """Sum q q' without negative eigenvalues, which would be noise, and the ridge K that steadies it, shapes (p, p).
+
+    K is m where the sum is nothing and m^2 / l where it is much more, l; `plain`: m everywhere (docs/proofs/local, 4).
+    """
     values, vectors = np.linalg.eigh(moments.matrix)
-    # Sums of q q' have no negative eigenvalue: what is below zero is noise.
-    hessian = (vectors * (np.maximum(values, 0.0) + ridge)) @ vectors.T
-    hessian = (hessian + hessian.T) / 2
-    scaled = np.linalg.solve(hessian, moments.vector)
-    inverse = np.linalg.inv(hessian)
+    values = np.maximum(values, 0.0)
+    added = np.full_like(values, ridge) if plain else np.sqrt(values**2 / 4 + ridge**2) - values / 2
+    return self_adjoint((vectors * values) @ vectors.T), self_adjoint((vectors * added) @ vectors.T)
+
+
+def _quadratic(moments: Moments, hessian: Matrix, penalty: Penalty | None, weights: Vector) -> tuple[Vector, Matrix]:
+    """Coefficients in model units, and the covariance that the noise gives them, to first order."""
+    scaled = np.asarray(np.linalg.solve(hessian, moments.vector), dtype=np.float64)
     if penalty is not None:
-        weights = np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
         gradient = hessian @ scaled - moments.vector
         scaled = minimize_quadratic(hessian, gradient, penalty, weights, scaled, TOLERANCE * _size(moments))
     # Var(E t + e) for symmetric E with independent entries: v (|t|^2 I + t t') + vector_noise I.
     spread = moments.matrix_noise * (scaled @ scaled) + moments.vector_noise
+    inverse = np.linalg.inv(hessian)
     along = inverse @ scaled
-    return scaled, spread * inverse @ inverse + moments.matrix_noise * np.outer(along, along)
+    return scaled, self_adjoint(spread * inverse @ inverse + moments.matrix_noise * np.outer(along, along))
+
+
+def _linearised(moments: Moments, gram: Matrix, ridge: Matrix, design: DesignSpec) -> LinearisedLogistic | None:
+    """The logistic equation in what the sums say of it; None if they hardly say that there are rows."""
+    loss = LinearisedLogistic(4 * gram, moments.vector, ridge, design.images, moments.count)
+    at = None if loss.intercept is None else loss.intercept[0]
+    return None if at is not None and gram[at, at] <= math.sqrt(2 * moments.matrix_noise) else loss
+
+
+def _logistic(
+    loss: LinearisedLogistic, moments: Moments, _: Matrix, penalty: Penalty | None, weights: Vector
+) -> tuple[Vector, Matrix]:
+    """As `_quadratic`, of the equation with its best line."""
+    scaled = loss.solve(penalty, weights, TOLERANCE * _size(moments))
+    # q is x / 2.
+    return scaled, loss.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
+
+
+def _penalty_weights(design: DesignSpec) -> Vector:
+    return np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
 
 
 def _size(moments: Moments) -> float:

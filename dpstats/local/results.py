@@ -199,7 +199,7 @@ def _header(results: LocalResults) -> SimpleTable:
     """Pairs of facts on the model (left) and on the collection (right)."""
     spec, guarantee = results.spec, results.guarantee
     wide = WIDTH // 2 - 18
-    title = f"Input Perturbation: {'linear' if spec.family == 'gaussian' else 'logistic (quadratic)'} regression"
+    title = f"Input Perturbation: {'linear' if spec.family == 'gaussian' else 'logistic'} regression"
     if not guarantee.certified:
         title = f"*** CENTRAL GUARANTEE NOT CERTIFIED: see notes ***\n{title}"
     left = [
@@ -258,7 +258,8 @@ def _notes(results: LocalResults) -> list[str]:
         said.append("There are more reports than promised: each brings its noise, so the guarantees hold with room.")
     if spec.family == "binomial":
         said.append(
-            "The loss is the quadratic approximation of the logistic one at zero: large log odds come out small."
+            "Sums of squares and products stand in for the logistic likelihood: log odds are right as far as their law "
+            "is a beta law on the range that the design gives them (docs/guide/local)."
         )
     said.append("noise sd is what the reports' noise gives a coefficient, to first order; the sample's error is extra.")
     return said

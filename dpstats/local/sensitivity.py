@@ -46,7 +46,7 @@ def printed_noise(eps: float, delta: float, n: int, size: int, linear: float, sq
     """sigma_u and sigma_b of the paper's Algorithm 1 as printed, delta halved between its two events.
 
     Source: Fukuchi, Tran and Sakuma 2017, Algorithm 1, with zeta = `linear`, lambda = `square`, d = `size`. Its central
-    guarantee is unproven (docs/proofs/local, 5).
+    guarantee is unproven (docs/proofs/local, 6).
 
     Raises
     ------

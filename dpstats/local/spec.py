@@ -56,7 +56,7 @@ class Spec:
         The promised least number of reports. The noise in each is a share 1/n of what the sum needs: fewer reports are
         refused by the collector, more only add noise.
     family : {"gaussian", "binomial"}
-        Linear regression, or logistic regression by its quadratic approximation.
+        Linear regression, or logistic regression by what second moments tell of it.
     scheme : {"statistics", "features"}
         What a report holds: (q q', p), certified for both guarantees; or the paper's (q, p): with `eps`, noise as
         printed and a central guarantee that is unproven; with `local_eps`, the best noise, and that guarantee alone.

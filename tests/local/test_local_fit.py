@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats.local.contributor import noisy_report, on_lattice, statistics
@@ -56,13 +57,36 @@ def test_hardly_any_noise_gives_least_squares(scheme: Any) -> None:
     )
 
 
-def test_logistic_by_its_quadratic_approximation() -> None:
-    """The minimiser of sum eta^2/8 - (y - 1/2) eta, which is four times least squares on y - 1/2."""
-    spec, data = make("b ~ x", eps=None, local_eps=1e9, family="binomial"), people()
+@pytest.mark.parametrize("scheme", ["statistics", "features"])
+def test_logistic_is_near_the_fit_to_rows(scheme: Any) -> None:
+    """A uniform column, whose law is a beta law: the coefficients of the likelihood, not four times least squares."""
+    spec, data = make("b ~ x", eps=None, local_eps=1e9, family="binomial", scheme=scheme), people()
     fit = dp.local.fit(reports(spec, data), spec)
     columns = np.column_stack([np.ones(ROWS), data.x])
-    assert fit.params.to_numpy() == pytest.approx(4 * np.linalg.lstsq(columns, data.b - 0.5, rcond=None)[0], abs=0.02)
+    likely = sm.Logit(data.b, columns).fit(disp=0).params
+    assert fit.params.to_numpy() == pytest.approx(likely, abs=0.03)
+    assert fit.params.to_numpy() != pytest.approx(4 * np.linalg.lstsq(columns, data.b - 0.5, rcond=None)[0], abs=0.08)
     assert fit.predict(data).between(0, 1).all()
+
+
+def test_a_flag_has_the_shares_of_its_groups() -> None:
+    """One 0/1 column: the law of its log odds is two points, and the model is saturated."""
+    domain = {"b": (0, 1), "s": (0, 1)}
+    spec = dp.local.Spec(domain, "b ~ s", local_eps=1e9, delta=1e-5, n=1000, family="binomial")
+    records = [
+        {"s": s, "b": b} for s, b, times in ((0, 0, 560), (0, 1, 140), (1, 0, 30), (1, 1, 270)) for _ in range(times)
+    ]
+    random = np.random.default_rng(1)
+    fit = dp.local.fit([noisy_report(record, spec, random) for record in records], spec)
+    assert fit.predict({"s": np.array([0.0, 1.0])}).to_numpy() == pytest.approx([0.2, 0.9], abs=0.01)
+
+
+def test_printed_logistic_features_are_quadratic() -> None:
+    """The minimiser of sum eta^2/8 - (y - 1/2) eta, which is four times least squares on y - 1/2."""
+    spec, data = make("b ~ x", eps=None, local_eps=1e9, family="binomial", scheme="features"), people()
+    fit = dp.local.fit(reports(spec, data), spec, features="printed", curvature=1e-6)
+    columns = np.column_stack([np.ones(ROWS), data.x])
+    assert fit.params.to_numpy() == pytest.approx(4 * np.linalg.lstsq(columns, data.b - 0.5, rcond=None)[0], abs=0.02)
 
 
 def test_a_sum_is_as_good_as_the_reports(tmp_path: Path) -> None:
@@ -85,9 +109,12 @@ def test_fewer_reports_than_promised_are_refused_and_more_are_not() -> None:
     assert "more reports than promised" in fit.summary().as_text()
 
 
-def test_the_stated_noise_is_what_noise_does() -> None:
+@pytest.mark.parametrize(
+    ("formula", "family"), [(FORMULA, "gaussian"), ("b ~ x + g", "binomial"), ("b ~ 0 + x", "binomial")]
+)
+def test_the_stated_noise_is_what_noise_does(formula: str, family: Any) -> None:
     """200 draws: a standard deviation is within 25 % of its estimate but with probability 1e-6."""
-    spec, data = make(eps=20.0), people()
+    spec, data = make(formula, eps=30.0, family=family), people()
     truth = without_noise(spec, data)
     random = np.random.default_rng(3)
     scale = spec.lattice.scale * np.sqrt(ROWS)
