@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,9 @@ from dpstats.models.glm import _release
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.request import make_request
+from dpstats.rows import Block, Rows
+from dpstats.tables import as_table
+from dpstats.tuning import strategies
 from dpstats.tuning.planning import TuningPlan, plan_tuning
 from dpstats.tuning.tuned import released
 
@@ -35,28 +39,43 @@ def frame(*rows: tuple[float, float]) -> pd.DataFrame:
     return pd.DataFrame(list(rows), columns=["x", "y"], dtype=float)
 
 
+def by_place(rows: Rows[Block], _: bytes, parts: int) -> tuple[Rows[Block], ...]:
+    """Each row in one of several parts by its place: one that comes in at the front moves all others."""
+
+    def part(number: int, block: Block) -> Block:
+        return block.take(np.arange(len(block.endog)) % parts == number)
+
+    return tuple(rows.each(lambda block, number=number: part(number, block)).held() for number in range(parts))
+
+
 @dataclass(frozen=True)
 class Tuning:
     """`dpstats.tune` of the curvature of a logistic regression of one column, whose choice and fit are released.
 
-    Planted is that losses decide without noise, as if their share of the budget were all that the world has.
+    Planted is, by the strategy, that losses decide without noise, as if their share of the budget were all that the
+    world has; that rows go to parts by their place; that the private rows are taken for the public ones.
     """
 
     name: str
     strategy: str
     pair: Pair
-    planted: str = "losses compared without noise"
     eps: float = 0.2
     adjacency: str = "add_remove"
     runs: int = 3000
     fast: int = 600
+    grid: tuple[float, ...] = (16.0, 32.0, 64.0, 128.0, 256.0)
+
+    @property
+    def planted(self) -> str:
+        other = {"parts": "rows go to parts by their place", "public": "private rows taken for public ones"}
+        return other.get(self.strategy, "losses compared without noise")
 
     @cached_property
     def plan(self) -> TuningPlan:
         return plan_tuning(
             "y ~ 0 + x",
             DOMAIN,
-            {"curvature": [16.0, 32.0, 64.0, 128.0, 256.0]},
+            {"curvature": list(self.grid)},
             self.eps,
             family="binomial",
             strategy=self.strategy,
@@ -71,12 +90,20 @@ class Tuning:
         return self._of(self.plan)
 
     def wrong(self) -> Callable[..., Any]:
+        if self.strategy == "parts":
+            return self._of(self.plan, parted=by_place)
+        if self.strategy == "public":
+            return self._of(self.plan, own=True)
         choice = None if self.plan.choice is None else replace(self.plan.choice, eps=WITHOUT_NOISE)
         return self._of(replace(self.plan, score_eps=WITHOUT_NOISE, choice=choice))
 
-    def _of(self, plan: TuningPlan) -> Callable[..., Any]:
+    def _of(
+        self, plan: TuningPlan, *, parted: Callable[..., Any] | None = None, own: bool = False
+    ) -> Callable[..., Any]:
         def tuned(data: pd.DataFrame, rng: np.random.Generator) -> Any:
-            found = released(plan, FormulaSource(plan.formula, data, DOMAIN), None, rng)
+            shown = as_table(data if own else PUBLIC) if plan.strategy == "public" else None
+            with patch.object(strategies, "parted", parted or strategies.parted):
+                found = released(plan, FormulaSource(plan.formula, as_table(data), DOMAIN), shown, rng)
             return [float(plan.names.index(found.chosen)), float(found.fit.scaled_params[0])]
 
         return tuned
@@ -136,6 +163,10 @@ class Kernel:
 
 
 NOBODY, ONE = frame(), frame((1, 1))
+PUBLIC = frame((0.5, 1), (-0.5, 0), (1, 1), (-1, 0), (1, 0))
+IN_TURN = ((1.0, 1.0), (1.0, 0.0), (1.0, 1.0)) * 60
+"""Every third row is a 0: of three parts by place it has one to itself."""
+
 AT_THE_END = frame((-1, 1))
 """Where the one feature is .97 of what its norm allows."""
 
@@ -143,6 +174,13 @@ CALLS: tuple[Tuning | Kernel, ...] = (
     Tuning("tune, stopping", "stopping", Pair("nobody, one row", NOBODY, ONE)),
     Tuning("tune, all", "all", Pair("nobody, one row", NOBODY, ONE), fast=300),
     Tuning("tune, all, row replaced", "all", Pair("one row, another", frame((1, 0)), ONE), adjacency="replace_one"),
+    Tuning(
+        "tune, parts",
+        "parts",
+        Pair("rows in turn, one more in front", frame(*IN_TURN), frame((1, 1), *IN_TURN)),
+        grid=(4.0, 16.0),
+    ),
+    Tuning("tune, public", "public", Pair("nobody, one row", NOBODY, ONE), runs=1000, fast=300, grid=(16.0, 64.0)),
     Kernel("svm on rff", Pair("nobody, one row", NOBODY, AT_THE_END)),
     Kernel("svm on rff, row replaced", Pair("one row, another", frame((-1, 0)), AT_THE_END), adjacency="replace_one"),
 )
