@@ -23,6 +23,10 @@ Matrix = NDArray[np.float64]
 UNIT = 2.0**-20
 """Losses on a lattice of points are counted in this unit."""
 
+MOST_SUM = 2**62
+"""Sums of all rows' parts of a score are to stay below it in size, and the public part below half of it: together they
+fit 64 bits. A sum that does not turns round, and one row more decides the draw."""
+
 STEPS = 2**15
 """Steps of a table of losses on either side of zero."""
 
@@ -70,6 +74,11 @@ class LossTable:
     values: NDArray[np.int64]
     step: float
     span: int
+
+    @property
+    def rows(self) -> float:
+        """How many rows' parts add up to no more than `MOST_SUM`, whatever they are."""
+        return MOST_SUM / max(1, int(self.values.max()) - int(self.values.min()))
 
     @classmethod
     @lru_cache(maxsize=4)

@@ -47,6 +47,9 @@ NOT_EXACT = (
 FARTHEST = 10.0
 """No proposal is farther than this, in root mean squares, unless a uniform is below 2**-60."""
 
+LEAST_REACH, MOST_REACH = 2.0**-10, 2.0**20
+"""Between which linear predictors on a region must reach, so that its losses are whole numbers of some size."""
+
 SAMPLED = 2.0**-43
 """How far a computed normal draw is from an ideal one, in root mean squares (docs/proofs/posterior, 3)."""
 
@@ -90,8 +93,10 @@ class PosteriorPlan(OutputPlan):
 
     @property
     def covered_rows(self) -> float:
-        """Up to how many rows the draw is proved: whole scores count any number, `acceptance_error` does not."""
-        return MOST_COVERED if self.semi_axes is not None else max(self.rows_at_most, ROWS_AT_MOST)
+        """Up to how many rows the draw is proved: as many as whole scores hold, or as `acceptance_error` counts."""
+        if self.semi_axes is None:
+            return max(self.rows_at_most, ROWS_AT_MOST)
+        return min(MOST_COVERED, 10.0 ** math.floor(math.log10(LossTable.of(self.family, self.reach).rows)))
 
     @property
     def law_name(self) -> str:
@@ -180,7 +185,7 @@ def _region(
     reach = math.sqrt(design.curvature_ratio(axes**-2.0))
     eps = purchase.eps + purchase.final_eps  # scores are integers: there is no rounding to pay for
     rows = 2 if purchase.adjacency == "replace_one" else 1
-    scale = rows * LossTable.of(family, reach).span / eps * ROUNDED
+    scale = rows * _table(family, reach, purchase.rows_at_most).span / eps * ROUNDED
     temperature = 1 / (scale * UNIT)
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     # A prior of that size within the ellipsoid, which costs nothing.
@@ -200,6 +205,24 @@ def _region(
         reach=reach,
         scale=scale,
     )
+
+
+def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
+    """The losses on a region, if they can be told apart in whole numbers and enough rows of them added.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` makes the region too small or too large for that.
+    """
+    found = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
+    if found is None or found.span == 0 or found.rows < max(rows_at_most, ROWS_AT_MOST):
+        raise ArgumentError(
+            f"radius makes a region on which linear predictors reach {reach:.2g}, and method='posterior' counts "
+            "in whole numbers that cannot tell losses apart or hold the sum of many rows there; give a radius of a few "
+            "units, or take method='napp'"
+        )
+    return found
 
 
 def _curved(

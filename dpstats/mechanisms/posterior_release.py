@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.mechanisms.drawing import (
+    MOST_SUM,
     UNIT,
     LossTable,
     bounded_responses,
@@ -47,7 +48,8 @@ def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSour
         return _walked(plan, rows, np.zeros(plan.size), random)
     points = lattice_points(plan.semi_axes, ACROSS[plan.size])
     table = LossTable.of(plan.family, plan.reach)
-    public = np.rint(_public(plan, points) / UNIT).astype(np.int64)
+    # A public bound: what lies beyond is as good as never drawn.
+    public = np.rint(np.clip(_public(plan, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
     scores = lattice_scores(table, rows, points) + public
     return np.asarray(points[exponential_index(scores, plan.scale, random)])
 

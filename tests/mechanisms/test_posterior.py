@@ -456,3 +456,38 @@ def test_weights_count(frame):
         fit = dp.logit("y ~ x", weighted, 2.0, domain=domain, method="posterior", delta=delta, weights="v")
         assert fit.guarantee.certified
         assert fit.params["x"] == pytest.approx(3, abs=3)
+
+
+class TestScoresFitTheirIntegers:
+    """A sum that passes 64 bits turns round: the worst point becomes the best, by one row more."""
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    @pytest.mark.parametrize("radius", [1e-12, 1e-6, 1e6, 1e10, 1e100, 1e300])
+    def test_a_radius_that_does_not_is_refused(self, family, radius):
+        with pytest.raises(ArgumentError, match="radius"):
+            planned(family, radius=radius)
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    @pytest.mark.parametrize("radius", [0.01, 1.0, 30.0, 300.0, 3000.0])
+    def test_the_rows_covered_have_parts_that_fit(self, family, radius):
+        plan = planned(family, size=2, radius=radius)
+        table = LossTable.of(plan.family, plan.reach)
+        points = lattice_points(plan.semi_axes, 9)
+        worst = 0
+        for response in (0.0, 1.0) if family.signed else (-1.0, 1.0):
+            for row in np.array([[1.0, 0.0], [0.0, -1.0], [0.6, 0.8]]):
+                worst = max(worst, int(np.abs(table.scores(points, row[None], np.array([response]))).max()))
+        assert plan.covered_rows * worst <= 2**62
+        assert plan.covered_rows >= 1e7
+
+    def test_more_rows_are_declared_than_fit(self):
+        assert planned(Binomial(), radius=1e4, rows_at_most=1e7).covered_rows < 1e9
+        with pytest.raises(ArgumentError, match="radius"):
+            planned(Binomial(), radius=1e4, rows_at_most=1e9)
+
+    @pytest.mark.parametrize("curvature", [1e12, 1e20, 1e100])
+    def test_a_public_part_beyond_the_integers_still_counts(self, curvature):
+        """All draws are where the public part is least, whatever the rows say."""
+        plan = planned(Binomial(), radius=5.0, curvature=curvature)
+        rows = block_rows([(np.full((50, 1), sign), np.full(50, 1.0)) for sign in (1.0, 1.0)])
+        assert {float(release_posterior(plan, rows, SystemRandom())[0]) for _ in range(20)} == {0.0}
