@@ -60,6 +60,11 @@ def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     places = _places([heading.strip().lower() for heading in lines[0]])
     declared: dict[str, Any] = {}
     for place, line in enumerate(lines[1:], start=2):
+        if any(cell.strip() for cell in line[len(lines[0]) :]):
+            raise DomainError(
+                f"line {place} of the codebook has {len(line)} cells, and the first line {len(lines[0])}; divide "
+                "levels by |, as in a|b|c"
+            )
         cells = {what: line[at].strip() if at < len(line) else "" for what, at in places.items()}
         if not any(cells.values()):
             continue

@@ -162,11 +162,17 @@ class Check:
         found = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
         said = [
-            f"about {min(row['rows'], self.rows):,.0f} +- {self.std_err:,.0f} of {self.rows:,.0f} rows "
+            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_said} rows "
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._nobody(row['column'], row['fault'])}"
             for _, row in found.iterrows()
         ]
         return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
+
+    @property
+    def _rows_said(self) -> str:
+        """The number of rows, with its error unless it is public."""
+        value, error = self.totals.loc["rows", ["rows", "std_err"]]
+        return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} +- {error:,.0f}"
 
     def _counts_at(self, place: Place) -> NDArray[np.float64]:
         """The released counts of a place's levels or parts, in rows."""

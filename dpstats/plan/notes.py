@@ -181,6 +181,12 @@ def errors_note(plan: Plan) -> str:
             "at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
     spread = information.purchase.spread
+    if information.purchase.free:
+        few = (
+            "They are free, of what room the fit leaves, and a matter of luck where that is little: with many "
+            "columns, rare levels or wide ranges one draw has them and the next has not. inference=True pays for "
+            f"errors that are there. {few}"
+        )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "

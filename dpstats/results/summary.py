@@ -277,7 +277,7 @@ def inference_notes(results: GLMResults) -> list[str]:
         ]
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
         said.append(
-            "P>|z| may be larger than z and a normal table suggest: its law has the noise's tails, which are heavier."
+            "P>|z| is that of sampling and noise together, not of z and a normal table: its law has the noise's tails."
         )
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
@@ -286,7 +286,7 @@ def inference_notes(results: GLMResults) -> list[str]:
 
 
 def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
-    """Whether a printed p-value of a finite error is visibly more than a normal table gives for its statistic.
+    """Whether a printed p-value of a finite error is visibly other than a normal table gives for its statistic.
 
     Parameters
     ----------
@@ -295,7 +295,8 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     """
     tested = np.isfinite(statistics) & (statistics != 0)
     normal = 2 * norm.sf(np.abs(statistics[tested]))
-    return bool(np.any(pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)))
+    more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
+    return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 
 
 def selection_table(results: GLMResults) -> SimpleTable:

@@ -136,7 +136,15 @@ def _header(name: str, delimiter: str) -> tuple[str, ...]:
             f"data: {name!r} must start with a line of column names in UTF-8, of at most {LONGEST:,} bytes, that ends "
             "in a line feed"
         )
-    return tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
+    names = tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
+    others = [sign for sign in ",;\t|" if sign != delimiter and sign in names[0]]
+    if len(names) == 1 and others:
+        what = {",": "commas", "\t": "tabulators"}[delimiter]
+        raise DataError(
+            f"data: {name!r} has one column, by its first line; {what} divide the columns of such a file, and this one "
+            f"has {others[0]!r}: write it with {what}, or name it .tsv for tabulators"
+        )
+    return names
 
 
 def _first_line(source: Any) -> bytes:

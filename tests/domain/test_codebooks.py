@@ -61,6 +61,7 @@ def test_codebooks_declare_what_a_domain_does(tmp_path: Path) -> None:
         ("name,levels\nx,1=North;2=South", "divide levels by |"),
         ("name,levels\nx,North;South;East", "divide levels by |"),
         ("name,low,high,levels\nx,,,", "or bool"),
+        ("name,low,high,levels\ny,0,1,,\nx,,,a,b", "line 3 of the codebook has 5 cells, and the first line 4"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(text: str, fix: str, tmp_path: Path) -> None:

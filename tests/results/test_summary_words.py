@@ -63,6 +63,7 @@ def test_lost_rows_are_a_reason_for_nothing_identified() -> None:
 
 def test_p_values_beyond_z_are_explained() -> None:
     assert beyond_normal(np.array([14.4, 0.5]), np.array([0.002, 0.617]))
+    assert beyond_normal(np.array([0.79]), np.array([0.163])), "fewer than a normal table gives"
     assert not beyond_normal(np.array([1.96, 8.0]), np.array([0.05, 0.0004]))
     assert not beyond_normal(np.array([0.0, np.nan]), np.array([0.5, np.nan])), "nothing is tested"
 

@@ -372,6 +372,8 @@ def test_files_must_be_of_one_kind(tmp_path: Path) -> None:
         ("nowhere.csv", None, "is no file, such as 'folder/"),
         ("rows.txt", "x\n1\n", "must name files that end alike, in .parquet"),
         ("rows.parquet", CANARY, "is no Parquet file that can be opened"),
+        ("rows.csv", "x;y\n1;2\n", "commas divide the columns of such a file, and this one has ';'"),
+        ("rows.tsv", "x,y\n1,2\n", "tabulators divide the columns of such a file, and this one has ','"),
         ("rows.csv", "", "must start with a line of column names"),
         ("rows.csv", f'"x\n{CANARY}\n', "must start with a line of column names"),
         ("rows.csv", f"x\r{CANARY}\n", "must start with a line of column names"),
