@@ -97,7 +97,7 @@ class Refits:
     schedule : Schedule or int, optional
         When to fit: `dpstats.streaming.schedules`; a number tau means every tau ticks. By default geometric with the
         ratio 1.6: few fits, none of which is missing more than the last 3/8 of the ticks and one.
-    family, method, penalty, alpha, weights, offset, exposure, adjacency, seed
+    family, method, penalty, alpha, weights, offset, exposure, subset, adjacency, seed
         As for `dpstats.glm`.
     ledger : Ledger, Part or path, optional
         Charged once, durably, before the first fit; it keeps the tick.
@@ -146,6 +146,7 @@ class Refits:
         weights: str | None = None,
         offset: str | None = None,
         exposure: str | None = None,
+        subset: str | None = None,
         adjacency: str = "add_remove",
         ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
@@ -154,7 +155,7 @@ class Refits:
     ) -> None:
         chosen = {"method": method, "penalty": penalty, "alpha": alpha, "adjacency": adjacency}
         self._arguments = {**chosen, "inference": None, **options}
-        whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure)
+        whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure, subset=subset)
         self._model = (whole, family, Domain.coerce(domain))
         times = make_schedule(schedule, horizon)
         self._plan, self._budget = make_refits_plan(self._model, times, eps, delta, self._arguments, seed)

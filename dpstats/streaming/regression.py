@@ -58,7 +58,7 @@ class Regression(Released, _Chosen):
         rows at the coefficients released before it; that of all others. "projected" is "linear" along few public random
         directions, for wide rows. "refits" makes a `Refits` with all its arguments, which fits any method of
         `dpstats.glm` anew at a few ticks: its `update` takes all rows so far.
-    weights, offset, exposure : str, optional
+    weights, offset, exposure, subset : str, optional
         As for `dpstats.glm`: a column or an expression of columns, or terms of the formula. Weighted streams have no
         errors.
     horizon : int, optional
@@ -158,6 +158,7 @@ class Regression(Released, _Chosen):
         weights: str | None = None,
         offset: str | None = None,
         exposure: str | None = None,
+        subset: str | None = None,
         horizon: int | None = None,
         halflife: float | None = None,
         window: int | None = None,
@@ -191,6 +192,7 @@ class Regression(Released, _Chosen):
             weights=weights,
             offset=offset,
             exposure=exposure,
+            subset=subset,
             horizon=horizon,
             halflife=halflife,
             window=window,

@@ -56,6 +56,7 @@ class StreamRequest:
     weights: str | None = None
     offset: str | None = None
     exposure: str | None = None
+    subset: str | None = None
     horizon: int | None = None
     halflife: float | None = None
     window: int | None = None
@@ -143,7 +144,7 @@ class StreamRequest:
     @cached_property
     def design(self) -> DesignSpec:
         """The design, its response scaled by what an offset leaves of it in a linear model."""
-        beside = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure}
+        beside = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure, "subset": self.subset}
         formula = model_formula(self.formula, self.loss, **beside)
         design = design_spec(formula, Domain.coerce(self.domain), family=self.loss)
         if self.constraint is not None:

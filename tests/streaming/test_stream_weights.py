@@ -248,7 +248,7 @@ def test_a_condition_leaves_rows_out_and_their_number_private() -> None:
     frame = pd.DataFrame({"x": random.uniform(-1, 1, 4000), "age": random.uniform(0, 90, 4000)})
     frame["y"] = np.where(frame.age >= 18, 0.5, -0.5) * frame.x
     domain = {"x": (-1, 1), "age": (0, 90), "y": (-1, 1)}
-    stream = Regression("y ~ x + subset(age >= 18)", domain, HUGE, 1e-6, horizon=4)
+    stream = Regression("y ~ x", domain, HUGE, 1e-6, horizon=4, subset="age >= 18")
     results = list(stream.run(frame, tick=1000))
     assert len(results) == 4
     assert results[-1].params["x"] == pytest.approx(0.5, abs=2e-3)
@@ -272,8 +272,9 @@ def test_refits_take_what_a_batch_fit_takes() -> None:
     frame = pd.DataFrame({"x": random.uniform(-1, 1, 3000), "w": random.uniform(0, 1, 3000)})
     frame["y"] = (random.random(3000) < expit(frame.x)).astype(int)
     domain = {"x": (-1, 1), "w": (0, 1), "y": [0, 1]}
-    options = {"family": "binomial", "horizon": 3, "weights": "w", "mechanism": "refits", "schedule": 3}
+    options = {"family": "binomial", "horizon": 3, "weights": "w", "subset": "x > -0.5", "mechanism": "refits"}
+    options["schedule"] = 3
     stream: Any = Regression("y ~ x", domain, 5.0, **options)
     assert isinstance(stream, dp.streaming.Refits)
     assert [stream.update(frame) is None for _ in range(3)] == [True, True, False]
-    assert "weights(w)" in str(stream.plan().each.formula)
+    assert "weights(w) + subset(x > -0.5)" in str(stream.plan().each.formula)
