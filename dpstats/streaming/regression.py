@@ -30,7 +30,7 @@ class _Chosen:
     """What `Regression` makes: itself, or a `Refits`, which has no sums and arguments of its own."""
 
     def __new__(cls, *arguments: Any, mechanism: str | None = None, **options: Any) -> Self:
-        if mechanism != "refits":
+        if not isinstance(mechanism, str) or mechanism != "refits":
             return super().__new__(cls)
         if options.get("horizon") is None:
             raise ArgumentError("horizon must be given for mechanism='refits', whose fits share the budget")

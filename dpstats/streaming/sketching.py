@@ -211,7 +211,7 @@ def project(request: StreamRequest, rows_guess: float) -> tuple[ProjectedVector,
         noise_sd=_typical_noise(request),
         directions="auto" if request.directions is None else request.directions,
         region=request.region,
-        seed=request.projection_seed or 0,
+        seed=0 if request.projection_seed is None else request.projection_seed,
     )
     size = projection.directions + int(design.has_intercept)
     # Rows in model units have norm 1 at most, and so do their images.

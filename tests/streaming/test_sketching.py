@@ -189,6 +189,9 @@ def test_lifting_is_within_the_set() -> None:
         {"mechanism": "linear"},
         {"mechanism": "sketched"},
         {"lift": 1},
+        {"projection_seed": -1},
+        {"projection_seed": np.array([1, 2])},
+        {"mechanism": np.array(["projected", "refits"])},
     ],
 )
 def test_bad_arguments_are_named(wrong: dict[str, Any]) -> None:
