@@ -107,7 +107,9 @@ def _fit(options: argparse.Namespace) -> None:
     if options.json:
         print(as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())}), end="")
     else:
-        print(in_shell(str(found.summary(full=options.full))))
+        kept = "FILE" if options.output is None else options.output
+        more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
+        print(in_shell(str(found.summary(full=options.full)).replace("summary(full=True)", more)))
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

@@ -33,7 +33,7 @@ def _show(options: argparse.Namespace) -> None:
         raise ArgumentError("--full is for a fit")
     summary = found.summary(full=options.full) if isinstance(found, GLMResults) else found.summary()
     text = getattr(summary, f"as_{options.format}")()
-    print(in_shell(text) if options.format == "text" else text)
+    print(in_shell(text) if options.format == "text" else text.replace("summary(full=True)", "--full"))
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -20,6 +20,9 @@ HEADINGS = {
 }
 """What the columns of a codebook may be called."""
 
+REMARKS = ("label", "labels", "description", "question", "type", "unit", "units", "note", "notes", "comment")
+"""Columns of a codebook that say nothing of ranges or levels and are not read."""
+
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 
 
@@ -80,7 +83,8 @@ def _places(headings: list[str]) -> dict[str, int]:
     places = {what: headings.index(found) for what, names in HEADINGS.items() for found in names if found in headings}
     if "name" not in places or not {"levels", "low", "high"} & set(places):
         raise DomainError("the codebook's first line must name its columns: name,low,high,levels")
-    over = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
+    unread = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
+    over = [heading for heading in unread if heading not in REMARKS or unread.count(heading) > 1]
     if over:
         raise DomainError(
             f"the codebook has a column {over[0]!r}, which is unknown or there twice; its columns are "
@@ -94,10 +98,11 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
     if levels and not low and not high:
         if levels == "bool":
             return bool
-        if "|" not in levels and (";" in levels or "=" in levels):
+        labelled = all("=" in level for level in levels.split("|"))
+        if labelled or ("|" not in levels and ";" in levels):
             raise DomainError(
-                f"line {place} of the codebook has one level, {levels!r}; divide levels by |, and write codes without "
-                "their labels: 1|2"
+                f"line {place} of the codebook has levels written as {levels!r}; divide levels by |, and write codes "
+                "without their labels: 1|2"
             )
         return ["" if level is None else level.strip() for level in levels.split("|")]
     ends = (number(low), number(high))
@@ -178,6 +183,8 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
     match value:
         case "bool":
             return bool
+        case {"range": [*given]} | {"levels": [*given]} if "..." in given:
+            raise DomainError(f"{name!r} is still to be filled in: write its range or its levels from the codebook")
         case {"range": [low, high], **rest} if not rest:
             ends = (number(low), number(high))
             if any(end != end for end in ends):

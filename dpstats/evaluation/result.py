@@ -121,8 +121,8 @@ class Evaluation:
         )
         said = [
             first,
-            "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; std err has "
-            "both. Rows that the model was fitted to flatter it.",
+            "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
+            "interval has both. Rows that the model was fitted to flatter it.",
         ]
         if self.roc is not None:
             said.append("The ROC curve is in .roc.")

@@ -137,6 +137,14 @@ def _limited(data: Rows, memory: Memory | None) -> Rows:
     return cast(Rows, data.within(memory or Memory()))
 
 
+def kept_domain_said(ledger: LedgerLike, domain: Domain | None) -> str:
+    """A word on the Domain that a ledger keeps, where a call declares nothing."""
+    book = as_ledger(ledger)
+    if domain or book is None or book.domain is None:
+        return ""
+    return "the ledger keeps the Domain of its data: pass domain=ledger.domain"
+
+
 def _check_arrays(ledger: Ledger | Part) -> None:
     """Raise if nobody can tell whether arrays are the ledger's data."""
     if ledger.domain is not None:

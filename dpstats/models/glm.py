@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from dpstats.arguments import answered
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, DomainError
 from dpstats.families import Family
 from dpstats.keywords import (
     ChargeKeywords,
@@ -22,10 +22,11 @@ from dpstats.keywords import (
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screened import release_screened
 from dpstats.models.arrays import OFFSET_BOUND
-from dpstats.models.charging import charged, signed
+from dpstats.models.charging import charged, kept_domain_said, signed
 from dpstats.models.sources import ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import sealed
 from dpstats.replication.modes import release_replication
@@ -196,7 +197,7 @@ class GLM:
         ledger, memory = paying.get("ledger"), paying.get("memory")
         request = make_request(eps=eps, family=self.family, **asked)
         limit = None if memory is None else Memory(memory)
-        plan = self._source.plan(request)
+        plan = self._planned(request, ledger)
         book = signed(ledger, paying.get("analyst"), paying.get("label"))
         say(plan)
         return charged(
@@ -212,6 +213,17 @@ class GLM:
             plan_hash=None if ledger is None else plan.digest(),
             domain=self._source.domain,
         )
+
+    def _planned(self, request: Request, ledger: LedgerLike) -> Plan:
+        """The plan; where a declaration is missing that the ledger keeps, its error says so."""
+        try:
+            return self._source.plan(request)
+        except DomainError as error:
+            more = kept_domain_said(ledger, self._source.domain)
+            if not more:
+                raise
+            said = f"{error}; {more}"
+        raise DomainError(said)
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled: the rows would go along."""

@@ -178,6 +178,9 @@ def inference_table(results: GLMResults, title: str | None = None) -> SimpleTabl
 
 def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units, in full also in model units, with a bound on the noise in them."""
+    known = {str(name): False for name in results.plan.names}
+    if results.released is not None and results.has_errors:
+        known |= {str(name): bool(found) for name, found in results.identified.items()}
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
     rows = [
         (
@@ -186,7 +189,8 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
                 to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
                 *([format_number(scaled)] if full else []),
                 to_the_noise(bound, bound),
-                "may be noise" if 0 < abs(value) < 2 * bound else "",  # a zero is the penalty's doing
+                # A zero is the penalty's doing, and what has an error is tested by it.
+                "may be noise" if 0 < abs(value) < 2 * bound and not known[str(name)] else "",
             ],
         )
         for (name, value), scaled, bound, kept in facts
@@ -258,10 +262,11 @@ def inference_notes(results: GLMResults) -> list[str]:
         known = int(np.sum(results.identified))
         few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
         errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
-        return [
+        said = [
             f"The information that was released identifies {few} at this budget: {errors}. {asked} or fewer columns "
             "would help, unless rows were lost to levels or codes that are not as declared: dp.check counts them."
         ]
+        return [*said, *rare_note(results)]
     said = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
@@ -270,11 +275,7 @@ def inference_notes(results: GLMResults) -> list[str]:
             f"Not identified at this budget, coef as released: {which}. {asked}, fewer columns or rare levels merged "
             "would help."
         )
-        said += [
-            f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as "
-            "in C(g, Treatment('common')), to see the others."
-            for name in rare_references(results.plan, results.released)
-        ]
+        said += rare_note(results)
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
         said.append(
             "P>|z| is that of sampling and noise together, not of z and a normal table: its law has the noise's tails."
@@ -283,6 +284,16 @@ def inference_notes(results: GLMResults) -> list[str]:
     if chosen and results.plan.request.options.split is None:
         said.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
     return said
+
+
+def rare_note(results: GLMResults) -> list[str]:
+    """Which factors would show more from another reference level."""
+    assert results.released is not None
+    return [
+        f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
+        "C(g, Treatment('common')), to see the others."
+        for name in rare_references(results.plan, results.released)
+    ]
 
 
 def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:

@@ -155,7 +155,9 @@ def test_a_missing_or_foreign_ledger_ends_with_4(folder: Path, capfd: pytest.Cap
 def test_the_whole_summary(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     capfd.readouterr()
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml"]) == 0
-    assert "--full" in capfd.readouterr().out
+    assert "show FILE --full, if --output keeps one" in " ".join(capfd.readouterr().out.split())
+    assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--output", "kept.json"]) == 0
+    assert "show kept.json --full." in " ".join(capfd.readouterr().out.split())
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--full"]) == 0
     assert "Noise in the objective" in capfd.readouterr().out
 

@@ -162,6 +162,34 @@ def test_where_there_are_no_errors_the_table_says_why_and_what_has_them() -> Non
     assert "add refit_share=0.5" in words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1.0))
 
 
+def test_a_rare_reference_level_is_named_and_what_has_an_error_is_not_called_noise() -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"age": rng.uniform(18, 90, 8000)})
+    data["job"] = rng.choice(["rare", "clerk", "worker", "manager"], 8000, p=[0.002, 0.4, 0.4, 0.198])
+    data["b"] = rng.random(8000) < 1 / (1 + np.exp(-(data["age"] - 50) / 10))
+    domain = {"age": (18, 90), "job": ["rare", "clerk", "worker", "manager"]}
+    for seed in range(20):  # whether few are identified is a matter of the noise
+        fit = dp.logit("b ~ age + job", data, 0.7, domain=domain, inference=True, seed=seed)
+        if "noise at most" in str(fit) and fit.identified["age"]:
+            break
+    else:
+        raise AssertionError("no seed leaves one of five coefficients")
+    assert "job is measured from a level that is too rare" in words(fit)
+    line = next(line for line in str(fit).splitlines() if line.startswith("age"))
+    assert "may be noise" not in line
+
+
+def test_a_ledger_that_keeps_the_domain_is_pointed_to(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0, domain=DOMAIN)
+    for wrong in ("b ~ x", "I(g) ~ x"):
+        with pytest.raises(DomainError, match=r"the ledger keeps the Domain of its data: pass domain=ledger\.domain"):
+            dp.logit(wrong, rows().assign(g="text"), 1.0, ledger=ledger)
+    with pytest.raises(DomainError) as caught:
+        dp.logit("b ~ x", rows(), 1.0, domain={"x": (0, 1)}, ledger=ledger)
+    assert "the ledger keeps" not in str(caught.value)
+    assert ledger.remaining.eps == 2.0
+
+
 def test_a_tuned_fit_says_so() -> None:
     found = dp.tune("y ~ x", rows(300), {"curvature": [1.0, 10.0]}, eps=2.0, domain=DOMAIN)
     assert "link; rows: private; residuals capped at 1,000; tuned" in words(found.fit)
