@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import math
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import ParamSpec, TypeVar
 
@@ -21,6 +22,9 @@ MOST_SHOWN = 8
 
 MOST_LETTERS = 300
 """A message quotes texts of so many letters; a longer one may be a file."""
+
+LONGEST_PATH, LONGEST_NAME = 4096, 255
+"""Bytes of a path, and of a file's name, that systems take."""
 
 _PLAIN = (bool, int, float, complex, str, np.generic)
 
@@ -40,6 +44,25 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     plain = value is None or isinstance(value, _PLAIN)
     if not (plain and any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in choices)):
         raise ArgumentError(f"{name} must be one of {list(choices)}, got {shown(value)}")
+
+
+def can_be_path(text: str) -> bool:
+    """Whether a text can name files, rather than be the contents of one."""
+    if not text.isprintable():
+        return False
+    names = map(os.fsencode, text.replace(os.sep, "/").split("/"))
+    return len(os.fsencode(text)) <= LONGEST_PATH and max(map(len, names)) <= LONGEST_NAME
+
+
+def check_names(name: str, value: object) -> list[str]:
+    """Return `value` as a list if it is a list or tuple of different texts, at least one, else raise ArgumentError.
+
+    An array or a Series is refused by its type: it is a column, given in place of the name of one.
+    """
+    texts = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    if not texts or not value or len(set(value)) < len(value):  # type: ignore[arg-type]
+        raise ArgumentError(f"{name} must be a list of different names of columns, at least one; got {shown(value)}")
+    return list(value)  # type: ignore[call-overload]
 
 
 def check_flag(name: str, value: object) -> bool:

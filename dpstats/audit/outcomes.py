@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.randomness import random_source
 
 FloatArray = NDArray[np.float64]
 Mechanism = Callable[..., Any]
@@ -167,6 +168,7 @@ def observe_pair(
     """
     size = min(runs, 20_000 if vectorized else max(1, min(1000, runs // 20)))
     sizes = [min(size, runs - start) for start in range(0, runs, size)]
+    random_source(seed)  # refuses what is no seed
     seeds = np.random.SeedSequence(seed).spawn(2 * len(sizes))
     blocks = [
         _Block(mechanism, side, count, child, vectorized)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_names, shown
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.ledger import LedgerLike, Part, as_ledger
 from dpstats.privacy.ledger.holdout import HoldoutRule, Side, open_holdout
@@ -180,9 +180,7 @@ def _check_share(share: object) -> float:
 
 def _check_by(by: str | Sequence[str], table: Table) -> list[str]:
     """The columns to go by, each of them one column of numbers or text."""
-    names = [by] if isinstance(by, str) else list(by)
-    if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise ArgumentError(f"by must name different columns, at least one; got {shown(by)}")
+    names = [by] if isinstance(by, str) else check_names("by", by)
     for name in names:
         usable_kind(name, table.column(name))
     return names

@@ -145,10 +145,14 @@ def padded(values: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([values, np.ones(-len(values) % 64)])
 
 
+CAPS = (1e-50, 1e50)
+"""Caps lie between these: squares of them, times that of a count of rows, are normal floats, whatever the rows are."""
+
+
 def check_cap(name: str, value: object) -> None:
-    """Raise ArgumentError unless `value` is a finite positive number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        raise ArgumentError(f"{name} must be a finite positive number, got {shown(value)}")
+    """Raise ArgumentError unless `value` is a positive number within `CAPS`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not CAPS[0] <= value <= CAPS[1]:
+        raise ArgumentError(f"{name} must be a positive number from {CAPS[0]:g} to {CAPS[1]:g}, got {shown(value)}")
 
 
 def closed_cap(name: str, value: float | None) -> float:

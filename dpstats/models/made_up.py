@@ -13,6 +13,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column
 from dpstats.formula.made_up import made_up_columns
 from dpstats.plan import Plan
+from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
 
 Vector = NDArray[np.float64]
@@ -42,6 +43,7 @@ def made_up_rows(plan: Plan, n: int, seed: int) -> pd.DataFrame:
     n = checked_rows(n, 10**7)
     if not isinstance(design, DesignSpec) or not isinstance(design.encoder.node, Column) or design.encoder.failures:
         raise ArgumentError("simulate needs a formula whose response is one column, as in y ~ x, not log(y) ~ x")
+    random_source(seed)  # refuses what is no seed
     random = np.random.default_rng(seed)
     table = made_up_columns(design.domain, int(n), random)
     with quiet():

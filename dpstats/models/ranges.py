@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arguments import check_names
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.formula import cells
@@ -128,16 +129,16 @@ def buy_ranges(
     """
     if isinstance(columns, str):
         raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")
-    names, declared = list(columns), Domain.coerce(domain)
+    names, declared = check_names("columns", columns), Domain.coerce(domain)
     check_budget(eps)
     notion = check_adjacency(adjacency)
     random = random_source(seed)
-    if not names or len(set(names)) != len(names) or any(name in declared for name in names):
-        raise ArgumentError("columns must name different columns that the domain does not declare yet, at least one")
+    if any(name in declared for name in names):
+        raise ArgumentError("columns must name columns that the domain does not declare yet")
     record = make_unit(unit, max_rows=max_rows)
-    check_range_eps(record.each(eps) / len(names), names, notion, rows_at_least)
     table = as_table(data, engine)
     check_numeric(table, names)
+    check_range_eps(record.each(eps) / len(names), names, notion, rows_at_least)
     check_unit(table, record)
     guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
     if seed is not None:

@@ -139,7 +139,7 @@ def risk_said(results: GLMResults, n: int | None) -> list[str]:
 def stated_rows(results: GLMResults) -> int | None:
     """The number of rows where it is public: by the guarantee, or as a guess that was made."""
     guess = results.plan.request.options.rows_guess
-    return results.nobs if results.nobs is not None or guess == ROWS_GUESS else int(guess)
+    return results.nobs or (None if guess == ROWS_GUESS else int(guess))
 
 
 def null_loss(plan: Plan) -> float | None:

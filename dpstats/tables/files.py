@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from dpstats.arguments import can_be_path, shown
 from dpstats.errors import DataError
 from dpstats.tables.batches import batches_of, declared
 from dpstats.tables.lines import LONGEST, Dialect, TextColumn, batches_of_lines
@@ -49,11 +50,22 @@ def from_files(path: str | os.PathLike[str]) -> Stream:
 
 
 def matching(pattern: str) -> list[str]:
-    """Files by name, or those that match a pattern."""
+    """Files by name, or those that match a pattern.
+
+    Raises
+    ------
+    DataError
+        If there is none. What can be no path is not quoted: it may be the text of a file.
+    """
+    if not can_be_path(pattern):
+        raise DataError(
+            "data: a text stands for the path of files, and this one is too long for that or has several lines; pass a "
+            "table, or a path such as 'folder/*.parquet'"
+        )
     found = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
     if not found:
         what = "is a folder; name its files with a pattern such as" if Path(pattern).is_dir() else "is no file, such as"
-        raise DataError(f"data: {pattern!r} {what} 'folder/*.parquet'")
+        raise DataError(f"data: {shown(pattern)} {what} 'folder/*.parquet'")
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dpstats._version import __version__
-from dpstats.arguments import shown
+from dpstats.arguments import can_be_path, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -215,9 +215,12 @@ class Ledger(Spender):
 def _resolve(path: str | os.PathLike[str]) -> Path:
     """The absolute path without symbolic links, so that every process agrees on the name of the log."""
     try:
-        return Path(path).resolve()
+        found = Path(path)
     except TypeError as error:
         raise ArgumentError("path must be a string or a path-like object") from error
+    if not can_be_path(str(found)):
+        raise ArgumentError("path must name a file; this text is too long for that, or has several lines")
+    return found.resolve()
 
 
 def _row(facts: Facts) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpstats.arguments import shown
+from dpstats.arguments import can_be_path, shown
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.privacy.ledger.ledger import Ledger
 from dpstats.privacy.ledger.spender import Part
@@ -31,6 +31,8 @@ def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
             "ledger must be a Ledger, a part of one, or the path of its file, as dp.Ledger(path, dataset=, eps=) "
             f"makes; got {shown(ledger)}"
         )
+    if not can_be_path(os.fspath(ledger)):
+        raise LedgerError("ledger must name a file; this text is too long for that, or has several lines")
     if not Path(ledger).exists():
         raise LedgerError(
             f"ledger {shown(os.fspath(ledger))} is missing; correct the path, restore the file, or make it: "
