@@ -8,10 +8,11 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -87,27 +88,50 @@ def test_a_failing_example_of_a_method_is_caught(capsys: pytest.CaptureFixture[s
     assert "Expected:\n    2\nGot:\n    1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [name for name in dpstats.__all__ if callable(getattr(dpstats, name))])
-def test_every_public_name_has_an_example(name: str) -> None:
-    assert ">>>" in (getattr(dpstats, name).__doc__ or ""), "write an example that runs"
+def documented(value: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Public functions and classes by name, those of public folders among them."""
+    for name in value.__all__:  # type: ignore[attr-defined]
+        one = getattr(value, name)
+        if isinstance(one, ModuleType):
+            if hasattr(one, "__all__"):
+                yield from documented(one, f"{prefix}{name}.")
+        elif isinstance(one, type) or callable(one):
+            yield f"{prefix}{name}", one
 
 
-@pytest.mark.parametrize("folder", ["families", "penalties", "plots"])
-def test_every_family_penalty_and_picture_has_an_example(folder: str) -> None:
-    module = getattr(dpstats, folder)
-    made = [name for name in module.__all__ if callable(getattr(module, name)) and not _is_frame(getattr(module, name))]
-    assert made
-    missing = [name for name in made if ">>>" not in (getattr(module, name).__doc__ or "")]
-    assert not missing
+DOCUMENTED = dict(documented(dpstats))
+CLASSES = {name: one for name, one in DOCUMENTED.items() if inspect.isclass(one)}
+
+FOR_IMPLEMENTERS = {"Derivatives", "LossCurve", "Mechanism", "NoisePath", "Buffers", "Toeplitz", "Workload"}
+"""What families and mechanisms of sums are made of: described by their contracts and tests."""
+
+CONTRACT = {"check_ticks", "draw_covariance", "options", "path", "release_variances", "sum_covariance", "touched"}
+"""What a mechanism of sums implements for its plan."""
 
 
-def _is_frame(value: object) -> bool:
-    """Whether it is a base class, or a part that only families and penalties themselves use."""
-    return inspect.isabstract(value) or getattr(value, "__name__", "") in (
-        "Derivatives",
-        "LossCurve",
-        "split_curvature",
-    )
+@pytest.mark.parametrize("name", sorted({*DOCUMENTED} - {name for name in CLASSES if "." in name}))
+def test_every_public_function_has_an_example(name: str) -> None:
+    assert ">>>" in (DOCUMENTED[name].__doc__ or ""), "write an example that runs"
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_every_public_method_is_in_an_example(name: str) -> None:
+    """In its own docstring or in that of its class; for one that takes back what another gives, in the other's."""
+    kind = CLASSES[name]
+    if kind.__name__ in FOR_IMPLEMENTERS:
+        return
+    shown = examples_of(kind)
+    assert shown, "write an example that runs"
+    methods = [one for one in dir(kind) if not one.startswith("_") and inspect.isroutine(getattr(kind, one))]
+    own = [one for one in methods if getattr(kind, one).__module__.partition(".")[0] == "dpstats"]
+    assert [one for one in own if one not in CONTRACT and not re.search(rf"\b{one}\(", shown)] == []
+
+
+def examples_of(kind: type) -> str:
+    """All examples of a class, of its methods and of those it inherits."""
+    members = [one for base in kind.__mro__[:-1] for name, one in vars(base).items() if not name.startswith("_")]
+    texts = [one.__doc__ or "" for one in (*kind.__mro__[:-1], *members)]
+    return "".join(line for text in texts for line in text.splitlines(True) if line.lstrip().startswith((">>>", "...")))
 
 
 def public_names() -> list[str]:

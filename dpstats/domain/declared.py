@@ -84,7 +84,13 @@ class Domain(Mapping[str, Range | Levels]):
 
     @classmethod
     def coerce(cls, domain: Domain | Mapping[str, Any] | None) -> Domain:
-        """`domain` itself if it is a Domain, one built from a plain dict, or an empty one for None."""
+        """`domain` itself if it is a Domain, one built from a plain dict, or an empty one for None.
+
+        Examples
+        --------
+        >>> Domain.coerce({"age": (17, 90)})
+        Domain({'age': (17, 90)})
+        """
         return domain if isinstance(domain, Domain) else cls(domain)
 
     def __getitem__(self, name: str) -> Range | Levels:
@@ -164,6 +170,14 @@ class Domain(Mapping[str, Range | Levels]):
         ------
         DomainError
             Naming the line that is neither a range nor levels.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> domain, path = Domain(age=(17, 90), sex=["F", "M"]), pathlib.Path(tempfile.mkdtemp()) / "codebook.csv"
+        >>> characters = path.write_text(domain.to_csv())
+        >>> Domain.from_csv(path).matches(domain)
+        True
         """
         return cls._read(path, codebooks.from_csv, "from_csv")
 
@@ -183,6 +197,14 @@ class Domain(Mapping[str, Range | Levels]):
             If PyYAML is not installed.
         DomainError
             If the file cannot be read, or declares anything else.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> domain, path = Domain(age=(17, 90)), pathlib.Path(tempfile.mkdtemp()) / "codebook.yaml"
+        >>> characters = path.write_text(domain.to_yaml())
+        >>> Domain.from_yaml(path)  # with the extra "cli"
+        Domain({'age': (17, 90)})
         """
         return cls._read(path, codebooks.from_yaml, "from_yaml")
 
@@ -228,6 +250,11 @@ class Domain(Mapping[str, Range | Levels]):
         ------
         DomainError
             If a column is already declared, or a range is not finite with low < high.
+
+        Examples
+        --------
+        >>> Domain(sex=["F", "M"]).with_ranges({"age": (17, 90)})
+        Domain({'sex': ['F', 'M'], 'age': (17, 90)})
         """
         if known := [name for name in ranges if name in self]:
             raise DomainError(f"domain already declares {known[0]!r}")
@@ -252,7 +279,15 @@ class Domain(Mapping[str, Range | Levels]):
         return cls(declared)
 
     def to_json(self) -> str:
-        """A JSON text that `from_json` reads back."""
+        """A JSON text that `from_json` reads back.
+
+        Examples
+        --------
+        >>> Domain.from_json(Domain(sex=["F", "M"]).to_json())
+        Domain({'sex': ['F', 'M']})
+        >>> Domain.from_dict(Domain(age=(17, 90)).to_dict())
+        Domain({'age': (17, 90)})
+        """
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @classmethod

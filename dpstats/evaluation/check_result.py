@@ -207,7 +207,13 @@ class Check:
         return []
 
     def summary(self) -> Summary:
-        """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
+        """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "y ~ x" in found.summary().as_text()
+        True
+        """
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
         if self.guarantee.unit is not None:
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
@@ -273,7 +279,13 @@ class Check:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON."""
+        """Released values and public facts, for JSON.
+
+        Examples
+        --------
+        >>> dp.Check.from_dict(found.to_dict()).table.equals(found.table)
+        True
+        """
         return {
             "formula": self.formula,
             "faults": [list(fault) for fault in self.faults],
@@ -305,7 +317,16 @@ class Check:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the released values as JSON."""
+        """Write the released values as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/check.json"
+        >>> found.save(path)
+        >>> dp.Check.load(path).guarantee == found.guarantee
+        True
+        """
         stored.write(path, "Check", self.to_dict())
 
     @classmethod

@@ -84,7 +84,13 @@ class Evaluation:
         return pd.DataFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
     def summary(self) -> Summary:
-        """Metrics and tables at 80 columns; as_text, as_html and as_latex."""
+        """Metrics and tables at 80 columns; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "rmse" in found.summary().as_text()
+        True
+        """
         summary = Summary()
         summary.tables = [self._metrics_table()]
         if self.confusion is not None:
@@ -135,11 +141,22 @@ class Evaluation:
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
 
     def plot(self, kind: str | None = None, **arguments: Any) -> Axes:
-        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`."""
+        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`.
+
+        Examples
+        --------
+        >>> axes = found.plot("residuals")  # with the extra "plots"
+        """
         return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON."""
+        """Released values and public facts, for JSON.
+
+        Examples
+        --------
+        >>> dp.Evaluation.from_dict(found.to_dict()).guarantee == found.guarantee
+        True
+        """
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
         return {
@@ -161,7 +178,16 @@ class Evaluation:
         return cls(**{**facts, **frames, **rest})
 
     def save(self, path: str | Path) -> None:
-        """Write the released values as JSON."""
+        """Write the released values as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
+        >>> found.save(path)
+        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
+        True
+        """
         stored.write(path, "Evaluation", self.to_dict())
 
     @classmethod

@@ -63,6 +63,13 @@ class Family(ABC):
 
     Subclasses are frozen dataclasses whose fields are the caps. ``signed`` says that l' keeps one sign for any given
     record whatever eta is (docs/proofs/objective uses it in the Gaussian calibration).
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> logistic = dp.families.Binomial()
+    >>> logistic.lipschitz, logistic.curvature_bound
+    (1.0, 0.25)
     """
 
     name: ClassVar[str]
@@ -91,7 +98,13 @@ class Family(ABC):
 
     @abstractmethod
     def curve(self, size: int = 1000) -> LossCurve:
-        """Cover the loss curve with at most about `size` cells."""
+        """Cover the loss curve with at most about `size` cells.
+
+        Examples
+        --------
+        >>> logistic.curve().gradient.shape == logistic.curve().curvature.shape
+        True
+        """
 
     @abstractmethod
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
@@ -99,17 +112,34 @@ class Family(ABC):
 
     @abstractmethod
     def mean(self, eta: Array) -> Array:
-        """The response-scale prediction for a linear predictor (inverse link; for SVMs the 0/1 decision)."""
+        """The response-scale prediction for a linear predictor (inverse link; for SVMs the 0/1 decision).
+
+        Examples
+        --------
+        >>> logistic.mean(np.zeros(1))
+        array([0.5])
+        """
 
     @abstractmethod
     def clip_response(self, endog: Array) -> Array:
-        """Map each response to the family's domain, row by row; NaN stays NaN (a missing row)."""
+        """Map each response to the family's domain, row by row; NaN stays NaN (a missing row).
+
+        Examples
+        --------
+        >>> dp.families.Poisson(4.0, y_max=5).clip_response(np.array([2.0, 9.0]))
+        array([2., 5.])
+        """
 
     def derivatives(self, eta: Array, endog: Array) -> Derivatives:
         """Loss, l' and l'' at eta, shape (rows,), keeping eta's dtype (float64 or longdouble).
 
         `endog` has shape (rows,) and lies in the family's domain (see `clip_response`). No value of eta, however
         large, overflows in l' or l''.
+
+        Examples
+        --------
+        >>> logistic.derivatives(np.zeros(1), np.ones(1)).gradient
+        array([-0.5])
         """
         out = Derivatives(np.empty_like(eta), np.empty_like(eta), np.empty_like(eta))
         with np.errstate(over="ignore"):
@@ -120,19 +150,43 @@ class Family(ABC):
         return out
 
     def slope(self, eta: Array, endog: Array) -> Array:
-        """l' alone, where neither the loss nor l'' is wanted; shape (rows,), in the dtype of eta."""
+        """l' alone, where neither the loss nor l'' is wanted; shape (rows,), in the dtype of eta.
+
+        Examples
+        --------
+        >>> logistic.slope(np.zeros(1), np.ones(1))
+        array([-0.5])
+        """
         return self.derivatives(eta, endog).gradient
 
     def weight(self, eta: Array, endog: Array) -> Array:
-        """l'' alone; shape (rows,), in the dtype of eta."""
+        """l'' alone; shape (rows,), in the dtype of eta.
+
+        Examples
+        --------
+        >>> logistic.weight(np.zeros(1), np.ones(1))
+        array([0.25])
+        """
         return self.derivatives(eta, endog).curvature
 
     def resolve(self, response_range: tuple[float, float] | None) -> Family:
-        """Fill in caps left open from the public range of the response (after scaling); the default has none."""
+        """Fill in caps left open from the public range of the response (after scaling); the default has none.
+
+        Examples
+        --------
+        >>> dp.families.Gaussian().resolve((-1.0, 1.0)).residual_cap > 0
+        True
+        """
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The name and the caps, for JSON; `dpstats.families.from_dict` reads it back."""
+        """The name and the caps, for JSON; `dpstats.families.from_dict` reads it back.
+
+        Examples
+        --------
+        >>> dp.families.from_dict(logistic.to_dict()) == logistic
+        True
+        """
         return {"name": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 

@@ -91,6 +91,12 @@ class Poisson(Family):
         """Where the mean leaves exp(eta), and how far it then rises as a line: the loss is defined by these floats.
 
         The former is the logarithm of the cap, rounded up: in between the mean is the cap. The latter is rounded down.
+
+        Examples
+        --------
+        >>> low, high = Poisson(4.0, 20.0).knots()
+        >>> low < high
+        True
         """
         cap, y_max = self._caps
         log_cap = math.log(cap)
@@ -121,7 +127,13 @@ class Poisson(Family):
         return self.slope(finite, np.zeros_like(finite))
 
     def predictor(self, mean: float) -> float:
-        """The eta of a mean below max(mean_cap, y_max): the inverse of `mean`."""
+        """The eta of a mean below max(mean_cap, y_max): the inverse of `mean`.
+
+        Examples
+        --------
+        >>> round(Poisson(4.0, 20.0).predictor(2.0), 3)
+        0.693
+        """
         cap, most = self.curvature_bound, self.lipschitz
         start, width = self.knots()
         if mean <= cap:

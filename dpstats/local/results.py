@@ -52,6 +52,19 @@ class LocalResults:
     penalty : Penalty or None
     features : str
         Whether the noise's second moment was taken off, in scheme "features".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=50)
+    >>> reports = [dp.local.randomize({"x": x, "y": x}, spec) for x in rng.uniform(0, 1, 50)]
+    >>> fit = dp.local.fit(dp.local.total(reports, spec), spec)
+    >>> fit.params.index.tolist(), len(fit.guarantees) > 1
+    (['Intercept', 'x'], True)
+    >>> fit.guarantee.eps < fit.local_guarantee.eps
+    True
     """
 
     spec: Spec
@@ -80,7 +93,13 @@ class LocalResults:
         return self.spec.local_guarantee
 
     def against(self, colluders: int) -> Guarantee:
-        """Of the fit, to readers of whom `colluders` know the noise in their own reports."""
+        """Of the fit, to readers of whom `colluders` know the noise in their own reports.
+
+        Examples
+        --------
+        >>> fit.against(colluders=5).eps > fit.guarantee.eps
+        True
+        """
         return self.spec.central_guarantee(colluders)
 
     @property
@@ -107,6 +126,11 @@ class LocalResults:
             If `which` is unknown.
         DataError
             If `newdata` lacks a column the formula needs.
+
+        Examples
+        --------
+        >>> fit.predict({"x": [0.2, 0.8]}).shape
+        (2,)
         """
         check_choice("which", which, ("mean", "linear"))
         table = as_table(newdata)
@@ -122,7 +146,13 @@ class LocalResults:
         return pd.Series(predicted, index=table.index, name="predicted")
 
     def tidy(self) -> pd.DataFrame:
-        """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units)."""
+        """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units).
+
+        Examples
+        --------
+        >>> "estimate" in fit.tidy().columns
+        True
+        """
         back, _ = self.design.back_transform()
         return pd.DataFrame(
             {
@@ -134,7 +164,13 @@ class LocalResults:
         )
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model."""
+        """One row of facts about the model.
+
+        Examples
+        --------
+        >>> fit.glance().shape[0]
+        1
+        """
         spec, central, local = self.spec, self.guarantee, self.local_guarantee
         facts = {
             "family": spec.family,
@@ -150,7 +186,13 @@ class LocalResults:
         return pd.DataFrame([facts])
 
     def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "x" in fit.summary().as_text()
+        True
+        """
         summary = Summary()
         summary.tables = [_header(self), _coefficients(self), _guarantees(self)]
         summary.add_extra_txt(wrap_notes(_notes(self)))
@@ -163,7 +205,16 @@ class LocalResults:
         return f"<LocalResults of {self.spec!r}>"
 
     def save(self, path: str | Path) -> None:
-        """Write specification and released values as JSON."""
+        """Write specification and released values as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/fit.json"
+        >>> fit.save(path)
+        >>> bool((dp.local.LocalResults.load(path).params == fit.params).all())
+        True
+        """
         facts = {
             "spec": self.spec.to_json(),
             "scaled_params": self.scaled_params.tolist(),

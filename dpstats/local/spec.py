@@ -117,11 +117,23 @@ class Spec:
         _ = self.lattice  # errors of the calibration belong to the constructor
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> spec.to_dict()["formula"]
+        'y ~ x'
+        """
         return json.loads(self.to_json())
 
     def to_json(self) -> str:
-        """The text that every contributor gets, and that `from_json` reads back."""
+        """The text that every contributor gets, and that `from_json` reads back.
+
+        Examples
+        --------
+        >>> Spec.from_json(spec.to_json()).hash == spec.hash
+        True
+        """
         return json.dumps(self._facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
@@ -308,6 +320,11 @@ class Spec:
         ------
         ArgumentError
             If `colluders` is not an integer from 0 to n - 1.
+
+        Examples
+        --------
+        >>> spec.central_guarantee(colluders=10).eps > spec.central_guarantee().eps
+        True
         """
         if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
             raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {shown(colluders)}")

@@ -85,6 +85,13 @@ class Total:
             If the sum of `count` reports need not fit into the modulus, or an argument is no whole number.
         DataError
             If `values` has the wrong shape, or is no sum of so many reports.
+
+        Examples
+        --------
+        >>> summed = dp.local.total([report], spec)
+        >>> modular = [int(value) % 2**62 for value in summed.values]
+        >>> dp.local.Total.from_modular(modular, 2**62, 1, spec).count
+        1
         """
         for name, number in (("modulus", modulus), ("count", count)):
             if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:

@@ -95,6 +95,12 @@ def split_curvature(whole: Penalty) -> tuple[float, Penalty | None]:
     """A convex penalty as modulus / 2 t^2 plus a penalty without curvature, or plus nothing (None).
 
     The quadratic part joins the objective's own, where it counts towards the curvature that privacy needs.
+
+    Examples
+    --------
+    >>> modulus, rest = split_curvature(ElasticNet(2.0, 0.5))
+    >>> modulus, rest.name
+    (1.0, 'lasso')
     """
     if isinstance(whole, Ridge) or (isinstance(whole, Bridge) and whole.q == 2):
         return whole.modulus, None

@@ -71,6 +71,11 @@ def joint_scale(
     -----
     docs/proofs/objective, theorems 1 and 2, and docs/proofs/persons, theorem 1; seeds of the idea are Chaudhuri et al.
     (2011), algorithm 2, and Kifer et al. (2012), algorithm 1, which bound the two factors apart.
+
+    Examples
+    --------
+    >>> round(joint_scale("binomial", eps=1.0, curvature_ratio=0.1, row_norm=1.0), 2)
+    1.0
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -122,6 +127,12 @@ def joint_loss(
     ------
     ArgumentError
         If an argument is outside its range, `delta` does not suit `kind` or `shared`, or a cap of the family is open.
+
+    Examples
+    --------
+    >>> scale = joint_scale("binomial", eps=1.0, curvature_ratio=0.1, row_norm=1.0)
+    >>> round(joint_loss("binomial", scale=scale, curvature_ratio=0.1, row_norm=1.0), 6)
+    1.0
     """
     family = get_family(family)
     _, delta = check_budget(1.0, delta)
@@ -268,6 +279,11 @@ def objective_noise(
     -----
     docs/proofs/objective, docs/proofs/bodies; the convex penalty P costs nothing, and curvature it has everywhere may
     be counted in M.
+
+    Examples
+    --------
+    >>> objective_noise("binomial", eps=1.0, row_norm=1.0, curvature=2.5, size=3).kind
+    'laplace'
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)

@@ -387,10 +387,10 @@ class StatisticsResults:
     @classmethod
     def load(cls, path: str | Path) -> StatisticsResults:
         """Read what `save` wrote; errors as for `ReleasedStatistics.load`."""
-        return stored.read(path, "StatisticsResults", cls.from_dict)
+        return stored.read(path, "StatisticsResults", cls._from_dict)
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> StatisticsResults:
+    def _from_dict(cls, facts: Mapping[str, Any]) -> StatisticsResults:
         """The model whose facts `save` stored, fitted again: a function of the released statistics."""
         penalty = None if facts["penalty"] is None else penalty_from_dict(facts["penalty"])
         statistics = ReleasedStatistics.from_dict(facts["statistics"])

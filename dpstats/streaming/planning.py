@@ -63,6 +63,17 @@ class StreamPlan:
         Public guess at the rows of a tick, for predictions; no guarantee and no release depends on it.
     guarantee : Guarantee
         Of everything that the stream ever shows, spent once.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=12).plan()
+    >>> plan.names, plan.formula, plan.family.name, plan.horizon
+    (('Intercept', 'x'), 'y ~ x', 'gaussian', 12)
+    >>> plan.weighed(12) > plan.weighed(1), plan.deviation(12) > 0, plan.interval_deviation(4, 8) > 0
+    (True, True, True)
+    >>> len(plan.digest()), "formula" in plan.digests(), plan.notes() != []
+    (64, True, True)
     """
 
     design: DesignSpec
@@ -197,6 +208,11 @@ class StreamPlan:
         ------
         ArgumentError
             If a tick lies outside the horizon.
+
+        Examples
+        --------
+        >>> plan.ticks([1, 6, 12]).shape[0]
+        3
         """
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
@@ -226,7 +242,13 @@ class StreamPlan:
         return float(self.family.weight(np.zeros(1), np.zeros(1))[0])
 
     def summary(self) -> Summary:
-        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex."""
+        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "gaussian" in plan.summary().as_text()
+        True
+        """
         summary = Summary()
         summary.tables = [header(self, "none read"), ticks_table(self.ticks())]
         summary.add_extra_txt(wrap_notes(self.notes()))
@@ -244,6 +266,10 @@ class StreamPlan:
         ------
         ArgumentError
             If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> axes = plan.plot()  # with the extra "plots"
         """
         from dpstats.streaming.pictures import plan_picture
 
@@ -316,7 +342,13 @@ class StreamPlan:
         return hashlib.sha256(json.dumps(self.digests(), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> dp.streaming.StreamPlan.from_dict(plan.to_dict()).digest() == plan.digest()
+        True
+        """
         return {
             "design": self.design.to_dict(),
             "vector": self.vector.to_dict(),

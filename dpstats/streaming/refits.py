@@ -49,6 +49,14 @@ class RefitsPlan:
         Of one fit.
     guarantee : Guarantee
         Of all fits together, spent once.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> plan = dp.streaming.Refits("y ~ x", domain, eps=1, family="huber_svm", horizon=60).plan()
+    >>> plan.schedule.horizon, len(plan.digest()), plan.notes() != []
+    (60, 64, True)
     """
 
     schedule: Schedule
@@ -172,7 +180,13 @@ class Refits:
     results: GLMResults | None
 
     def plan(self) -> RefitsPlan:
-        """When fits will be made and what they cost; reads nothing."""
+        """When fits will be made and what they cost; reads nothing.
+
+        Examples
+        --------
+        >>> days.plan().guarantee == days.guarantee
+        True
+        """
         return self._plan
 
     @property
@@ -214,6 +228,13 @@ class Refits:
             If the ledger does not take the charge, before the first tick.
         ReleaseError
             If it fails after rows were read; the tick is still open.
+
+        Examples
+        --------
+        >>> days.update({"x": [0.1, 0.9, 0.5], "y": [0, 1, 1]}).params.shape
+        (2,)
+        >>> days.fitted, len(days.history["tick"].unique())
+        (2, 2)
         """
         if not self._lock.acquire(blocking=False):
             raise StreamError("another thread is closing a tick of this stream: close one after the other")

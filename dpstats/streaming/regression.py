@@ -242,6 +242,12 @@ class Regression(Released, _Chosen):
             If the ledger does not take the charge, before the first tick.
         ReleaseError
             If it fails after rows were read; the tick is still open.
+
+        Examples
+        --------
+        >>> stream = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=12)
+        >>> stream.update({"x": [0.2, 0.4], "y": [0.1, 0.9]}).params.index.tolist()
+        ['Intercept', 'x']
         """
         running = self._running
         with running.alone():
@@ -278,6 +284,14 @@ class Regression(Released, _Chosen):
             As for `update`, before anything is read; for an iterator before the item is.
         StreamError, BudgetExceeded, LedgerError, ReleaseError
             As for `update`.
+
+        Examples
+        --------
+        >>> months = {"x": (0, 1), "y": (0, 1), "month": ["May", "June"]}
+        >>> stream = dp.streaming.Regression("y ~ x", months, 1, 1e-6, horizon=12)
+        >>> rows = {"x": [0.2, 0.4], "y": [0.1, 0.9], "month": ["May", "June"]}
+        >>> [stream.label for _ in stream.run(rows, tick="month")]
+        ['May', 'June']
         """
         feed = Feed(self._running, self._domain, data, tick, until)
         return (self.at(self.tick) for _ in feed)

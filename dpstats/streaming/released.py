@@ -31,13 +31,32 @@ class Released:
     ----------
     plan : StreamPlan
     running : Running
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng, domain = np.random.default_rng(0), {"x": (0, 1), "y": (0, 1)}
+    >>> stream = dp.streaming.Regression("y ~ x", domain, eps=1, delta=1e-6, horizon=12)
+    >>> for month in range(4):
+    ...     fit = stream.update({"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)})
+    >>> stream.tick, stream.params.equals(fit.params), stream.guarantee.certified
+    (4, True, True)
+    >>> "tick" in stream.history.columns
+    True
     """
 
     def __init__(self, plan: StreamPlan, running: Running) -> None:
         self._plan, self._running = plan, running
 
     def plan(self) -> StreamPlan:
-        """What the stream releases and costs, by tick: reads nothing and charges nothing."""
+        """What the stream releases and costs, by tick: reads nothing and charges nothing.
+
+        Examples
+        --------
+        >>> stream.plan().horizon
+        12
+        """
         return self._plan
 
     @property
@@ -75,6 +94,11 @@ class Released:
         ------
         ArgumentError
             If there is none, or it is not remembered.
+
+        Examples
+        --------
+        >>> stream.at(2).params.index.tolist()
+        ['Intercept', 'x']
         """
         tick = _whole("tick", tick)
         if tick < 1:
@@ -98,6 +122,11 @@ class Released:
         ------
         ArgumentError
             If the interval is empty or not over yet, or its ends are not remembered.
+
+        Examples
+        --------
+        >>> stream.between(1, 3).params.index.tolist()
+        ['Intercept', 'x']
         """
         a, b = _whole("a", a), _whole("b", b)
         if not 0 <= a < b <= self.tick:
@@ -115,7 +144,13 @@ class Released:
         return StreamResults(self._plan, params, sums=sums, deviation=deviation, **ticks)
 
     def window(self, ticks: int) -> StreamResults:
-        """The regression of the last `ticks` ticks; see `between`."""
+        """The regression of the last `ticks` ticks; see `between`.
+
+        Examples
+        --------
+        >>> stream.window(2).conf_int().shape
+        (2, 2)
+        """
         ticks = _whole("ticks", ticks)
         if not 1 <= ticks <= self.tick:
             raise ArgumentError(f"ticks must be a number from 1 to {self.tick}, those so far")
@@ -135,6 +170,11 @@ class Released:
             If there have not been twice as many ticks.
         NotReleasedError
             If there are no errors, see `StreamResults.bse`.
+
+        Examples
+        --------
+        >>> stream.change(2).index.tolist()
+        ['Intercept', 'x']
         """
         ticks = _whole("ticks", ticks)
         if not 1 <= 2 * ticks <= self.tick:
@@ -177,6 +217,11 @@ class Released:
         ------
         ArgumentError
             If there is no such coefficient or no tick to draw, or matplotlib is not installed.
+
+        Examples
+        --------
+        >>> stream.plot("x").get_xlabel()  # with the extra "plots"
+        'tick'
         """
         check_choice("term", term, self._plan.names)
         first = self._running.releases.first + (0 if window is None else _whole("window", window))

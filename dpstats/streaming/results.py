@@ -56,6 +56,14 @@ class StreamResults(GLMResults):
         Coefficients at which its ticks were linearised, or the first of them.
     weights : ndarray, shape (k,)
         What each of these stands for.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> stream = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=12)
+    >>> fit = stream.update({"x": [0.2, 0.4], "y": [0.1, 0.9]})
+    >>> fit.noise_sd.index.tolist()
+    ['Intercept', 'x']
     """
 
     plan: StreamPlan  # type: ignore[assignment]

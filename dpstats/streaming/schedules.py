@@ -66,7 +66,13 @@ class Schedule:
 
     @classmethod
     def every(cls, period: int, horizon: int) -> Schedule:
-        """After every `period` ticks, as printed."""
+        """After every `period` ticks, as printed.
+
+        Examples
+        --------
+        >>> Schedule.every(5, horizon=12).times
+        (5, 10)
+        """
         step, last = _whole("period", period), _whole("horizon", horizon)
         if step > last:
             raise ArgumentError(f"period must be at most the horizon, {last:,}, or nothing is ever fitted")
@@ -85,6 +91,11 @@ class Schedule:
             From 1.01 to 1e6.
         first : int
             The first tick that is fitted.
+
+        Examples
+        --------
+        >>> Schedule.geometric(horizon=60, ratio=2.0).times
+        (1, 2, 4, 8, 16, 32)
         """
         last, begin = _whole("horizon", horizon), _whole("first", first)
         factor = Fraction(number("ratio", ratio, 1.01, 1e6)).limit_denominator(10**6)
@@ -98,7 +109,13 @@ class Schedule:
         return cls(tuple(times), last)
 
     def latest(self, tick: int) -> int:
-        """The last time up to `tick`, 0 if there is none."""
+        """The last time up to `tick`, 0 if there is none.
+
+        Examples
+        --------
+        >>> Schedule.every(5, horizon=12).latest(9)
+        5
+        """
         place = int(np.searchsorted(self.times, tick, side="right"))
         return self.times[place - 1] if place else 0
 
@@ -109,7 +126,13 @@ class Schedule:
         return max(1 - time / end for time, end in zip(self.times, ends, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> Schedule.from_dict(Schedule.every(5, horizon=12).to_dict()).times
+        (5, 10)
+        """
         return {"times": list(self.times), "horizon": self.horizon}
 
     @classmethod

@@ -209,7 +209,17 @@ class Spender(Reader):
         return Partition(self, by, [(account.id, json.loads(account.part or "")) for account in known])
 
     def rows(self, data: pd.DataFrame) -> pd.DataFrame:
-        """The rows of `data` that charges made here pay for: all of them, or those of the part."""
+        """The rows of `data` that charges made here pay for: all of them, or those of the part.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from dpstats.tables import as_table
+        >>> frame = pd.DataFrame({"region": ["north", "south", "north"]})
+        >>> ledger.partition("region", ["north", "south"])["north"].rows(frame).shape
+        (2, 1)
+        >>> whole = ledger.rows_of(as_table(frame))
+        """
         return data
 
     def rows_of(self, table: Table) -> Table:
@@ -220,6 +230,10 @@ class Spender(Reader):
         """Raise LedgerError if parts by these columns could hold rows of one person each, where totals are for persons.
 
         Such parts would not compose in parallel: a person in two of them would pay in both.
+
+        Examples
+        --------
+        >>> ledger.check_division(["region"])  # this ledger's totals are for rows
         """
         if self.unit is not None and set(columns) != {self.unit}:
             raise LedgerError(

@@ -27,6 +27,11 @@ def from_dict(stored: Mapping[str, Any]) -> Constraint:
     ------
     ArgumentError
         If `stored` does not describe a constraint.
+
+    Examples
+    --------
+    >>> from_dict({"name": "l1", "radius": 2.0})
+    L1Ball(radius=2.0)
     """
     arguments = dict(stored)
     kind = _KINDS.get(str(arguments.pop("name", None)))

@@ -49,7 +49,13 @@ class Ball(Constraint):
 
 @dataclass(frozen=True)
 class L2Ball(Ball):
-    """Vectors of Euclidean norm at most `radius`."""
+    """Vectors of Euclidean norm at most `radius`.
+
+    Examples
+    --------
+    >>> L2Ball(1.0).project([3.0, 4.0])
+    array([0.6, 0.8])
+    """
 
     name: ClassVar[str] = "l2"
 
@@ -69,7 +75,13 @@ class L2Ball(Ball):
 
 @dataclass(frozen=True)
 class L1Ball(Ball):
-    """Vectors whose absolute values add up to at most `radius`."""
+    """Vectors whose absolute values add up to at most `radius`.
+
+    Examples
+    --------
+    >>> L1Ball(1.0).project([3.0, 0.0])
+    array([1., 0.])
+    """
 
     name: ClassVar[str] = "l1"
 
@@ -91,7 +103,13 @@ class L1Ball(Ball):
 
 @dataclass(frozen=True)
 class Simplex(Ball):
-    """Vectors of non-negative numbers that add up to `radius`."""
+    """Vectors of non-negative numbers that add up to `radius`.
+
+    Examples
+    --------
+    >>> Simplex().project([0.5, 0.5])
+    array([0.5, 0.5])
+    """
 
     name: ClassVar[str] = "simplex"
     symmetric: ClassVar[bool] = False
@@ -126,6 +144,11 @@ class GroupL1(Ball):
     ------
     ArgumentError
         If `radius` or a size is not positive.
+
+    Examples
+    --------
+    >>> GroupL1(groups=2).gauge([3.0, 4.0, 0.0, 0.0])
+    5.0
     """
 
     groups: int | tuple[int, ...] = 1
@@ -146,7 +169,13 @@ class GroupL1(Ball):
             raise ArgumentError(f"groups must add up to the number of coefficients, {size}, not {sum(self.groups)}")
 
     def sizes(self, size: int) -> list[int]:
-        """The sizes of the groups of `size` coefficients."""
+        """The sizes of the groups of `size` coefficients.
+
+        Examples
+        --------
+        >>> GroupL1(groups=2).sizes(4)
+        [2, 2]
+        """
         if isinstance(self.groups, tuple):
             return list(self.groups)
         whole, left = divmod(size, self.groups)
@@ -196,6 +225,11 @@ class LpBall(Ball):
     ------
     ArgumentError
         If `radius` or `p` is outside its range.
+
+    Examples
+    --------
+    >>> LpBall(p=1.5).gauge([1.0, 0.0])
+    1.0
     """
 
     p: float = 1.5

@@ -26,6 +26,13 @@ class Constraint(ABC):
         As `to_dict` stores it.
     symmetric : bool
         Whether -v is in the set for every v that is: its gauge is then a norm.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> ball = dp.streaming.constraints.L1Ball(2.0)
+    >>> ball.reach
+    2.0
     """
 
     name: ClassVar[str]
@@ -48,6 +55,11 @@ class Constraint(ABC):
         ------
         ArgumentError
             If `point` is no vector of finite numbers, or of a length that the set does not have.
+
+        Examples
+        --------
+        >>> ball.project([3.0, 0.0])
+        array([2., 0.])
         """
         return self._project(self._checked(point))
 
@@ -62,6 +74,11 @@ class Constraint(ABC):
         ------
         ArgumentError
             As for `project`.
+
+        Examples
+        --------
+        >>> ball.gauge([1.0, 0.0])
+        0.5
         """
         return self._gauge(self._checked(point))
 
@@ -76,11 +93,22 @@ class Constraint(ABC):
         ------
         ArgumentError
             As for `project`.
+
+        Examples
+        --------
+        >>> ball.farthest([1.0, 3.0])
+        array([0., 2.])
         """
         return self._farthest(self._checked(direction))
 
     def support(self, direction: ArrayLike) -> float:
-        """The greatest <v, direction> of a point v of the set."""
+        """The greatest <v, direction> of a point v of the set.
+
+        Examples
+        --------
+        >>> ball.support([1.0, 3.0])
+        6.0
+        """
         return float(self.farthest(direction) @ np.asarray(direction, dtype=np.float64))
 
     def gaussian_width(self, d: int) -> float:
@@ -95,6 +123,11 @@ class Constraint(ABC):
         ------
         ArgumentError
             If the set has no vectors of that length.
+
+        Examples
+        --------
+        >>> ball.gaussian_width(100) < dp.streaming.constraints.L2Ball(2.0).gaussian_width(100)
+        True
         """
         if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
             raise ArgumentError("d must be a positive integer: the number of coefficients")
@@ -102,11 +135,22 @@ class Constraint(ABC):
         return self._gaussian_width(int(d))
 
     def check_size(self, size: int) -> None:  # noqa: B027 - most sets exist in every dimension
-        """ArgumentError if the set has no vectors of length `size`."""
+        """ArgumentError if the set has no vectors of length `size`.
+
+        Examples
+        --------
+        >>> ball.check_size(7)  # raises ArgumentError where the set has no such dimension
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> dp.streaming.constraints.from_dict(ball.to_dict()) == ball
+        True
+        """
 
     @abstractmethod
     def _project(self, point: Vector) -> Vector: ...

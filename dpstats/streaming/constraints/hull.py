@@ -29,6 +29,11 @@ class Hull(Constraint):
     ------
     ArgumentError
         If the points are not vectors of finite numbers, all of one length.
+
+    Examples
+    --------
+    >>> Hull([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]).reach
+    2.0
     """
 
     points: Sequence[Sequence[float]]

@@ -73,6 +73,13 @@ class Mechanism(ABC):
     ------
     ArgumentError
         If an argument is outside its range or contradicts another.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Tree
+    >>> tree = Tree(horizon=16)
+    >>> tree.horizon, tree.sensitivity > 0, tree.draw_deviation
+    (16, True, 1.0)
     """
 
     name: ClassVar[str]
@@ -120,7 +127,13 @@ class Mechanism(ABC):
         """How many ticks' noises a row may move, itself included, where the path rounds; 0 if it does not."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> tree.to_dict()["horizon"]
+        16
+        """
         person = list(self.participation)
         return {"mechanism": self.name, **self.workload.to_dict(), "participation": person, **self.options()}
 
@@ -161,13 +174,24 @@ class Mechanism(ABC):
         ------
         ArgumentError
             If a tick lies outside the horizon.
+
+        Examples
+        --------
+        >>> tree.std([1, 16]).shape
+        (2,)
         """
         ticks = self.check_ticks(np.atleast_1d(np.asarray(t)))
         values = self.sensitivity * self.draw_deviation * np.sqrt(self.release_variances(ticks))
         return float(values[0]) if np.ndim(t) == 0 else values
 
     def std_between(self, a: int, b: int) -> float:
-        """The same of the sum of the ticks a + 1, ..., b as the difference of two releases."""
+        """The same of the sum of the ticks a + 1, ..., b as the difference of two releases.
+
+        Examples
+        --------
+        >>> tree.std_between(4, 8) > 0
+        True
+        """
         return float(np.sqrt(self.covariance([(a, b)])[0, 0]))
 
     def covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
@@ -186,6 +210,11 @@ class Mechanism(ABC):
         ------
         ArgumentError
             If an interval is empty or lies outside the horizon.
+
+        Examples
+        --------
+        >>> tree.covariance([(0, 4), (4, 8)]).shape
+        (2, 2)
         """
         return (self.sensitivity * self.draw_deviation) ** 2 * self.draw_covariance(intervals)
 
@@ -270,6 +299,11 @@ class Mechanism(ABC):
             If an argument is outside its range.
         UncertifiedError
             If the calibration is uncertified and that was not allowed.
+
+        Examples
+        --------
+        >>> print(tree.plan(size=3, eps=1.0, delta=1e-5).guarantee)
+        eps=1, delta=1e-05, add_remove, certified
         """
         return plan_gaussian(
             self,

@@ -79,6 +79,11 @@ class Honaker(Mechanism):
     References
     ----------
     .. [1] Honaker (2015), "Efficient use of differentially private binary trees", estimation from below.
+
+    Examples
+    --------
+    >>> Honaker(horizon=16).std(16) > 0
+    True
     """
 
     name = "honaker"

@@ -65,6 +65,14 @@ class SumsPlan:
         The law of a fresh noise vector, in lattice steps.
     guarantee : Guarantee
         Of the whole transcript, spent once: per row, or per person if `mechanism.participation` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> plan.guarantee.eps <= 1
+    True
     """
 
     mechanism: Mechanism
@@ -82,6 +90,11 @@ class SumsPlan:
         ------
         ArgumentError
             If `t` lies outside the horizon.
+
+        Examples
+        --------
+        >>> plan.noise_sd(12).shape
+        (2,)
         """
         variance = self.mechanism.release_variances(self.mechanism.check_ticks(np.array([t])))[0]
         return self.step * np.sqrt(variance * np.diag(self.draws.covariance(self.size)))
@@ -99,6 +112,11 @@ class SumsPlan:
         ------
         ArgumentError
             If an interval is empty or lies outside the horizon.
+
+        Examples
+        --------
+        >>> plan.covariance([(0, 12), (12, 24)]).shape
+        (2, 2)
         """
         variance = float(self.draws.covariance(self.size)[coordinate, coordinate])
         return self.step**2 * variance * self.mechanism.draw_covariance(intervals)
@@ -118,6 +136,11 @@ class SumsPlan:
             If the noise is cut to a body: whoever made the body makes rows that lie in it.
         DataError
             If `rows` have another shape or type.
+
+        Examples
+        --------
+        >>> plan.total(np.array([[0.6, 0.8]])).shape
+        (2,)
         """
         if self.norm == "design":
             raise ArgumentError("rows must be made by the design that the body is for, as whole lattice steps")
@@ -133,11 +156,23 @@ class SumsPlan:
             For a reproducible stream, whose guarantee is not certified.
         recall : int
             How many past releases to keep for `PrefixSums.between`.
+
+        Examples
+        --------
+        >>> plan.start().tick
+        0
         """
         return PrefixSums.begin(self, random_source(seed), recall)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> from dpstats.streaming.sums import plan_from_dict
+        >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
+        True
+        """
         return {
             "mechanism": self.mechanism.to_dict(),
             "size": self.size,

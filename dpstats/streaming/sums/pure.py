@@ -51,6 +51,11 @@ class KNormTree(Mechanism):
     ----------
     .. [1] Chan, Shi and Song (2011), "Private and continual release of statistics"; Hardt and Talwar (2010) for the
        K-norm mechanism.
+
+    Examples
+    --------
+    >>> print(KNormTree(horizon=16).plan(size=2, eps=1.0).guarantee)
+    eps=1, add_remove, certified
     """
 
     name = "knorm_tree"

@@ -43,6 +43,17 @@ class PrefixSums:
     released, total : ndarray, shape (size,)
         The latest release, and the noisy sum of all ticks, in the rows' units.
     guarantee : Guarantee
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> stream = plan.start(recall=4)
+    >>> stream.step(plan.total(np.array([[0.6, 0.8]]))).shape
+    (2,)
+    >>> stream.tick, stream.guarantee == plan.guarantee, stream.released.shape
+    (1, True, (2,))
     """
 
     def __init__(self, plan: SumsPlan, random: RandomSource, state: dict[str, Any]) -> None:
@@ -54,7 +65,14 @@ class PrefixSums:
 
     @classmethod
     def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
-        """Before the first tick, with the first noise drawn."""
+        """Before the first tick, with the first noise drawn.
+
+        Examples
+        --------
+        >>> from dpstats.privacy.randomness import random_source
+        >>> PrefixSums.begin(plan, random_source(None), recall=0).tick
+        0
+        """
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
             raise ArgumentError(f"recall must be a non-negative integer, got {shown(recall)}")
         workload = plan.mechanism.workload
@@ -123,6 +141,11 @@ class PrefixSums:
             that has the stream: the same noise would be released twice. Nothing was read.
         DataError
             If the vector is of another shape or type; nothing was released.
+
+        Examples
+        --------
+        >>> stream.step(np.zeros(2, dtype=np.int64)).shape
+        (2,)
         """
         if os.getpid() != self._process:
             raise StreamError(
@@ -177,6 +200,11 @@ class PrefixSums:
         ------
         ArgumentError
             If the interval is empty, not over yet or no longer remembered.
+
+        Examples
+        --------
+        >>> stream.between(0, 1).shape
+        (2,)
         """
         sums = self._state["sums"]
         oldest = self.tick + 1 - len(sums)
@@ -187,7 +215,13 @@ class PrefixSums:
         return self._scaled(sums[b - oldest] - sums[a - oldest])
 
     def to_bytes(self) -> bytes:
-        """The state with a versioned header: private data, for a file that only its owner can read."""
+        """The state with a versioned header: private data, for a file that only its owner can read.
+
+        Examples
+        --------
+        >>> PrefixSums.from_bytes(stream.to_bytes(), plan).tick == stream.tick
+        True
+        """
         random = None if isinstance(self._random, SystemRandom) else self._random.bit_generator.state  # type: ignore[attr-defined]
         state = {
             **self._state,

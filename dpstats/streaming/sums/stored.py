@@ -31,7 +31,15 @@ def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
 
 
 def plan_from_dict(stored: Mapping[str, Any]) -> SumsPlan:
-    """The plan whose `to_dict` gave `stored`."""
+    """The plan whose `to_dict` gave `stored`.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
+    True
+    """
     return SumsPlan(
         mechanism=mechanism_from_dict(stored["mechanism"]),
         size=stored["size"],
@@ -50,5 +58,12 @@ def stored_plan(content: bytes) -> SumsPlan:
     ------
     StreamError
         If the content is damaged or of another version.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> stored_plan(plan.start().to_bytes()).guarantee == plan.guarantee
+    True
     """
     return plan_from_dict(unpack(content)["plan"])

@@ -49,6 +49,11 @@ class Toeplitz(Mechanism):
     ----------
     .. [1] Fichtenberger, Henzinger and Upadhyay (2023), "Constant matters: fine-grained error bound on differentially
        private continual observation"; Choquette-Choo, McMahan, Rush and Thakurta (2023) for persons in several ticks.
+
+    Examples
+    --------
+    >>> Toeplitz(horizon=16).sensitivity > 0
+    True
     """
 
     name = "toeplitz"

@@ -143,6 +143,11 @@ class Tree(Mechanism):
     ------
     ArgumentError
         If an argument is outside its range.
+
+    Examples
+    --------
+    >>> Tree(horizon=16).std(16) > 0
+    True
     """
 
     name = "tree"

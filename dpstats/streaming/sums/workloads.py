@@ -35,6 +35,12 @@ class Cumulative:
     ------
     ArgumentError
         If the horizon is not an integer from 1 to 2**40.
+
+    Examples
+    --------
+    >>> sums = Cumulative(4)
+    >>> sums.ticks, sums.endless, sums.decay
+    (4, False, 1.0)
     """
 
     horizon: int = DECLARED
@@ -59,11 +65,23 @@ class Cumulative:
         return 1.0
 
     def apply(self, series: Float) -> Float:
-        """The workload's sums of a series, over the first axis."""
+        """The workload's sums of a series, over the first axis.
+
+        Examples
+        --------
+        >>> sums.apply(np.ones(4))
+        array([1., 2., 3., 4.])
+        """
         return np.cumsum(series, axis=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The arguments that name it."""
+        """The arguments that name it.
+
+        Examples
+        --------
+        >>> sums.to_dict()["horizon"]
+        4
+        """
         return {"horizon": self.horizon}
 
 
@@ -75,6 +93,12 @@ class Halflife:
     ------
     ArgumentError
         If `halflife` is not from 0.1 to 10 million ticks.
+
+    Examples
+    --------
+    >>> fading = Halflife(1.0)
+    >>> fading.endless, fading.decay, fading.ticks > 0
+    (True, 0.5, True)
     """
 
     halflife: float
@@ -101,11 +125,23 @@ class Halflife:
         return float(0.5 ** (1 / self.halflife))
 
     def apply(self, series: Float) -> Float:
-        """The workload's sums of a series, over the first axis."""
+        """The workload's sums of a series, over the first axis.
+
+        Examples
+        --------
+        >>> fading.apply(np.ones(3))
+        array([1.  , 1.5 , 1.75])
+        """
         return np.asarray(signal.lfilter([1.0], [1.0, -self.decay], series, axis=0), dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """The arguments that name it."""
+        """The arguments that name it.
+
+        Examples
+        --------
+        >>> fading.to_dict()["halflife"]
+        1.0
+        """
         return {"halflife": float(self.halflife)}
 
 
@@ -117,6 +153,12 @@ class Window:
     ------
     ArgumentError
         If `window` is not an integer from 1 to 100,000.
+
+    Examples
+    --------
+    >>> last = Window(2)
+    >>> last.endless, last.ticks > 0, last.decay
+    (True, True, 1.0)
     """
 
     window: int
@@ -141,14 +183,26 @@ class Window:
         return 1.0
 
     def apply(self, series: Float) -> Float:
-        """The workload's sums of a series, over the first axis."""
+        """The workload's sums of a series, over the first axis.
+
+        Examples
+        --------
+        >>> last.apply(np.ones(3))
+        array([1., 2., 2.])
+        """
         totals = np.cumsum(series, axis=0)
         late = np.zeros_like(totals)
         late[self.window :] = totals[: -self.window]
         return totals - late
 
     def to_dict(self) -> dict[str, Any]:
-        """The arguments that name it."""
+        """The arguments that name it.
+
+        Examples
+        --------
+        >>> last.to_dict()["window"]
+        2
+        """
         return {"window": self.window}
 
 
