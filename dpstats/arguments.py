@@ -59,10 +59,10 @@ def check_names(name: str, value: object) -> list[str]:
 
     An array or a Series is refused by its type: it is a column, given in place of the name of one.
     """
-    texts = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
-    if not texts or not value or len(set(value)) < len(value):  # type: ignore[arg-type]
+    names = list(value) if isinstance(value, (list, tuple)) else []
+    if not names or not all(isinstance(one, str) for one in names) or len(set(names)) < len(names):
         raise ArgumentError(f"{name} must be a list of different names of columns, at least one; got {shown(value)}")
-    return list(value)  # type: ignore[call-overload]
+    return names
 
 
 def check_flag(name: str, value: object) -> bool:
