@@ -131,6 +131,10 @@ def _binding(function: str, said: str, given: Mapping[str, object], own: Collect
     """What to do about arguments that do not fit."""
     if "'eps'" in said:
         return f"{function}() needs eps, the privacy budget, such as eps=1.0; dp.plan shows what it would buy"
+    if "too many positional" in said:
+        return (
+            f"{function}(): {said}; write the later ones by name, such as eps=1.0: its arguments are {', '.join(own)}"
+        )
     unknown = [name for name in given if name not in own]
     near = near_miss(unknown[0], own) if unknown and "unexpected" in said else None
     return f"{function}(): {said}; " + (f"did you mean {near}=?" if near else f"its arguments are {', '.join(own)}")

@@ -110,3 +110,10 @@ class TestChoices:
         assert check_flag("certified", np.bool_(True)) is True
         with pytest.raises(ArgumentError, match="certified must be True or False, got 1"):
             check_flag("certified", 1)
+
+
+def test_what_must_be_named_is_said() -> None:
+    with pytest.raises(
+        ArgumentError, match=r"too many positional arguments; write the later ones by name, such as eps=1\.0"
+    ):
+        dp.tune("y ~ x", FRAME, {"curvature": [1.0]}, 1.0)  # type: ignore[misc]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.errors import ArgumentError
 from dpstats.families import Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
@@ -20,6 +21,9 @@ from dpstats.proving import cited
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
+
+ROWS_TRIED = tuple(125 * 2**doubled for doubled in range(16))
+"""Numbers of rows that a forecast tries."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",
@@ -185,7 +189,7 @@ def errors_note(plan: Plan) -> str:
         few = (
             "They are free, of what room the fit leaves, and a matter of luck where that is little: with many "
             "columns, rare levels or wide ranges one draw has them and the next has not. inference=True pays for "
-            f"errors that are there. {few}"
+            f"errors that are there. {enough_said(plan)}{few}"
         )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
@@ -203,6 +207,23 @@ def covered_note(plan: Plan) -> list[str]:
         f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
         "in public, by rows_at_most."
     ]
+
+
+def enough_said(plan: Plan) -> str:
+    """From how many rows on free errors are likely to be there, by a forecast; empty where there is none."""
+    if plan.call is None:
+        return ""
+    try:
+        enough = (n for n in ROWS_TRIED if np.isfinite(plan.standard_errors(n)["std_error"]).all())
+        rows = next(enough, None)
+    except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
+        return ""
+    if rows is None:
+        return ""
+    return (
+        f"Drawn evenly from the Domain, {rows:,} rows are enough for all of them; real rows are less even, and "
+        "can need 30 times as many. "
+    )
 
 
 def persons_note(plan: Plan) -> str:

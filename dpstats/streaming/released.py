@@ -152,6 +152,8 @@ class Released:
         (2, 2)
         """
         ticks = _whole("ticks", ticks)
+        if self.tick == 0:
+            raise ArgumentError("ticks: no tick has been closed yet; update(rows) closes one")
         if not 1 <= ticks <= self.tick:
             raise ArgumentError(f"ticks must be a number from 1 to {self.tick}, those so far")
         return self.between(self.tick - ticks, self.tick)

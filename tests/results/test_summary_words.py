@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,20 @@ def test_a_ledger_that_keeps_the_domain_is_pointed_to(tmp_path: Path) -> None:
         dp.logit("b ~ x", rows(), 1.0, domain={"x": (0, 1)}, ledger=ledger)
     assert "the ledger keeps" not in str(caught.value)
     assert ledger.remaining.eps == 2.0
+
+
+def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows() -> None:
+    plan = dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial")
+    found = re.search(r"Domain, ([\d,]+) rows are enough for all of them", words(plan))
+    assert found is not None
+    enough = int(found[1].replace(",", ""))
+    assert np.isfinite(plan.standard_errors(enough)["std_error"]).all()
+    assert not np.isfinite(plan.standard_errors(enough // 2)["std_error"]).all()
+    assert "inference=True pays for errors that are there" in words(plan)
+    paid = words(dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial", inference=True))
+    assert "matter of luck" not in paid
+    weighted = words(dp.plan("b ~ x", {**DOMAIN, "w": (0, 1)}, 0.5, family="poisson", weights="w"))
+    assert "are enough for all" not in weighted
 
 
 def test_a_tuned_fit_says_so() -> None:

@@ -331,6 +331,11 @@ def test_the_end_of_the_horizon_and_ticks_out_of_order() -> None:
             call()
 
 
+def test_before_the_first_tick_there_is_nothing_to_look_back_at() -> None:
+    with pytest.raises(ArgumentError, match="no tick has been closed yet"):
+        linear(eps=1.0).window(2)
+
+
 def test_in_memory_only_the_latest_releases_are_remembered() -> None:
     stream = linear(recall=3, eps=5.0)
     for tick in range(6):
