@@ -115,7 +115,7 @@ def test_the_level_that_a_model_is_of_is_named() -> None:
     assert "Pr(b = no)" in words(dp.logit("b ~ x", frame(), 1.0, domain={**DOMAIN, "b": ["yes", "no"]}))
     assert "Pr(I(y > 0))" in words(dp.logit("I(y > 0) ~ x", frame(), 1.0, domain=DOMAIN))
     assert "the class b = yes" in words(dp.svm("b ~ x", frame(), 1.0, domain=DOMAIN))
-    assert "Pr(y = 1)" in dp.plan("y ~ x", {"x": (0, 1)}, 1.0, family="binomial").summary().as_text()
+    assert "Pr(y = 1)" in dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").summary().as_text()
 
 
 def test_the_price_of_a_row_stands_beside_the_null_model() -> None:
