@@ -150,7 +150,7 @@ class Domain(Mapping[str, Range | Levels]):
         >>> Domain.template({"age": np.zeros(0), "smoker": np.zeros(0, dtype=bool)})
         # Fill in what the codebook says, not what the data hold; leave out what no model will use.
         domain = dp.Domain(
-            age=(..., ...),  # float64: least and greatest value; of few codes a list of them
+            age=(..., ...),  # float64: least, greatest; a list of few codes
             smoker=bool,  # bool
         )
         """

@@ -70,9 +70,9 @@ def _line(kind: str) -> tuple[str, str]:
     if kind.startswith("bool"):
         return "bool", ""
     if kind == UNKNOWN:
-        return "(..., ...)", ": of numbers the least and the greatest; of words [...], every level"
+        return "(..., ...)", ": least, greatest; of words [every level]"
     if kind.startswith(NUMBERS):
-        return "(..., ...)", ": least and greatest value; of few codes a list of them"
+        return "(..., ...)", ": least, greatest; a list of few codes"
     if kind.startswith(NEITHER):
         return "(..., ...)", ": convert it to a number first"
     return "[...]", ": every level, the reference first"

@@ -156,7 +156,7 @@ def check(
         guarantee,
         table,
         release,
-        label=f"check of {formula}",
+        label="check",
         method="check",
         columns=[*facts, *record.columns],
         formula=formula,

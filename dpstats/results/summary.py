@@ -235,8 +235,8 @@ def kept_note(results: GLMResults) -> list[str]:
     """How many columns screening and a sparse penalty kept, if there was either."""
     if not len(results.selection):
         return []
-    kept = int(np.sum(results.selection["selected"]))
-    return [f"Selection: {kept} of {len(results.selection)} columns kept; see selection."]
+    chosen = results.selection["selected"].drop("Intercept", errors="ignore")
+    return [f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection."]
 
 
 def shrunk_note(results: GLMResults) -> str:
