@@ -25,6 +25,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.plan import Plan
+from dpstats.plan.tables import DETAILS
 from dpstats.privacy.ledger import Ledger
 from dpstats.request import METHODS
 
@@ -109,7 +110,7 @@ def _fit(options: argparse.Namespace) -> None:
     else:
         kept = "FILE" if options.output is None else options.output
         more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
-        print(in_shell(str(found.summary(full=options.full)).replace("summary(full=True)", more)))
+        print(in_shell(DETAILS.sub(f"\n  Details: {more}.", str(found.summary(full=options.full)))))
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
@@ -54,6 +54,7 @@ class Model(Protocol):
 
 
 @sealed
+@answered()
 def evaluate(
     fit: GLMResults,
     data: object,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arguments import answered
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, Fault
 from dpstats.evaluation.noise import choose_noise
@@ -38,6 +39,7 @@ Flags = NDArray[np.bool_]
 
 
 @sealed
+@answered()
 def check(
     formula: str,
     data: object,

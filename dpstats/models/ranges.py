@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_names
+from dpstats.arguments import answered, check_names
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.formula import cells
@@ -64,6 +64,7 @@ class BoughtRanges:
 
 
 @sealed
+@answered()
 def buy_ranges(
     data: object,
     columns: Sequence[str],

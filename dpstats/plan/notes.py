@@ -182,7 +182,7 @@ def errors_note(plan: Plan) -> str:
         buys = "; inference=True buys them" if offered else ""
         return (
             f"Standard errors are functions of the rows and no part of this release{buys}. 'noise "
-            "at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+            f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
     spread = information.purchase.spread
     if information.purchase.free:

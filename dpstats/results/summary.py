@@ -278,7 +278,7 @@ def inference_notes(results: GLMResults) -> list[str]:
         said += rare_note(results)
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
         said.append(
-            "P>|z| is that of sampling and noise together, not of z and a normal table: its law has the noise's tails."
+            "P>|z| is that of sampling and noise together, whose law is not normal: a normal table gives another."
         )
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
@@ -286,12 +286,17 @@ def inference_notes(results: GLMResults) -> list[str]:
     return said
 
 
+def column_named(term: str) -> str:
+    """The column in a term such as g or C(g, Sum)."""
+    return term.removeprefix("C(").partition(",")[0].rstrip(")")
+
+
 def rare_note(results: GLMResults) -> list[str]:
     """Which factors would show more from another reference level."""
     assert results.released is not None
     return [
         f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
-        "C(g, Treatment('common')), to see the others."
+        f"C({column_named(name)}, Treatment('a common level')), to see the others."
         for name in rare_references(results.plan, results.released)
     ]
 

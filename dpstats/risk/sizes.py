@@ -31,6 +31,9 @@ EVEN = (
 """What forecasts of errors say of themselves."""
 
 
+FREE = " These errors are free: real rows lose them more easily. inference=True pays for errors that are there."
+
+
 class _Printed:
     """What prints as a short table, and shows itself in a line."""
 
@@ -104,15 +107,19 @@ class ErrorSize(_Printed):
         noise.
     eps : float
         The budget of the plan.
+    free : bool
+        Whether the errors are free, and so a matter of luck with real rows.
     """
 
     n: int
     table: pd.DataFrame
     eps: float
+    free: bool = False
 
     def __str__(self) -> str:
         """The number and the errors at it, at 80 columns."""
         said = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {EVEN}"
+        said += FREE if self.free else ""
         table = self.table.map("{:.4g}".format).to_string(max_colwidth=40)
         return "\n".join([*textwrap.wrap(said, WIDTH), "", table])
 
@@ -149,7 +156,8 @@ def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> Err
         low, high = (middle, high) if excess(middle) > 1 else (low, middle)
     table = plan.standard_errors(high, residual_sd=residual_sd).loc[wanted.index]
     table.insert(0, "wanted", wanted)
-    return ErrorSize(high, table, plan.request.eps)
+    information = plan.stages[-1].plan.information
+    return ErrorSize(high, table, plan.request.eps, information is not None and information.purchase.free)
 
 
 def _wanted(plan: Any, se: Any) -> pd.Series[float]:

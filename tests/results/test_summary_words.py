@@ -205,6 +205,15 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
     assert "are enough for all" not in weighted
 
 
+@pytest.mark.parametrize("more", [{}, {"inference": True}, {"penalty": "lasso", "alpha": 1.0}, {"inference": None}])
+@pytest.mark.parametrize(("formula", "family"), [("y ~ x", "gaussian"), ("b ~ x", "binomial"), ("b ~ x", "poisson")])
+def test_words_hold_no_placeholder(formula: str, family: str, more: dict[str, Any]) -> None:
+    penalised = "penalty" in more and family == "gaussian"
+    plan = dp.plan(formula, DOMAIN, 1.0, family=family, **({**more, "inference": None} if penalised else more))
+    assert "{" not in str(plan)
+    assert "{" not in str(plan.fit(rows(300)).summary(full=True))
+
+
 def test_a_tuned_fit_says_so() -> None:
     found = dp.tune("y ~ x", rows(300), {"curvature": [1.0, 10.0]}, eps=2.0, domain=DOMAIN)
     assert "link; rows: private; residuals capped at 1,000; tuned" in words(found.fit)
