@@ -28,7 +28,7 @@ from dpstats.plan import Plan
 from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import bare, sealed
+from dpstats.quiet import bare, guarded, sealed
 from dpstats.request import SEEDED, Request, make_request
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.keeping import Keeper
@@ -240,43 +240,46 @@ class Refits:
             raise StreamError("another thread is closing a tick of this stream: close one after the other")
         try:
             self._check_usable()
-            model = self._checked(as_table(so_far))
+            table = self._checked(as_table(so_far))
             self._begin()
             # Frames hold a fit that nobody may see before it is on the disk.
-            bare(lambda: self._close(model))
+            bare(lambda: self._close(table))
             return self.results
         finally:
             self._lock.release()
 
-    def _close(self, model: GLM) -> None:
+    def _close(self, table: Table) -> None:
         """Close the tick, which is paid for."""
         tick = self.tick + 1
         due = tick in self._plan.schedule.times
-        found = self._fit(model, tick) if due else self.results
+        found = self._fit(table, tick) if due else self.results
         history = [*self._history, *(_records(tick, found) if due and found is not None else [])]
         self._broken = True  # until the tick is on the disk
         self._keeper.commit(self._facts(tick, found, history))
         self.tick, self.results, self._history, self._broken = tick, found, history, False
 
-    def _checked(self, table: Table) -> GLM:
-        """The model of these rows, whose fit costs what was planned: by the schema alone."""
-        formula, family, domain = self._model
-        ledger = self._keeper.ledger
-        check_rows(ledger, self._plan.guarantee, table)
-        paid = table if ledger is None else ledger.rows_of(table)
-        model = GLM.from_formula(formula, paid, family, domain)
+    def _checked(self, table: Table) -> Table:
+        """These rows, whose fit costs what was planned: by the schema alone."""
+        check_rows(self._keeper.ledger, self._plan.guarantee, table)
         eps, delta = self._budget
-        if model.plan(eps, delta=delta, **self._arguments).guarantee != self._plan.each.guarantee:
+        if self._on(table).plan(eps, delta=delta, **self._arguments).guarantee != self._plan.each.guarantee:
             raise ArgumentError(
                 "domain must declare every column that the formula reads, so that all fits cost the same"
             )
-        return model
+        return table
 
-    def _fit(self, model: GLM, tick: int) -> GLMResults:
-        """Read the rows and fit; what is drawn leaves the process only once it is on the disk."""
+    def _on(self, table: Table) -> GLM:
+        """The model of these rows."""
+        formula, family, domain = self._model
+        return GLM.from_formula(formula, table, family, domain)
+
+    def _fit(self, table: Table, tick: int) -> GLMResults:
+        """Read the rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
+        ledger = self._keeper.ledger
+        paid = table if ledger is None else guarded(lambda: ledger.rows_of(table))
         eps, delta = self._budget
         seed = None if self._seed is None else self._seed + tick
-        return model.fit(eps, delta=delta, seed=seed, **self._arguments)
+        return self._on(paid).fit(eps, delta=delta, seed=seed, **self._arguments)
 
     def _begin(self) -> None:
         """Charge the ledger and write the first state, once."""

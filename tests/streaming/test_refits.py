@@ -291,3 +291,34 @@ def test_killed_processes_show_one_release_a_tick(tmp_path: Path) -> None:
                 assert shown.setdefault(int(tick), values) == values
     assert len(shown) > 3
     assert len(dp.Ledger.open(tmp_path / "ledger").entries()) == 1
+
+
+def test_rows_of_a_part_are_read_after_the_charge_and_only_for_a_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which rows are the part's is read off their cells: not before they are paid for, and at no tick without a fit."""
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="rows", eps=5.0)
+    part = ledger.partition("g", ["a", "b"])["a"]
+    order: list[str] = []
+
+    choose, charge = type(part).rows_of, Keeper.begin
+
+    def read(of: Any, table: Any) -> Any:
+        order.append("read")
+        return choose(of, table)
+
+    def begin(keeper: Keeper, *facts: Any, **said: Any) -> None:
+        charge(keeper, *facts, **said)
+        order.append("charged")
+
+    monkeypatch.setattr(type(part), "rows_of", read)
+    monkeypatch.setattr(Keeper, "begin", begin)
+    stream = make(schedule=Schedule((2,), 3), horizon=3, ledger=part)
+    rows = so_far(1).assign(g=["a", "b"] * 50)
+    for _ in range(3):
+        stream.update(rows)
+    assert order == ["charged", "read"]
+    spent = dp.Ledger.open(tmp_path / "ledger").partition("g", ["a", "b"])["a"]
+    with pytest.raises(BudgetExceeded):
+        make(ledger=spent).update(rows)
+    assert order == ["charged", "read"]
