@@ -21,10 +21,10 @@ from dpstats.rows import Rows, as_rows
 Float = NDArray[np.float64]
 
 PARTS = 2**30
-"""Of a row's bound: sums are whole numbers of them. 2^33 rows fit a 64-bit integer."""
+"""Of a row's bound: sums are whole numbers of them."""
 
 MOST_PARTS = 2**62
-"""Sums are clamped to so many, so that they fit the noise's 64-bit integers."""
+"""Sums are held at so many, so that they fit the noise's 64-bit integers, however many rows there are."""
 
 DIRECTION_PLACES = 31
 """Binary places of a public direction."""
@@ -49,15 +49,14 @@ def noisy_sum(values: Rows[Float] | Iterable[Float], bound: float, *, eps: float
     """
     bound = check_positive("bound", bound)
     total = as_rows(values).total(partial(_whole_parts, bound), operator.add)
-    return float(noisy_integers(total, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
+    held = np.array([min(int(total[0]), MOST_PARTS)], dtype=np.int64)
+    return float(noisy_integers(held, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
 
 
-def _whole_parts(bound: float, values: Iterable[Float]) -> NDArray[np.int64]:
-    """The sum of some rows' numbers, in `PARTS` of the bound, shape (1,)."""
-    total = np.zeros(1, dtype=np.int64)
-    for block in values:
-        total += np.rint(np.clip(block, 0.0, bound) / bound * PARTS).astype(np.int64).sum()
-    return total
+def _whole_parts(bound: float, values: Iterable[Float]) -> NDArray[np.object_]:
+    """The sum of some rows' numbers, in `PARTS` of the bound: a Python integer of any length, shape (1,)."""
+    sums = (int(np.rint(np.clip(block, 0.0, bound) / bound * PARTS).astype(np.int64).sum()) for block in values)
+    return np.array([sum(sums), None], dtype=object)[:-1]
 
 
 ALLOWANCE = 0.75

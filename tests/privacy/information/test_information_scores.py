@@ -5,6 +5,8 @@ Seeds are fixed. One test of fit at level 1e-4.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -16,6 +18,7 @@ from dpstats.privacy.information.matrix import MatrixNoise
 from dpstats.privacy.information.rows import integer_information
 from dpstats.privacy.information.scores import PARTS, Directions, directions, in_parts
 from dpstats.privacy.randomness import SystemRandom
+from dpstats.rows import MemoryRows
 
 
 def setting(size: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -219,3 +222,20 @@ class TestAllowances:
         assert np.all(np.abs(draws - exact).mean(axis=0) / scale > 1 - 5 / np.sqrt(200))
         assert np.median(scale / equal) < 0.35
         assert np.max(scale / equal) < 1.5
+
+
+class Copies(MemoryRows[Any]):
+    """So many copies of some rows: 2**40."""
+
+    def total(self, part: Any, add: Any) -> Any:
+        found = part(self)
+        for _ in range(40):
+            found = add(found, found)
+        return found
+
+
+def test_a_sum_over_more_rows_than_64_bits_hold_is_held_and_does_not_turn_round() -> None:
+    rows = Copies([np.ones(3)])
+    assert noisy_sum(rows, 1.0, eps=1.0, random=SystemRandom()) == pytest.approx(2.0**32, rel=1e-6)
+    one = MemoryRows([np.array([0.25, 1.0, 2.0])])
+    assert noisy_sum(one, 1.0, eps=1e6, random=SystemRandom()) == pytest.approx(2.25, abs=1e-4)
