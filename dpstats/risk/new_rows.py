@@ -76,7 +76,7 @@ class Drawn:
     whole : float
         Of the noise's norm in the metric of M; at least as large as s for noise in the objective.
     beside : float
-        What does not go with the distance.
+        What does not go with the distance; nor does it count beyond what the sample moves at the comparator's.
     moved : float
         How far the noise moves the coefficients by itself, in the metric of M: 0 where it is in the objective.
     square : float
@@ -117,7 +117,8 @@ def cost_of_new_rows(sampling: Sampling, drawn: Drawn, rows: float, pi: float) -
     """
     slope = sampling.slope(rows, drawn.whole, THIRD * pi)
     near = START * sampling.start * slope
-    return (drawn.shrunk + STEP * slope) ** 2 / 4 + drawn.beside + STEP * slope * drawn.moved + near
+    beside = min(drawn.beside, STEP * slope * sampling.start)
+    return (drawn.shrunk + STEP * slope) ** 2 / 4 + beside + STEP * slope * drawn.moved + near
 
 
 def output_new_rows(facts: OutputFacts, pi: float, radius: float, rows: int | None) -> Bound:
