@@ -12,6 +12,9 @@ plan has it:
 - "objective": `dp.GLM` that knows of a row its norm alone, Gaussian noise: what the paper compares with, repaired;
 - "output": the same with noise in the optimum, spherical Laplace;
 - "objective, formula": `dp.glm` on the formula, whose noise is cut to the design (not in the paper).
+
+``... local_figures input`` draws the lines of "input" anew from the same persons and the same noise, with fewer runs
+from 2^15 on; what they lose is beside no privacy on their own runs, and `error` adds that to the mean of all runs.
 """
 
 from __future__ import annotations
@@ -39,6 +42,9 @@ RESPONSES = {"gaussian": "log_income", "binomial": "high"}
 FEWER = {2**17: 0.4, 2**19: 0.12, 2**21: 0.04}
 """The share of the runs at the largest sizes."""
 
+AGAIN = {2**15: 0.3, 2**17: 0.12, 2**19: 0.04, 2**21: 0.02}
+"""The same where reports alone are drawn anew."""
+
 CHUNK = 2**16
 SEED = 2017
 
@@ -58,12 +64,14 @@ def total_of(rows: Rows, spec: Spec, random: np.random.Generator) -> Total:
 
 
 def fits(
-    data: pd.DataFrame, rows: Rows, eps: float, family: str, seed: int, random: np.random.Generator
+    data: pd.DataFrame, rows: Rows, eps: float, family: str, seed: int, random: np.random.Generator, alone: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Method and coefficients in model units."""
+    """Method and coefficients in model units; `alone`: of reports."""
     formula = f"{RESPONSES[family]} ~ {FORMULA}"
     spec = Spec(DOMAIN, formula, eps=eps, delta=DELTA, n=len(data), family=family)  # type: ignore[arg-type]
     yield "input", dp.local.fit(total_of(rows, spec, random), spec).scaled_params
+    if alone:
+        return
     yield "objective", by_norm(data, eps, family, formula, seed).scaled_params
     loss = dp.families.Gaussian(residual_cap=2.0) if family == "gaussian" else dp.families.Binomial()
     common = {"adjacency": "replace_one", "seed": seed}
@@ -73,7 +81,7 @@ def fits(
     yield "objective, formula", dp.glm(formula, data, eps, **whole).scaled_params
 
 
-def one_run(size: int, run: int) -> Iterator[tuple[str, int, float, str, int, float]]:
+def one_run(size: int, run: int, alone: bool = False) -> Iterator[tuple[str, int, float, str, int, float]]:
     """Family, persons, eps, method, run and error on the test persons; eps is 0 without privacy."""
     random = np.random.default_rng([SEED, size, run])
     everyone = census(size + size // 4, random)
@@ -85,16 +93,16 @@ def one_run(size: int, run: int) -> Iterator[tuple[str, int, float, str, int, fl
         best, _ = non_private(data, family, formula)
         yield family, size, 0.0, "none", run, score(best, *test, family)
         for eps in BUDGETS:
-            for method, params in fits(data, rows, eps, family, run, random):
+            for method, params in fits(data, rows, eps, family, run, random, alone):
                 yield family, size, eps, method, run, score(params, *test, family)
 
 
-def results(runs: int, sizes: tuple[int, ...] = SIZES) -> pd.DataFrame:
+def results(runs: int, sizes: tuple[int, ...] = SIZES, alone: bool = False) -> pd.DataFrame:
     """All runs, one line each."""
     lines = []
     for size in sizes:
-        for run in range(max(1, round(runs * FEWER.get(size, 1.0)))):
-            lines += list(one_run(size, run))
+        for run in range(max(1, round(runs * (AGAIN if alone else FEWER).get(size, 1.0)))):
+            lines += list(one_run(size, run, alone))
     return pd.DataFrame(lines, columns=["family", "n", "eps", "method", "run", "error"])
 
 
@@ -113,6 +121,15 @@ def summarised(found: pd.DataFrame) -> pd.DataFrame:
     table["above_se"] = grouped["above"].sem()
     table["runs"] = grouped.size()
     return table.reset_index()
+
+
+def renewed(stored: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The stored table with the lines of reports from another one."""
+    key = ["family", "n", "eps", "method"]
+    base = stored[stored["method"] == "none"].set_index(["family", "n"])["error"]
+    lines = found[found["method"] == "input"].join(base.rename("base"), on=["family", "n"])
+    lines = lines.assign(error=lines["base"] + lines["above"]).drop(columns="base")
+    return stored[key].merge(pd.concat([stored[stored["method"] != "input"], lines]), on=key, how="left")
 
 
 LABELS = {
@@ -140,7 +157,10 @@ def draw(family: str, eps: float, ax: Axes) -> None:
 
 
 def main() -> None:
-    table = summarised(results(int(sys.argv[1]) if len(sys.argv) > 1 else 100))
+    if sys.argv[1:2] == ["input"]:
+        table = renewed(read(), summarised(results(100, alone=True)))
+    else:
+        table = summarised(results(int(sys.argv[1]) if len(sys.argv) > 1 else 100))
     RESULTS.parent.mkdir(exist_ok=True)
     table.to_csv(RESULTS, index=False, float_format="%.5g")
     print(table.to_string(index=False))

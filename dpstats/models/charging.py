@@ -16,12 +16,6 @@ from dpstats.rows import Memory
 from dpstats.tables import Table
 from dpstats.tables.columns import usable_kind
 
-ROWS_ALONE = (
-    "it is proved for rows, each of which counts by itself; dp.glm and dp.evaluate take unit=, and released models are "
-    "compared for persons by dp.evaluate(..., unit=...) of each"
-)
-"""Why a call takes no unit."""
-
 Released = TypeVar("Released")
 Rows = TypeVar("Rows", bound=Table | None)
 
@@ -181,8 +175,11 @@ def signed(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger
     return opened.signed(analyst, label=label)
 
 
-def check_for_rows(ledger: LedgerLike, what: str) -> None:
-    """Raise ArgumentError if a ledger for persons is to pay for a call that is proved for rows alone."""
+def check_for_unit(ledger: LedgerLike, unit: str | None, what: str) -> None:
+    """Raise ArgumentError if a ledger for persons is to pay for a call that counts rows."""
     opened = as_ledger(ledger)
-    if opened is not None and opened.unit is not None:
-        raise ArgumentError(f"ledger is for persons ({opened.unit}), and {what} cannot be charged to it: {ROWS_ALONE}")
+    if opened is not None and opened.unit is not None and unit is None:
+        raise ArgumentError(
+            f"ledger is for persons ({opened.unit}), and {what} of rows cannot be charged to it: pass unit="
+            f"{opened.unit!r}"
+        )

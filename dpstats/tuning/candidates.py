@@ -9,13 +9,15 @@ from typing import Any
 from dpstats.arguments import MOST_LETTERS, shown
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
-from dpstats.models.charging import ROWS_ALONE
 
-FIXED = ("adjacency", "allow_uncertified", "data", "delta", "domain", "eps", "formula", "ledger", "memory", "seed")
+FIXED = (
+    *("adjacency", "allow_uncertified", "data", "delta", "domain", "eps", "formula", "ledger", "memory", "seed"),
+    "unit",
+)
 """What all candidates share."""
 
-PERSONS = ("max_rows", "unit", "unit_weight")
-"""What tuning does not take: persons with several rows have no proof here."""
+PERSONS = ("max_rows", "unit_weight")
+"""What tuning does not take: only rows that share a weight are known to add one row's loss at most."""
 
 TERMS = ("exposure", "offset", "weights")
 """What are terms of the formula instead."""
@@ -45,7 +47,7 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
     chosen = _combinations(grid)
     for name in itertools.chain(common, *chosen):
         if name in PERSONS:
-            raise ArgumentError(f"{name} is not taken by tune(): {ROWS_ALONE}")
+            raise ArgumentError(f"{name} is not taken by tune(): rows of a person share a weight; give unit= alone")
         if name in TERMS:
             raise ArgumentError(f"{name} is not taken here: weights() and offset() are terms of the formula")
     for one in chosen:

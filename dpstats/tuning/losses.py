@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
@@ -24,7 +24,8 @@ from dpstats.formula.translate import compile_factor
 from dpstats.privacy.choice import STEPS
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
-from dpstats.rows import Block, Rows
+from dpstats.rows import Block, MemoryRows, Rows
+from dpstats.rows.persons import Owned, sharing
 from dpstats.tables import Table, slices
 
 Array = NDArray[np.float64]
@@ -50,13 +51,38 @@ class Losses(Protocol):
         """Losses of the rows of one table, shape (rows, k); NaN where a row is incomplete."""
 
 
-def total_losses(losses: Losses, table: Table, low: float) -> NDArray[np.int64]:
+def total_losses(losses: Losses, table: Table, low: float, person: str | None = None) -> NDArray[np.int64]:
     """Sums over complete rows in steps, shape (k,), a row's part kept within [low, 1]. Reads rows: charge first.
 
-    A row that is incomplete for one candidate counts for none: the others would pay for being able to judge it.
+    A row that is incomplete for one candidate counts for none: the others would pay for being able to judge it. With a
+    column `person` a person's rows share what one row may add, in equal parts.
     """
     with quiet():
-        return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
+        if person is None:
+            return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
+        names = list(dict.fromkeys([*losses.columns, person]))
+        owned = table.batches(names).through(partial(_owned, losses, person))
+        owned = owned.held() if isinstance(owned, MemoryRows) else owned
+        return sharing(owned).total(partial(_shared_steps, low), operator.add)
+
+
+def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[Owned[Block]]:
+    """The losses of complete rows, in the place of columns, and whose they are."""
+    for table in tables:
+        for rows in slices(table.rows, BLOCK_ROWS):
+            part = table.select(rows, rows.stop - rows.start)
+            each = losses.each(part)
+            complete = np.isfinite(each).all(axis=1)
+            identities = part.column(person).identities()[complete]
+            yield Owned(Block(each[complete], np.zeros(len(identities))), identities)
+
+
+def _shared_steps(low: float, blocks: Iterable[Block]) -> NDArray[np.int64]:
+    total = np.zeros(1, dtype=np.int64)
+    for block in blocks:
+        assert block.weights is not None
+        total = total + shared_steps(block.exog, block.weights, low)
+    return total
 
 
 def _steps(losses: Losses, low: float, tables: Iterable[Table]) -> NDArray[np.int64]:
@@ -72,6 +98,16 @@ def steps(each: Array, low: float) -> NDArray[np.int64]:
     """Sums of the losses of complete rows, shape (rows, k), in whole steps, shape (k,)."""
     each = each[np.isfinite(each).all(axis=1)]
     return np.asarray(np.rint(np.clip(each, low, 1) * STEPS).astype(np.int64).sum(axis=0))
+
+
+def shared_steps(each: Array, weights: Array, low: float) -> NDArray[np.int64]:
+    """As `steps`, each row by its weight; rows whose weights sum to at most 1 add whole steps of one row at most.
+
+    Truncated towards zero: rounded, many small parts of one person could add up to more.
+    """
+    complete = np.isfinite(each).all(axis=1)
+    parts = np.clip(each[complete], low, 1) * weights[complete, None] * STEPS
+    return np.asarray(np.trunc(parts).astype(np.int64).sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +163,8 @@ class ModelLosses:
 def block_loss(fit: GLMResults, loss: str, rows: Rows[Block]) -> int:
     """What all rows cost one model, in steps, each by its weight. Reads rows: charge first.
 
+    Rows of a person share one row's.
+
     Parameters
     ----------
     fit : GLMResults
@@ -142,6 +180,9 @@ def _block_loss(fit: GLMResults, loss: str, blocks: Iterable[Block]) -> int:
     total = 0
     for block in blocks:
         each = model_loss(fit, loss, block.exog, center + scale * block.endog, block.offset)
+        if block.person is not None and block.weights is not None:
+            total += int(shared_steps(each[:, None], block.weights, 0.0)[0])
+            continue
         if block.weights is not None:
             each = each * block.weights
         total += int(steps(each[:, None], 0.0)[0])

@@ -14,7 +14,6 @@ import pandas as pd
 from dpstats.arguments import answered, check_choice, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
-from dpstats.models.charging import ROWS_ALONE
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -22,6 +21,7 @@ from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.stopping import Runs
+from dpstats.privacy.unit import make_unit
 from dpstats.proving import cited
 from dpstats.quiet import sealed
 from dpstats.request import DELTA_LEAST, SEEDED, make_request
@@ -31,6 +31,9 @@ from dpstats.tuning.losses import MODEL_LOSSES
 PROOF = "docs/proofs/tuning"
 
 STRATEGIES = ("stopping", "all", "parts", "public")
+
+PERSONAL = ("stopping", "all")
+"""Strategies that protect persons with several rows."""
 
 UNTUNED = (
     "One fit with the defaults and the whole budget had at most the error of every strategy in every cell of the "
@@ -169,7 +172,7 @@ class TuningPlan:
         spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
         said = [
             f"The released fit and which candidate it is are {spent}-differentially private under "
-            f"{guarantee.adjacency}, by {cited(guarantee.basis)}."
+            f"{guarantee.neighbours}, by {cited(guarantee.basis)}."
             if guarantee.certified
             else f"No guarantee is claimed for this output: {guarantee.reason}.",
             UNTUNED,
@@ -218,7 +221,7 @@ class TuningPlan:
 
 
 @sealed
-@answered(unit=ROWS_ALONE)
+@answered()
 def plan_tuning(
     formula: str,
     domain: Domain | Mapping[str, Any] | None,
@@ -243,7 +246,7 @@ def plan_tuning(
     formula, domain, grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, allow_uncertified, seed
         As for `tune`.
     **arguments
-        Those of `dpstats.glm` that all candidates share.
+        Those of `dpstats.glm` that all candidates share, `unit` among them.
 
     Returns
     -------
@@ -303,6 +306,12 @@ def tuning_plan(
     check_choice("strategy", strategy, STRATEGIES)
     if strategy == "stopping" and delta > 0:
         raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
+    record = make_unit(common.get("unit"))
+    if record.column is not None and strategy not in PERSONAL:
+        raise ArgumentError(
+            f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could come into "
+            "several parts, and public ones need no guarantee; choose by public rows first, and fit by dp.glm"
+        )
     share = _checked_share(strategy, score_share)
     # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
     common = {"inference": None, **common}
@@ -318,7 +327,7 @@ def tuning_plan(
     for plan in plans:
         if strategy == "parts" and plan.response is not None:
             raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
-    guarantee = Guarantee(eps, delta, notion, basis=PROOF)
+    guarantee = Guarantee(eps, delta, notion, basis=PROOF, unit=record.column)
     reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
     for reason in reasons or ({} if seed is None else {SEEDED: None}):
         guarantee = guarantee.uncertified(reason)

@@ -12,12 +12,14 @@ import pandas as pd
 from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
-from dpstats.models.charging import ROWS_ALONE, charged, check_for_rows
+from dpstats.models.charging import charged, check_for_unit
+from dpstats.models.persons import check_unit
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
+from dpstats.privacy.unit import make_unit
 from dpstats.proving import cited
 from dpstats.quiet import sealed
 from dpstats.request import SEEDED
@@ -116,15 +118,16 @@ class Selection:
     def _said(self) -> list[str]:
         guarantee = self.guarantee
         first = (
-            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.adjacency}, by "
+            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.neighbours}, by "
             f"{cited(guarantee.basis)}; what the candidates themselves cost comes on top."
             if guarantee.certified
             else f"No guarantee is claimed for this output: {guarantee.reason}."
         )
+        who = "A row adds" if guarantee.unit is None else f"All rows of one {guarantee.unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
         return [
             first,
-            f"A row adds {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
+            f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
 
     def __str__(self) -> str:
@@ -161,7 +164,7 @@ class Selection:
 
 
 @sealed
-@answered(unit=ROWS_ALONE)
+@answered()
 def select(
     candidates: Mapping[str, Any] | Sequence[Any],
     score: str,
@@ -171,6 +174,7 @@ def select(
     eps: float,
     monotone: bool = True,
     adjacency: str = "add_remove",
+    unit: str | None = None,
     ledger: LedgerLike = None,
     seed: int | None = None,
 ) -> Selection:
@@ -196,6 +200,9 @@ def select(
         A row's loss is kept within [0, 1]; with ``monotone=False`` within [-1, 1], and the noise is twice as large: a
         row may then help one candidate and harm another.
     adjacency : {"add_remove", "replace_one"}
+    unit : str, optional
+        A column that tells persons apart, who may have several rows: these share what one row may add, in equal parts,
+        and the guarantee is for persons.
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
@@ -241,19 +248,21 @@ def select(
     named = named_candidates(candidates)
     losses = losses_of(tuple(named.values()), score, domain, 0.0 if monotone else -1.0)
     choice = Choice(len(named), eps, notion, monotone)
-    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF)
+    record = make_unit(unit)
+    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
     table = as_table(data)
     losses.check(table)
+    check_unit(table, record)
+    check_for_unit(ledger, unit, "dp.select")
     names = tuple(named)
 
     def release(rows: Table) -> Selection:
-        total = total_losses(losses, rows, 0.0 if monotone else -1.0)
+        total = total_losses(losses, rows, 0.0 if monotone else -1.0, record.column)
         name = names[choice.choose(total, random)]
         return Selection(name, named[name], names, score, choice, guarantee)
 
-    check_for_rows(ledger, "dp.select")
     return charged(
         ledger,
         guarantee,
@@ -261,7 +270,7 @@ def select(
         release,
         label=f"choice among {len(named)} candidates",
         method="select",
-        columns=losses.columns,
+        columns=tuple(dict.fromkeys((*losses.columns, *record.columns))),
         formula=score,
         domain=Domain.coerce(domain),
     )

@@ -9,11 +9,13 @@ import numpy as np
 
 from dpstats.formula.design import DesignSpec
 from dpstats.models.glm import release_rows
+from dpstats.models.persons import person_rows
 from dpstats.models.sources import FormulaSource, capped
 from dpstats.plan import Plan
 from dpstats.privacy.choice import STEPS
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource, SystemRandom, secret_key
+from dpstats.privacy.unit import Unit
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
 from dpstats.rows import Block, Rows, parted
@@ -45,20 +47,22 @@ class Fitting:
         design = plan.design
         assert isinstance(design, DesignSpec)
         if plan.response is not None:  # a design of its own, as what was bought has it
-            return self._encoded(design)
+            return self._encoded(design, plan.request.options.record)
         if id(design) not in self._shared:
-            self._shared[id(design)] = self._encoded(design)
+            self._shared[id(design)] = self._encoded(design, plan.request.options.record)
         return self._shared[id(design)]
 
-    def _encoded(self, design: DesignSpec) -> Rows[Block]:
+    def _encoded(self, design: DesignSpec, record: Unit) -> Rows[Block]:
+        assert self.source.data is not None
         with quiet():
-            return design.rows(self.source.data).held()
+            return person_rows(design, self.source.data, record, self.random).held()
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
         """A candidate's fit to all rows, and these in its design."""
         completed = self.source.complete(plan, self.random)
         rows = self.rows(completed)
-        nobs = self.source.public_rows() if plan.request.adjacency == "replace_one" else None
+        public = plan.request.adjacency == "replace_one" and plan.request.options.unit is None
+        nobs = self.source.public_rows() if public else None
         return self.fit_to(completed, rows, nobs), rows
 
     def fit_to(self, completed: Plan, rows: Rows[Block], nobs: int | None = None) -> GLMResults:

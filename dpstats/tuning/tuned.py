@@ -13,7 +13,7 @@ import pandas as pd
 from dpstats.arguments import answered
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
-from dpstats.models.charging import ROWS_ALONE, charged, check_for_rows
+from dpstats.models.charging import charged, check_for_unit
 from dpstats.models.sources import FormulaSource
 from dpstats.plan.tables import WIDTH, Summary, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
@@ -121,7 +121,7 @@ class Tuned:
 
 
 @sealed
-@answered(unit=ROWS_ALONE)
+@answered()
 def tune(
     formula: str,
     data: object,
@@ -181,7 +181,8 @@ def tune(
         For tests only; the guarantee is then not certified.
     allow_uncertified : bool
     **arguments
-        Those of `dpstats.glm` that all candidates share: family, method, penalty, alpha and options.
+        Those of `dpstats.glm` that all candidates share: family, method, penalty, alpha and options. With
+        strategy="stopping" or "all" `unit` too, a column that tells persons apart, whose rows share a weight of 1.
 
     Returns
     -------
@@ -231,7 +232,8 @@ def tune(
         raise ArgumentError("public must be rows that need no protection: these are the rows of data, which do")
     shown = _public_rows(plan, source, public)
     random = random_source(seed)
-    check_for_rows(ledger, "dp.tune")
+    unit = plan.guarantee.unit
+    check_for_unit(ledger, unit, "dp.tune")
     _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
     return charged(
         ledger,
@@ -240,7 +242,7 @@ def tune(
         lambda rows: released(plan, source.with_data(rows), shown, random),
         label=f"tuning of {plan.plans[0].title}, {len(plan.names)} candidates",
         method=f"tune, {plan.strategy}",
-        columns=source.columns,
+        columns=source.columns if unit is None else (*source.columns, unit),
         formula=formula,
         plan_hash=plan.digest(),
         domain=source.domain,

@@ -56,6 +56,16 @@ def test_the_figures_have_every_method_and_a_table() -> None:
     assert (found.loc[found["method"] == "none", "above"] == 0).all()
 
 
+def test_reports_are_drawn_anew_beside_what_is_stored() -> None:
+    stored = local_figures.read()
+    again = local_figures.summarised(local_figures.results(1, (128,), alone=True))
+    found = local_figures.renewed(stored[stored["n"] == 128], again)
+    assert found["method"].tolist() == stored.loc[stored["n"] == 128, "method"].tolist()
+    assert found.loc[found["method"] == "input", "runs"].eq(1).all()
+    assert found.loc[found["method"] != "input", "runs"].eq(100).all()
+    assert found["error"].notna().all()
+
+
 def test_speed_is_measured() -> None:
     """Machines differ: a twentieth of the stated speed is a defect of the code."""
     found = local.speed(5000)
