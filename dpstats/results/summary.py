@@ -190,7 +190,7 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
                 *([format_number(scaled)] if full else []),
                 to_the_noise(bound, bound),
                 # A zero is the penalty's doing, and what has an error is tested by it.
-                "may be noise" if 0 < abs(value) < 2 * bound and not known[str(name)] else "",
+                "undecided" if 0 < abs(value) < 2 * bound and not known[str(name)] else "",
             ],
         )
         for (name, value), scaled, bound, kept in facts
@@ -220,6 +220,7 @@ def essential_notes(results: GLMResults) -> list[str]:
     notes = [*kept_note(results), *notes]
     napp = "method='napp' releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
+    mark = "; what is 'undecided' by twice the bound need not be noise"
     if isinstance(results.released, ReleasedSums) and not shows_errors(results):
         return ["'noise sd' is the standard deviation of the noise at the released sums.", *notes]
     if is_output(plan):
@@ -227,7 +228,7 @@ def essential_notes(results: GLMResults) -> list[str]:
     if not shows_errors(results):
         if plan.request.method == "posterior":
             return [f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}.", *notes]
-        return [f"{at_most}.", shrunk_note(results), *notes]
+        return [f"{at_most}{mark}.", shrunk_note(results), *notes]
     return notes
 
 

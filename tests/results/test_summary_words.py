@@ -52,7 +52,7 @@ def test_what_was_kept_is_counted_and_zeros_are_not_noise() -> None:
     assert (fit.selection["selected"].sum(), len(fit.selection)) == (1, 3)
     assert "Selection: 0 of 2 columns kept" in words(fit)
     lines = fit.summary().as_text().splitlines()
-    assert not any("may be noise" in line for line in lines if line.startswith(("x ", "z ")))
+    assert not any("undecided" in line for line in lines if line.startswith(("x ", "z ")))
     screened = dp.ols("y ~ x + z", rows(), 1.0, domain=DOMAIN, screen=1)
     assert "Selection: 1 of 2 columns kept" in words(screened)
 
@@ -177,7 +177,7 @@ def test_a_rare_reference_level_is_named_and_what_has_an_error_is_not_called_noi
         raise AssertionError("no seed leaves one of five coefficients")
     assert "job is measured from a level that is too rare" in words(fit)
     line = next(line for line in str(fit).splitlines() if line.startswith("age"))
-    assert "may be noise" not in line
+    assert "undecided" not in line
 
 
 def test_a_ledger_that_keeps_the_domain_is_pointed_to(tmp_path: Path) -> None:
