@@ -59,5 +59,18 @@ def escape_bars(app: object, what: str, name: str, obj: object, options: object,
             lines[i] = re.sub(r"(``.*?``)|\|", lambda found: found[1] or r"\|", line)
 
 
+def link_pages(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Docstrings name pages by their path, docs/guide/files; here they are links that show the page's title."""
+
+    def link(found: re.Match[str]) -> str:
+        there = (Path(app.srcdir) / f"{found['page']}.md").exists()
+        return f":doc:`/{found['page']}`" if there else found[0]
+
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[i] = re.sub(r"(?<![\w`/])docs/(?P<page>(?:guide/|proofs/)?[a-z_]+)", link, line)
+
+
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
+    app.connect("autodoc-process-docstring", link_pages, priority=901)

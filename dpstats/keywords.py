@@ -54,10 +54,15 @@ class FitKeywords(RequestKeywords, ChargeKeywords, total=False):
     """Those of the fit of a model."""
 
 
-class ModelKeywords(FitKeywords, RowKeywords, total=False):
-    """Those of a formula's model and of its fit."""
+class DomainKeyword(TypedDict, total=False):
+    """What is public about the columns."""
 
     domain: DomainLike
+
+
+class ModelKeywords(DomainKeyword, FitKeywords, RowKeywords, total=False):
+    """Those of a formula's model and of its fit."""
+
     engine: str | None
 
 
