@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,14 +137,19 @@ def sparse_streams(runs: int) -> None:
             print(f"{name:>24s} {np.mean(values):8.1f}   {' '.join(f'{value:.1f}' for value in values)}", flush=True)
 
 
+def _sparse_stream(ticks: int, size: int, random: np.random.Generator) -> tuple[Any, np.ndarray]:
+    """Sparse rows and responses of which five columns tell."""
+    exog = sparse_rows(ticks, size, random)
+    theta = np.zeros(size)
+    theta[[0, 1, 3, 6, 10]] = EFFECTS
+    return exog, np.clip(exog @ theta + 0.1 * random.standard_normal(ticks), -1, 1)
+
+
 def _sparse_run(
     ticks: int, size: int, ball: Constraint, sd: float, auto: int, random: np.random.Generator
 ) -> dict[str, float]:
     """Excesses of one stream."""
-    exog = sparse_rows(ticks, size, random)
-    theta = np.zeros(size)
-    theta[[0, 1, 3, 6, 10]] = EFFECTS
-    endog = np.clip(exog @ theta + 0.1 * random.standard_normal(ticks), -1, 1)
+    exog, endog = _sparse_stream(ticks, size, random)
     gram, cross = (exog.T @ exog).toarray(), exog.T @ endog
     least = squares(solving.minimise(cross, gram, ball, None, tolerance=1e-8), cross, gram)
     of_cross, of_gram = noise(size, sd, random)
@@ -215,10 +221,7 @@ def _projected_run(
     ticks: int, size: int, ball: Constraint, sd: float, directions: int, random: np.random.Generator
 ) -> tuple[float, float]:
     """The excess of one sketched stream, and the null model's."""
-    exog = sparse_rows(ticks, size, random)
-    theta = np.zeros(size)
-    theta[[0, 1, 3, 6, 10]] = EFFECTS
-    endog = np.clip(exog @ theta + 0.1 * random.standard_normal(ticks), -1, 1)
+    exog, endog = _sparse_stream(ticks, size, random)
     gram, cross = exog.T @ exog, exog.T @ endog
     least = squares(solving.minimise(cross, gram.toarray(), ball, None, tolerance=1e-7), cross, gram)
     projection = projected.Projection(size, directions, int(random.integers(2**31)))

@@ -180,13 +180,7 @@ class GLMResults(Inferential):
     def excess_risk(
         self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
     ) -> pd.DataFrame:
-        """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`.
-
-        Examples
-        --------
-        >>> "per_row" in fit.excess_risk(n=2000).columns
-        True
-        """
+        """Proved bounds on what privacy costs in the objective; see `Plan.excess_risk`."""
         return self.plan.excess_risk(pi, radius, n, printed=printed)
 
     def predict(
@@ -277,6 +271,8 @@ class GLMResults(Inferential):
         --------
         >>> "estimate" in fit.tidy().columns
         True
+        >>> fit.glance().shape[0], "per_row" in fit.excess_risk(n=2000).columns
+        (1, True)
         """
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self.has_errors:
@@ -286,13 +282,7 @@ class GLMResults(Inferential):
         return table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy())
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; nobs is missing where it is private.
-
-        Examples
-        --------
-        >>> fit.glance().shape[0]
-        1
-        """
+        """One row of facts about the model; nobs is missing where it is private."""
         plan, request = self.plan, self.plan.request
         facts = {
             "family": plan.family.name,
@@ -327,27 +317,17 @@ class GLMResults(Inferential):
         --------
         >>> "x" in fit.summary(full=True).as_text()
         True
+        >>> "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
+        (True, True)
         """
         return summarize(self, full=full, n=n)
 
     def to_latex(self) -> str:
-        """The summary as LaTeX.
-
-        Examples
-        --------
-        >>> "tabular" in fit.to_latex()
-        True
-        """
+        """The summary as LaTeX."""
         return self.summary().as_latex()
 
     def to_markdown(self) -> str:
-        """The summary as Markdown.
-
-        Examples
-        --------
-        >>> "|---:|" in fit.to_markdown()
-        True
-        """
+        """The summary as Markdown."""
         return self.summary().as_markdown()
 
     def _repr_html_(self) -> str:
@@ -375,17 +355,13 @@ class GLMResults(Inferential):
         >>> fit.save(path)
         >>> bool((dp.GLMResults.load(path).params == fit.params).all())
         True
+        >>> dp.GLMResults.from_dict(fit.to_dict())
+        <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
         """
         stored.write(path, "GLMResults", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON.
-
-        Examples
-        --------
-        >>> dp.GLMResults.from_dict(fit.to_dict())
-        <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
-        """
+        """The released values and the public plan, for JSON."""
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
         return {**facts, "information": released, "advice": list(self.plan.advice)}
