@@ -116,7 +116,7 @@ def test_every_public_function_has_an_example(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_public_method_is_in_an_example(name: str) -> None:
-    """In its own docstring, in that of its class, or in that of a method that it belongs with, as load does with save."""
+    """In its own docstring, its class's, or that of a method that it belongs with, as load does with save."""
     kind = CLASSES[name]
     if kind.__name__ in FOR_IMPLEMENTERS:
         return
