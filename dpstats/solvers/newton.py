@@ -30,6 +30,9 @@ ROWS_A_COLUMN = 400
 WELL_BELOW = 1 / 8
 """Gradients are brought to this share of the tolerance before they are certified: once is mostly enough then."""
 
+ERROR_SHARE = 0.75
+"""The rounding bound may take so much of it at a point that is expected to be the last."""
+
 MAX_ITERATIONS = 500
 MAX_REFINEMENTS = 100
 
@@ -130,7 +133,7 @@ def _refine(objective: PerturbedObjective, theta: Vector, hessian: NDArray[np.fl
     """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
     point = pairs.single(theta, objective.widest)
     floor, ladder = float(np.min(objective.curvature)), objective.ladder
-    rung = safeguard.first_rung(objective, point, tolerance)
+    rung = safeguard.first_rung(objective, point, tolerance, ERROR_SHARE)
     certified = objective.certified_gradient(point, ladder[rung])
     for _ in range(MAX_REFINEMENTS):
         if certified.norm <= tolerance:

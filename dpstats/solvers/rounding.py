@@ -132,7 +132,7 @@ class Precision(NamedTuple):
             return most
         bends = min(scale.absolute, family.curvature_bound * scale.rows)
         eta = bends * (_rest_error(scale.size, magnitude) + unit * offset) + scale.rows * family.relative_slope * unit
-        return min(most, 1.001 * (eta + 4 * unit * scale.absolute))
+        return min(most, 1.001 * (eta + 3 * unit * scale.absolute))
 
 
 def _rest_error(size: int, magnitude: float) -> float:

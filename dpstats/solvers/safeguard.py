@@ -52,11 +52,11 @@ class Step(NamedTuple):
     """That subgradient v of P at the target."""
 
 
-def first_rung(objective: PerturbedObjective, point: Pair, tolerance: float) -> int:
-    """The cheapest arithmetic whose rounding bound leaves room for half the tolerance, slopes being of usual size."""
+def first_rung(objective: PerturbedObjective, point: Pair, tolerance: float, share: float = 0.5) -> int:
+    """The cheapest arithmetic whose bound takes no more than a share of the tolerance, slopes being of usual size."""
     rung, absolute = 0, USUAL_SLOPE * objective.count * objective.family.lipschitz
     while rung + 1 < len(objective.ladder) and (
-        objective.rounding_bound(point.high, objective.ladder[rung], absolute) > tolerance / 2
+        objective.rounding_bound(point.high, objective.ladder[rung], absolute) > share * tolerance
     ):
         rung += 1
     return rung

@@ -93,7 +93,7 @@ class TestRelativeSlopes:
     """Logistic slopes carry errors in proportion to themselves."""
 
     @pytest.mark.parametrize("dtype", [np.float64, WIDEST])
-    def test_slopes_are_within_four_units_of_themselves(self, dtype: type[np.floating]) -> None:
+    def test_slopes_are_within_three_units_of_themselves(self, dtype: type[np.floating]) -> None:
         eta = np.concatenate([np.random.default_rng(5).uniform(-700, 700, 300), np.linspace(-3, 3, 301)]).astype(dtype)
 
         def worst(computed: np.ndarray, response: float) -> float:
@@ -106,8 +106,8 @@ class TestRelativeSlopes:
         eta = eta.astype(float).astype(dtype)
         family = Binomial()
         for response in (0.0, 1.0):
-            assert worst(family.slope(eta, np.full_like(eta, response)), response) <= 4
-        # Planted: a difference, which cancels.
+            assert worst(family.slope(eta, np.full_like(eta, response)), response) <= 2.5
+        # Half a unit is left for a weight. Planted: a difference, which cancels.
         assert worst(family.mean(eta) - 1, 1.0) > 1e10
 
     def test_what_the_family_declares(self) -> None:
