@@ -28,7 +28,7 @@ def certified_sums(
 ) -> Sums:
     """What some rows add; `bounds` are those on l' and on the rows, theta has shape (p,)."""
     point, width = precision.point(theta), len(theta.high)
-    total, absolute = pairs.single(np.zeros((4 if precision.paired else 2, width)), widest), 0.0
+    total, absolute = pairs.single(np.zeros((precision.sums, width)), widest), 0.0
     inside, rows, room = np.zeros(total.high.shape), 0, _room(width)
     for block in chunks(blocks, CERTIFIED_ROWS, CERTIFIED_CELLS):
         if rows + len(block.endog) > CERTIFIED_ROWS:
@@ -54,7 +54,7 @@ def _add(
     """
     weights = split(slope.high, bounds[0], SPLIT_BITS)
     inside[0] += weights.leading @ rows.leading
-    if not precision.paired:
+    if precision.sums == 2:
         inside[1] += weights.leading @ rows.rest
         inside[1] += weights.rest.astype(np.float64, copy=False) @ rows.whole
         return

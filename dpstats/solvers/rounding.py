@@ -82,6 +82,13 @@ class Precision(NamedTuple):
 
     dtype: type[np.floating]
     paired: bool = False
+    fine: bool = False
+    """Whether rows and l' are cut into three for the sums, and not in two, as always for pairs."""
+
+    @property
+    def sums(self) -> int:
+        """Of how many parts the sums of w l' x are."""
+        return 4 if self.paired or self.fine else 2
 
     def point(self, theta: Pair) -> Point:
         """Theta, shape (p,), as `eta` takes it."""
@@ -143,7 +150,7 @@ def _rest_error(size: int, magnitude: float) -> float:
 def ladder(widest: type[np.floating]) -> tuple[Precision, ...]:
     """Arithmetics tried in turn until the rounding bound is small enough, cheapest first."""
     singles = (Precision(np.float64),) if widest is np.float64 else (Precision(np.float64), Precision(widest))
-    return (*singles, Precision(widest, paired=True))
+    return (*singles, Precision(widest, fine=True), Precision(widest, paired=True))
 
 
 class Scale(NamedTuple):
@@ -168,7 +175,7 @@ def gradient_error(family: Family, precision: Precision, widest: type[np.floatin
     size, rows, row_norm, _, public, absolute, _ = scale
     wide = float(np.finfo(widest).eps)
     steep = rows * family.lipschitz
-    places = 2 * SPLIT_BITS if precision.paired else SPLIT_BITS
+    places = SPLIT_BITS if precision.sums == 2 else 2 * SPLIT_BITS
     sums = (CERTIFIED_ROWS + 4) * DOUBLE * 2.0**-places * (2 * math.sqrt(size) * (absolute + steep))
     totals = 16 * wide**2 * (public + (rows + 2) * row_norm * absolute)
     # Row norms and l' may exceed their bounds by roundings of their own.
