@@ -77,8 +77,10 @@ class Family(ABC):
     signed: ClassVar[bool]
     response: ClassVar[Literal["continuous", "binary", "count"]]
     relative_slope: ClassVar[float | None] = None
-    """sup |eta| l'' of a family whose w l' is computed to three units in the last place *of itself*, with l'' <= |l'|
-    and |(log l'')'| <= 1, so that rounding errors are bounded by the sum of |l'| (docs/proofs/release); None of others."""
+    """sup |eta| l'' of a family whose w l' is computed to three units in the last place *of itself*; None of others.
+
+    Also l'' <= |l'| and |(log l'')'| <= 1: the sum of |l'| bounds rounding errors (docs/proofs/release).
+    """
     typical_norm: ClassVar[float] = 7.5
     """Norm of the coefficients in model units that the default curvature is chosen for, rows being of norm one."""
     typical_size: ClassVar[float] = 2.5
