@@ -1,7 +1,7 @@
 """Standard errors to be expected of a plan, from public facts alone: no row is read and nothing spent.
 
-The released values that errors follow from are put at what they are in the mean for rows drawn evenly from the Domain,
-and go through the same inference as those of a fit (docs/guide/eps).
+The released values that errors follow from are put at what they are in the mean for rows that are made up from the
+Domain, and go through the same inference as those of a fit (docs/guide/eps).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.made_up import SEED, made_up_columns
+from dpstats.formula.made_up import SEED, uneven_columns
 from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
 from dpstats.mechanisms.information import Information, InformationPlan, known_information
 from dpstats.mechanisms.information_release import dispersion, variance_noise
@@ -94,11 +94,11 @@ def _residual(plan: Plan, residual_sd: float | None) -> float:
 
 
 def _means(plan: Plan, residual: float) -> _Means:
-    """What a row drawn evenly from the Domain adds in the mean, its response as `Plan.simulate` makes it up."""
+    """What a row that is made up from the Domain adds in the mean, its response as `Plan.simulate` makes it up."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
-    exog, complete, offset = design.predicting(made_up_columns(design.domain, ROWS, random), offset=True)
+    exog, complete, offset = design.predicting(uneven_columns(design.domain, ROWS, random), offset=True)
     if not complete.any():
         raise ArgumentError("plan: the formula has no value at any row drawn from the domain")
     exog, offset = exog[complete], offset[complete]

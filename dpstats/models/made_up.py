@@ -11,7 +11,7 @@ from dpstats.domain import Levels, Scalar
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column
-from dpstats.formula.made_up import made_up_columns
+from dpstats.formula.made_up import uneven_columns
 from dpstats.plan import Plan
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
@@ -32,7 +32,7 @@ ROWS_EACH = 3
 
 
 def made_up_rows(plan: Plan, n: int, seed: int) -> pd.DataFrame:
-    """Rows drawn evenly from the Domain, with a response that the family and coefficients drawn at random give.
+    """Rows drawn from the Domain, unevenly as data are, with a response by the family and coefficients drawn at random.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def made_up_rows(plan: Plan, n: int, seed: int) -> pd.DataFrame:
         raise ArgumentError("simulate needs a formula whose response is one column, as in y ~ x, not log(y) ~ x")
     random_source(seed)  # refuses what is no seed
     random = np.random.default_rng(seed)
-    table = made_up_columns(design.domain, int(n), random)
+    table = uneven_columns(design.domain, int(n), random)
     with quiet():
         exog, complete, offset = design.predicting(table, offset=True)
         signal = made_up_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)

@@ -22,8 +22,11 @@ from dpstats.proving import cited
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
 
-ROWS_TRIED = tuple(125 * 2**doubled for doubled in range(16))
+ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(12))
 """Numbers of rows that a forecast tries."""
+
+ENOUGH = 4
+"""So many times the rows at which errors are foreseen nearly all draws have them (tests/results/test_summary_words)."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",
@@ -214,16 +217,14 @@ def enough_said(plan: Plan) -> str:
     if plan.call is None:
         return ""
     try:
-        enough = (n for n in ROWS_TRIED if np.isfinite(plan.standard_errors(n)["std_error"]).all())
-        rows = next(enough, None)
+        known = [bool(np.isfinite(plan.standard_errors(n)["std_error"]).all()) for n in ROWS_TRIED]
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
         return ""
-    if rows is None:
+    if not known[-1]:
         return ""
-    return (
-        f"Drawn evenly from the Domain, {rows:,} rows are enough for all of them; real rows are less even, and "
-        "can need 30 times as many. "
-    )
+    # Of very few rows, where the forecast is no good, some errors come out finite again.
+    rows = ROWS_TRIED[len(known) - known[::-1].index(False)] if False in known else ROWS_TRIED[0]
+    return f"Of rows such as simulate makes up, about {ENOUGH * rows:,} are enough for all of them. "
 
 
 def persons_note(plan: Plan) -> str:

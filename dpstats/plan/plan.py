@@ -230,9 +230,10 @@ class Plan:
     def simulate(self, n: int, seed: int = 0) -> Any:
         """What such a fit looks like: the plan carried out on `n` rows that are made up.
 
-        Columns are drawn evenly from the Domain, the response from the family with coefficients drawn at random, which
-        explain half of the spread of a continuous one. Real rows are less even: their errors are larger where columns
-        are collinear or levels rare. It costs nothing and is not certified, as its noise is seeded.
+        Numbers are drawn about the middle of their range with a standard deviation of an eighth of it, levels ever
+        rarer in their order, three in ten of 0 and 1 are 1; the response from the family with coefficients drawn at
+        random, which explain half of the spread of a continuous one. Errors of real rows are larger where columns are collinear
+        or levels rarer still. It costs nothing and is not certified, as its noise is seeded.
 
         Returns
         -------
@@ -246,10 +247,10 @@ class Plan:
         return self._call("simulate").simulate(self, n, seed)
 
     def standard_errors(self, n: int, *, residual_sd: float | None = None) -> pd.DataFrame:
-        """Standard errors that a fit of `n` rows would show if they were drawn evenly from the Domain: a forecast.
+        """Standard errors that a fit of `n` rows would show if they were made up as `simulate` does: a forecast.
 
-        Nothing is read or spent. Real rows are less even, and their errors larger: more so where columns are collinear
-        or levels rare. `residual_sd` is that of a continuous response, in its units; by default 0.1 of its range.
+        Nothing is read or spent. Real rows differ: errors are larger where columns are collinear, levels rare or ranges
+        too wide. `residual_sd` is that of a continuous response, in its units; by default 0.1 of its range.
 
         Returns
         -------

@@ -45,7 +45,7 @@ def budget(
     what : {"risk", "noise", "se"}
         The proved bound on what privacy adds to the loss per row, against any coefficients of the plan's radius; or
         the standard deviation of the noise in the columns' mean gradients, in model units: the median column, and the
-        range of all. Or the standard error of a coefficient that is to be expected, of `n` rows drawn evenly from the
+        range of all. Or the standard error of a coefficient that is to be expected, of `n` rows made up from the
         Domain, and below it what is left without any noise.
     coefficient : str, optional
         Whose standard error; by default the last one.
@@ -192,8 +192,8 @@ def _said(plan: Plan, what: str, pi: float) -> list[str]:
     """The caption's sentences."""
     shown = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
-        "se": "Forecast for rows drawn evenly from the Domain; real rows have larger errors. Dashed: without noise. No "
-        "point: not identified.",
+        "se": "Forecast for rows made up from the Domain (numbers about the middle, levels ever rarer); real rows "
+        "differ. Dashed: without noise. No point: not identified.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

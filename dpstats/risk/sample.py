@@ -71,7 +71,7 @@ def sample_size(
         Excess of the mean loss, in units of the loss; with probability 1 - `pi`.
     se : dict
         With a plan, in place of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
-        units. The answer is a forecast for rows drawn evenly from the Domain, which real rows are not.
+        units. The answer is a forecast for rows made up from the Domain, from which real rows differ.
     residual_sd : float, optional
         With `se`: as for ``plan.standard_errors``.
     radius : float

@@ -25,8 +25,8 @@ CLOSE = 1.01
 """A number of rows for errors, which are a forecast, is found to this factor."""
 
 EVEN = (
-    "A forecast for rows drawn evenly from the Domain: real rows are less even, and need more. "
-    "plan.simulate(n, seed) shows such a fit."
+    "A forecast for rows made up from the Domain, numbers about the middle of their range and levels ever rarer: real "
+    "rows differ, and may need more. plan.simulate(n, seed) shows such a fit."
 )
 """What forecasts of errors say of themselves."""
 
@@ -146,11 +146,13 @@ def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> Err
         found = plan.standard_errors(n, residual_sd=residual_sd)["std_error"]
         return float(np.max(found[wanted.index].to_numpy() / wanted.to_numpy()))
 
-    low, high = 1, 64
-    while excess(high) > 1:
-        low, high = high, 8 * high
-        if high > MOST:
-            raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+    # From above: of very few rows, where the forecast is no good, some errors come out finite again.
+    tried = [64 * 4**power for power in range(18)]
+    missing = [n for n in reversed(tried) if excess(n) > 1][:1]
+    if missing and missing[0] == tried[-1]:
+        raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+    low = missing[0] if missing else 1
+    high = 4 * low if missing else tried[0]
     while high > CLOSE * low and high - low > 1:
         middle = math.isqrt(low * high)
         low, high = (middle, high) if excess(middle) > 1 else (low, middle)

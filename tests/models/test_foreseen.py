@@ -27,11 +27,11 @@ DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600),
     ],
 )
 def test_errors_are_those_of_made_up_fits(formula: str, options: dict[str, Any]) -> None:
-    """The median of seven fits within a third: seeds are fixed, so that it cannot fail by chance."""
+    """The median of seven fits within a half: seeds are fixed, so that it cannot fail by chance."""
     plan = dp.plan(formula, DOMAIN, 2.0, **options)
     foreseen = plan.standard_errors(4000)
     made_up = pd.concat([plan.simulate(4000, seed).bse for seed in range(7)], axis=1).median(axis=1)
-    assert np.all(np.abs(np.log(foreseen["std_error"] / made_up)) < 0.3)
+    assert np.all(np.abs(np.log(foreseen["std_error"] / made_up)) < np.log(1.6))
     assert np.all(foreseen["sampling"] < foreseen["std_error"])
 
 

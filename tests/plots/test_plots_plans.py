@@ -84,12 +84,12 @@ def test_the_noise_against_eps() -> None:
 
 def test_standard_errors_against_eps() -> None:
     plan = dp.plan("b ~ x + z + group", DOMAIN, 1.0, family="binomial")
-    ax = plots.budget(plan, eps=[0.5, 2.0], what="se", n=[1000, 20000], coefficient="x")
-    for count in (1000, 20000):
+    ax = plots.budget(plan, eps=[0.5, 2.0], what="se", n=[16000, 64000], coefficient="x")
+    for count in (16000, 64000):
         foreseen = [plan.at(eps).standard_errors(count).loc["x"] for eps in (0.5, 2.0)]
         assert marks(ax, f"{count:,} rows")[:, 1] == pytest.approx([one["std_error"] for one in foreseen])
     assert ax.get_ylabel() == "standard error of x"
-    assert "drawn evenly from the Domain" in caption(ax)
+    assert "made up from the Domain" in caption(ax)
     for wrong, fix in (
         ({"coefficient": "y", "n": 10}, "one of the plan's, Intercept"),
         ({}, "n must be given for what='se'"),

@@ -193,11 +193,13 @@ def test_a_ledger_that_keeps_the_domain_is_pointed_to(tmp_path: Path) -> None:
 
 def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows() -> None:
     plan = dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial")
-    found = re.search(r"Domain, ([\d,]+) rows are enough for all of them", words(plan))
+    found = re.search(r"rows such as simulate makes up, about ([\d,]+) are enough for all of them", words(plan))
     assert found is not None
     enough = int(found[1].replace(",", ""))
-    assert np.isfinite(plan.standard_errors(enough)["std_error"]).all()
-    assert not np.isfinite(plan.standard_errors(enough // 2)["std_error"]).all()
+    assert np.isfinite(plan.standard_errors(enough // 4)["std_error"]).all()
+    assert not np.isfinite(plan.standard_errors(enough // 8)["std_error"]).all()
+    assert all(plan.simulate(enough, seed).identified.all() for seed in range(6))
+    assert not all(plan.simulate(enough // 8, seed).identified.all() for seed in range(6))
     assert "inference=True pays for errors that are there" in words(plan)
     paid = words(dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial", inference=True))
     assert "matter of luck" not in paid

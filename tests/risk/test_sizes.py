@@ -27,7 +27,7 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     assert dp.sample_size(plan, se=wanted, eps=4.0).n < found.n
     said = str(found)
     assert f"About {found.n:,} rows" in said
-    assert "drawn evenly from the Domain" in " ".join(said.split())
+    assert "made up from the Domain" in " ".join(said.split())
     assert "inference=True pays" in " ".join(said.split())
     paid = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
     assert "inference=True" not in str(dp.sample_size(paid, se=wanted))
