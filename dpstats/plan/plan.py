@@ -232,8 +232,8 @@ class Plan:
 
         Numbers are drawn about the middle of their range with a standard deviation of an eighth of it, levels ever
         rarer in their order, three in ten of 0 and 1 are 1; the response from the family with coefficients drawn at
-        random, which explain half of the spread of a continuous one. Errors of real rows are larger where columns are collinear
-        or levels rarer still. It costs nothing and is not certified, as its noise is seeded.
+        random, which explain half of the spread of a continuous one. Errors of real rows are larger where columns are
+        collinear or levels rarer still. It costs nothing and is not certified, as its noise is seeded.
 
         Returns
         -------
