@@ -19,6 +19,7 @@ from pyarrow import csv
 
 from dpstats.tables.arrow import ArrowColumn
 from dpstats.tables.columns import Array, CodeOf, Codes, Kind, Tokens, token_of
+from dpstats.tables.identities import Identities, of_numbers
 from dpstats.tables.table import Table
 
 Places = NDArray[np.intp]
@@ -58,6 +59,11 @@ class TextColumn(ArrowColumn):
     def tokens(self) -> Tokens:
         known = {text: token_of(truth) for text, truth in TRUTHS.items()}
         return self._with_truths(super().tokens(), lambda tokens: np.ones(len(tokens), dtype=bool), known)
+
+    def identities(self) -> Identities:
+        found, places = super().identities(), super().codes({text: place for place, text in enumerate(TRUTHS)})
+        truths = of_numbers(np.array(list(TRUTHS.values())))
+        return np.where(places[:, None] < 0, found, truths[places])
 
     def _with_truths(
         self, found: NDArray[Any], open_to: Callable[[NDArray[Any]], NDArray[np.bool_]], values: Mapping[str, float]

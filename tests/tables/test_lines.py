@@ -218,3 +218,16 @@ def test_a_mark_of_utf8_and_repeated_names(tmp_path: Path) -> None:
     assert batch.column("y").numbers().tolist() == [1]
     with pytest.raises(dp.errors.DataError, match="more than one column 'x'"):
         table.column("x")
+
+
+def test_truth_values_are_one_person_with_their_numbers(tmp_path: Path) -> None:
+    """Else one person would weigh as much as several, and have the budget of several spent on it."""
+    cells = [b"True", b"1", b"true", b"1.0", b" TRUE", b"0", b"False", b"yes", b"", b'"false"']
+    (tmp_path / "rows.csv").write_bytes(b"p,x\n" + b"".join(cell + b",1\n" for cell in cells))
+    (batch,) = as_table(tmp_path / "rows.csv").batches(["p"]).collected()
+    found = batch.column("p").identities()
+    plain = as_table({"p": np.array([1.0, 0.0])}).column("p").identities()
+    np.testing.assert_array_equal(found[:5], np.repeat(plain[:1], 5, axis=0))
+    np.testing.assert_array_equal(found[[5, 6, 9]], np.repeat(plain[1:], 3, axis=0))
+    assert len({tuple(one) for one in found.tolist()}) == 4
+    assert found[8].tolist() == [2**64 - 1] * 2
