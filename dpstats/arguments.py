@@ -107,19 +107,20 @@ def answered(
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         signature = inspect.signature(function)
+        called = function.__name__ if function.__name__ != "__init__" else function.__qualname__.split(".")[-2]
         own = [name for name, one in signature.parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD]
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             for name in kwargs:
                 if name in refused:
-                    raise ArgumentError(f"{name} is not taken by {function.__name__}(): {refused[name]}")
+                    raise ArgumentError(f"{name} is not taken by {called}(): {refused[name]}")
                 if name not in own and (meant := OTHER_ARGUMENTS.get(name)) in own:
-                    raise ArgumentError(f"{function.__name__}() has no argument {name!r}; write {meant}=")
+                    raise ArgumentError(f"{called}() has no argument {name!r}; write {meant}=")
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise ArgumentError(_binding(function.__name__, str(error), kwargs, own)) from None
+                raise ArgumentError(_binding(called, str(error), kwargs, own)) from None
             return function(*args, **kwargs)
 
         return call

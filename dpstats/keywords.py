@@ -84,20 +84,25 @@ def parted(arguments: Mapping[str, Any], keywords: type) -> tuple[dict[str, Any]
     return listed, {name: value for name, value in arguments.items() if name not in listed}
 
 
-def written_out(keywords: type, *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
+def written_out(
+    keywords: type, *, defaults: Mapping[str, Any] = REQUEST_DEFAULTS, without: tuple[str, ...] = ()
+) -> Callable[[Function], Function]:
     """A decorator: `help` shows the keywords of a list as if they stood in the signature, and options as ``**options``.
 
     Parameters
     ----------
     keywords : type
         The list of the function's ``**arguments``.
+    defaults : dict
+        What each is unless it is given; None for those left out.
     without : tuple of str
         Names that the function does not take.
     """
     listed = {name: of.__forward_arg__ for name, of in keywords.__annotations__.items()}
     options = set(OptionKeywords.__annotations__)
+    options = options if options <= listed.keys() else set()
     shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=REQUEST_DEFAULTS.get(name), annotation=of)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=of)
         for name, of in listed.items()
         if name not in options and name not in without
     ]
@@ -106,7 +111,7 @@ def written_out(keywords: type, *, without: tuple[str, ...] = ()) -> Callable[[F
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        shown = [*own, *shared, *(rest if options & listed.keys() else [])]
+        shown = [*own, *shared, *(rest if options else [])]
         function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         return function
 

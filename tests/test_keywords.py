@@ -24,6 +24,7 @@ from dpstats.keywords import (
 from dpstats.mechanisms.options import OptionKeywords, Options
 from dpstats.models.glm import GLM
 from dpstats.request import Request
+from dpstats.streaming.request import StreamKeywords, StreamRequest
 
 DOMAIN = {"x": (0, 1), "y": (0, 1)}
 
@@ -45,6 +46,17 @@ def test_type_checkers_know_the_options() -> None:
     }
     assert list(OptionKeywords.__annotations__) == [one.name for one in fields(Options)]
     assert all(one.default is not MISSING for one in fields(Options))
+
+
+def test_type_checkers_know_what_a_stream_is_asked_for() -> None:
+    asked = {one.name: one.default for one in fields(StreamRequest) if one.kw_only and one.name != "seeded"}
+    assert StreamKeywords.__annotations__.keys() == asked.keys()
+    hints = get_type_hints(StreamRequest)
+    assert get_type_hints(StreamKeywords) == {name: hints[name] for name in asked}
+    shown = inspect.signature(dp.streaming.Regression).parameters
+    assert {name: shown[name].default for name in asked} == asked
+    with pytest.raises(ArgumentError, match=r"Regression\(\).*did you mean horizon="):
+        dp.streaming.Regression("y ~ x", DOMAIN, 1.0, horizn=12)
 
 
 @pytest.mark.parametrize(("call", "listed"), CALLS, ids=[call.__qualname__ for call, _ in CALLS])

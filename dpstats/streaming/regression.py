@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any, Self, Unpack
 
+from dpstats.arguments import answered
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
-from dpstats.penalties import Penalty
+from dpstats.keywords import written_out
 from dpstats.privacy.ledger.opening import LedgerLike
 from dpstats.quiet import sealed
-from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.feeding import Feed, Tick
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.refits import Refits
 from dpstats.streaming.released import Released
-from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.request import StreamKeywords, StreamRequest
 from dpstats.streaming.results import StreamResults
 from dpstats.streaming.running import Running
-from dpstats.streaming.sums import Workload
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
@@ -146,6 +145,8 @@ class Regression(Released, _Chosen):
     (1, 2, 3, 5, 7, 11)
     """
 
+    @answered()
+    @written_out(StreamKeywords, defaults={one.name: one.default for one in fields(StreamRequest)})
     def __init__(
         self,
         formula: str,
@@ -153,66 +154,13 @@ class Regression(Released, _Chosen):
         eps: float,
         delta: float = 0.0,
         *,
-        family: str | Family = "gaussian",
-        mechanism: str | None = None,
-        weights: str | None = None,
-        offset: str | None = None,
-        exposure: str | None = None,
-        subset: str | None = None,
-        horizon: int | None = None,
-        halflife: float | None = None,
-        window: int | None = None,
-        workload: Workload | str | None = None,
-        participation: Sequence[int] = (0,),
-        unit: str | None = None,
-        sums: str | None = None,
-        penalty: str | Penalty | None = None,
-        alpha: float | None = None,
-        constraint: Constraint | None = None,
-        solver: str = "accelerated",
-        radius: float | None = None,
-        directions: int | str | None = None,
-        region: Constraint | int | None = None,
-        projection_seed: int | None = None,
-        lift: bool = False,
-        adjacency: str = "add_remove",
         ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
         recall: int = RECALL,
-        rows_guess: float = 1000.0,
         seed: int | None = None,
+        **arguments: Unpack[StreamKeywords],
     ) -> None:
-        request = StreamRequest(
-            formula,
-            domain,
-            eps,
-            delta,
-            family=family,
-            mechanism=mechanism,
-            weights=weights,
-            offset=offset,
-            exposure=exposure,
-            subset=subset,
-            horizon=horizon,
-            halflife=halflife,
-            window=window,
-            workload=workload,
-            participation=participation,
-            unit=unit,
-            sums=sums,
-            penalty=penalty,
-            alpha=alpha,
-            constraint=constraint,
-            solver=solver,
-            radius=radius,
-            directions=directions,
-            region=region,
-            projection_seed=projection_seed,
-            lift=lift,
-            adjacency=adjacency,
-            rows_guess=rows_guess,
-            seeded=seed is not None,
-        )
+        request = StreamRequest(formula, domain, eps, delta, **arguments, seeded=seed is not None)
         plan = make_plan(request)
         super().__init__(plan, Running(plan, ledger=ledger, state=state, recall=recall, seed=seed))
         self._domain = Domain.coerce(domain)

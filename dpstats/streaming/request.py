@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 from dpstats.arguments import check_choice, check_flag, shown
 from dpstats.domain import Domain
@@ -34,6 +34,35 @@ RADII = {"linear": 1.0, "renewable": 4.0}
 
 PERSON = "person"
 """What persons are called where a pattern of their ticks is declared and no `unit`."""
+
+
+class StreamKeywords(TypedDict, total=False):
+    """The fields of `StreamRequest` as keywords of a call, for type checkers; a test holds the two together."""
+
+    family: str | Family
+    mechanism: str | None
+    weights: str | None
+    offset: str | None
+    exposure: str | None
+    subset: str | None
+    horizon: int | None
+    halflife: float | None
+    window: int | None
+    workload: Workload | str | None
+    participation: Sequence[int]
+    unit: str | None
+    sums: str | None
+    penalty: str | Penalty | None
+    alpha: float | None
+    constraint: Constraint | None
+    solver: str
+    radius: float | None
+    directions: int | str | None
+    region: Constraint | int | None
+    projection_seed: int | None
+    lift: bool
+    adjacency: str
+    rows_guess: float
 
 
 @dataclass(frozen=True, eq=False)
