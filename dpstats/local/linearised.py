@@ -26,6 +26,9 @@ MOST_TURNS = 1000
 CONVERGED = 1e-11
 """Of slope (in proportion) and offset together, in a turn."""
 
+FLATTEST = 1e-12
+"""No line is flatter: predictors so far out come of noise."""
+
 NARROW = 1e-9
 """Predictors of so little variance count as one point."""
 
@@ -61,6 +64,7 @@ def nearest_line(mean: float, variance: float, low: float, high: float) -> Line:
         bend = float(special.expit(center) * special.expit(-center))
     else:
         bend = float(np.mean(moved * slope)) / square
+    bend = max(bend, FLATTEST)
     return Line(float(slope.mean()) - bend * center, bend)
 
 
@@ -190,7 +194,7 @@ class LinearisedLogistic:
         matrix, vector : float
             Variances of the noise in an entry off the diagonal of `gram`, on it twice as much, and of `vector`.
         """
-        inverse = np.linalg.inv(self._jacobian(theta))
+        inverse = np.linalg.pinv(self._jacobian(theta))
         noise = self._noise(theta, matrix) + vector * np.eye(len(theta))
         return np.asarray(inverse @ noise @ inverse.T, dtype=np.float64)
 

@@ -31,6 +31,9 @@ Scheme = Literal["statistics", "features"]
 
 FORMAT = 1
 PROOF = "docs/proofs/local"
+LEAST_RADIUS, MOST_EPS = 1e-50, 1e50
+"""Beyond these a calibration would overflow; no privacy is left at such an eps, and no coefficient is as large."""
+
 LEAST_DELTA = 1e-100
 
 BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
@@ -363,14 +366,16 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     eps, local_eps, delta, n, radius = given.values()
     if (eps is None) == (local_eps is None):
         raise ArgumentError("give either eps (central) or local_eps, and the other follows")
-    check_budget(local_eps if eps is None else eps, delta)
+    spent, _ = check_budget(local_eps if eps is None else eps, delta)
+    if spent > MOST_EPS:
+        raise ArgumentError(f"eps and local_eps must be at most {MOST_EPS:g}, got {shown(spent)}")
     if not delta >= LEAST_DELTA:
         raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {shown(delta)}")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**15:
         raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {shown(n)}")
     usable = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(radius, bool)
-    if radius is not None and not (usable and math.isfinite(radius) and radius > 0):
-        raise ArgumentError(f"radius must be None or a positive number, got {shown(radius)}")
+    if radius is not None and not (usable and LEAST_RADIUS <= radius <= 1 / LEAST_RADIUS):
+        raise ArgumentError(f"radius must be None or a positive number from 1e-50 to 1e50, got {shown(radius)}")
     floats = {"eps": eps, "local_eps": local_eps, "delta": delta, "radius": radius}
     return {**{name: None if value is None else float(value) for name, value in floats.items()}, "n": int(n)}
 

@@ -159,7 +159,8 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     ArgumentError
         If a report answers another specification.
     DataError
-        If the file cannot be read, a report is not of integers within the reach of an honest one, or occurs twice.
+        If a Total is no sum of so many reports, the file cannot be read, a report is not of integers within the reach of
+        an honest one, or one occurs twice.
 
     Examples
     --------
@@ -172,7 +173,7 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     if isinstance(reports, Total):
         if reports.spec != spec.hash:
             raise ArgumentError(MISMATCH)
-        return reports
+        return _checked_total(reports, spec)
     values, count = np.zeros(spec.size, dtype=np.int64), 0
     for checked in checked_batches(reports, spec):
         count += len(checked)
@@ -353,6 +354,18 @@ def _checked_shape(values: Integers, spec: Spec) -> Integers:
     if values.shape[1:] != (spec.size,):
         raise DataError(f"a report must hold {spec.size} integers")
     return values
+
+
+def _checked_total(found: Total, spec: Spec) -> Total:
+    """The sum itself, if it can be one of so many reports: it may have come from elsewhere."""
+    values, count = np.asarray(found.values), found.count
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        raise DataError("the count of a Total must be a whole number of reports")
+    if values.dtype != np.int64 or values.shape != (spec.size,):
+        raise DataError(f"the values of a Total must be {spec.size} 64-bit integers")
+    if max(abs(int(value)) for value in values) > count * _most(spec):
+        raise DataError(f"the values of this Total are no sum of {count} reports")
+    return found
 
 
 def _most(spec: Spec) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+import dpstats as dp
 from dpstats.local.linearised import Line, LinearisedLogistic, nearest_line
 from dpstats.penalties import Lasso
 from dpstats.privacy.bodies.blocks import ball, box, cross, intercept, simplex
@@ -156,3 +157,25 @@ def test_separated_rows_end() -> None:
     loss = replace(loss, vector=np.array([0.0, 0.0, -370.0, 0.0]) * 10)
     theta = loss.solve(None, np.ones(4), 1e-9)
     assert np.isfinite(theta).all()
+
+
+FORMULAS = ["y ~ x + g", "y ~ 0 + x", "y ~ x*g + z", "y ~ 1", "y ~ 0 + g", "y ~ C(g, Sum) + x", "y ~ bs(z, df=4) + x"]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("penalty", [None, "lasso"])
+def test_whatever_the_sums_are_there_is_a_fit(formula: str, penalty: str | None) -> None:
+    """Sums that noise could make, likely or not: all zeros, far out in one part, and of one sign."""
+    domain = {"x": (0, 1), "g": ["a", "b", "c"], "y": (0, 1), "z": (0, 5)}
+    spec = dp.local.Spec(domain, formula, eps=1.0, delta=1e-5, n=100, family="binomial")
+    rng, size, columns = np.random.default_rng(0), spec.size, len(spec.names)
+    part = np.arange(size) < columns
+    far = 100 * int(spec.lattice.scale) * 8
+    sums = [np.zeros(size), rng.integers(-9, 9, size), rng.integers(-far, far, size), far * part, -far * part]
+    sums += [far * ~part, -far * ~part, far * part + far // 100 * ~part, np.full(size, far)]
+    for values in sums:
+        total = dp.local.Total(spec.hash, np.asarray(values, dtype=np.int64), 100)
+        fit = dp.local.fit(total, spec, penalty=penalty, alpha=None if penalty is None else 1.0)
+        assert np.isfinite(fit.params).all()
+        assert np.isfinite(fit.noise_covariance).all()
+        assert (np.diag(fit.noise_covariance) >= 0).all()

@@ -282,3 +282,24 @@ def test_odd_bytes_are_no_report(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_bytes(line + b"\n")
     with pytest.raises(dp.errors.DataError):
         dp.local.total(tmp_path / "r.jsonl", make())
+
+
+def test_a_total_that_is_no_sum_of_reports_is_refused() -> None:
+    """One that somebody made: of another shape, of floats, or beyond what so many reports add up to."""
+    spec = dp.local.Spec({"y": (0, 1), "x": (0, 1)}, "y ~ x", eps=1.0, delta=1e-5, n=3)
+    wrong: list[tuple[Any, Any]] = [
+        (np.zeros(spec.size + 1, dtype=np.int64), 3),
+        (np.zeros(spec.size), 3),
+        (np.full(spec.size, 2**62), 3),
+        (np.full(spec.size, -(2**63)), 3),
+        (np.zeros(spec.size, dtype=np.int64), 3.0),
+    ]
+    for values, count in wrong:
+        with pytest.raises(dp.errors.DataError, match="Total"):
+            dp.local.fit(dp.local.Total(spec.hash, values, count), spec)
+
+
+@pytest.mark.parametrize("given", [{"radius": 1e300}, {"radius": 1e-300}, {"eps": 1e300}])
+def test_numbers_beyond_all_measure_are_refused(given: dict[str, float]) -> None:
+    with pytest.raises(dp.errors.ArgumentError, match=next(iter(given))):
+        dp.local.Spec({"y": (0, 1), "x": (0, 1)}, "y ~ x", **{"eps": 1.0, **given}, delta=1e-5, n=100)
