@@ -13,6 +13,9 @@ from dpstats.errors import LedgerError
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.ledger.filters import LedgerAccountant
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""With which spreadsheets take a cell for a formula; analysts write labels, others open the file."""
+
 
 def add_commands(commands: Commands) -> None:
     """Add ``ledger`` and its actions."""
@@ -93,7 +96,13 @@ def _export(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
         entries = ledger.entries()
     csv = options.format == "csv"
-    _write(entries.reset_index().to_csv(index=False) if csv else as_json(records(entries)), options.output)
+    text = entries.reset_index().map(inert).to_csv(index=False) if csv else as_json(records(entries))
+    _write(text, options.output)
+
+
+def inert(cell: object) -> object:
+    """A cell of a CSV file; text that a spreadsheet would carry out as a formula gets a quotation mark in front."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
 
 
 def _write(text: str, output: Path | None) -> None:

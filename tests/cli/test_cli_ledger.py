@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -105,3 +106,15 @@ def test_a_page_goes_to_a_new_file_only(path: Path, tmp_path: Path) -> None:
     assert main(["ledger", "html", str(path), "--output", str(output)]) == 0
     assert output.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert main(["ledger", "html", str(path), "--output", str(output)]) == 4
+
+
+@pytest.mark.parametrize("label", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1"])
+def test_labels_are_no_formulas_in_an_exported_file(path: Path, label: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.charge(Guarantee(1e-6), label=label)
+    capsys.readouterr()
+    assert main(["ledger", "export", str(path)]) == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert found["label"].iloc[-1] == f"'{label}"
+    assert found["eps"].iloc[-1] == 2e-6  # by the group rule
+    assert found["eps"].dtype == float
