@@ -1,7 +1,7 @@
 """Standard errors to be expected of a plan, from public facts alone: no row is read and nothing spent.
 
-The released values that errors follow from are put at what they are in the mean for rows that are made up from the
-Domain, and go through the same inference as those of a fit (docs/guide/eps).
+The released values that errors follow from are put where rows made up from the Domain would have them, and go through
+the same inference as those of a fit; which coefficients are identified is told by draws of the noise (docs/guide/eps).
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ Vector = NDArray[np.float64]
 ROWS, DRAWS = 4096, 8
 """The means are over so many rows and so many draws of coefficients."""
 
+NOISES = 20
+"""Draws of the information's noise."""
+
 
 class _Means(NamedTuple):
     """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1)."""
@@ -49,9 +52,14 @@ def foreseen_errors(plan: Plan, n: int, residual_sd: float | None = None) -> pd.
     _check_plan(plan)
     with quiet():
         means = _means(plan, _residual(plan, residual_sd))
-        errors = _inferred(plan, means, float(n)).se
         without = _sampling(plan, means) / np.sqrt(n)
-    return pd.DataFrame({"std_error": errors, "sampling": without}, index=list(plan.names))
+        typical = _inferred(plan, means, float(n)).se
+        chance = _identified(plan, means, float(n), typical)
+        if not np.all(np.isfinite(typical[chance >= 0.5])):
+            # At the edge of what is identified.
+            typical = np.fmin(typical, _inferred(plan, means, float(n), corrected=False).se)
+    errors = np.where(chance < 0.5, np.inf, np.maximum(typical, without))
+    return pd.DataFrame({"std_error": errors, "sampling": without, "identified": chance}, index=list(plan.names))
 
 
 def _check_plan(plan: Plan) -> None:
@@ -137,16 +145,31 @@ def _sampling(plan: Plan, means: _Means) -> Vector:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-def _inferred(plan: Plan, means: _Means, n: float) -> Inference:
-    """The table of errors where everything released is what it is in the mean over its noise."""
+def _inferred(plan: Plan, means: _Means, n: float, corrected: bool = True) -> Inference:
+    """The table of errors where everything released is as the mean of its rows would have it."""
     if isinstance(plan.objective, LeastSquaresPlan):
         return sums_inference(plan, ReleasedSums(n * means.moments), None).table
     stage = plan.stages[-1].plan
     assert stage.information is not None
     matrix = n * means.information
+    if corrected:
+        # Less what the self-consistent inverse takes noise to have added: it is then that of the mean itself.
+        matrix = matrix - stage.information.noise.sandwich(np.asarray(np.linalg.pinv(matrix), dtype=np.float64))
     spread = _spread(plan, stage.information, matrix, n * means.square, n * means.weight)
     released = Information(tuple(range(stage.size)), matrix, spread)
     return inference_of(plan, shrunk_towards(stage), released).table
+
+
+def _identified(plan: Plan, means: _Means, n: float, errors: Vector) -> Vector:
+    """In which share of the draws of the information's noise each coefficient has a standard error, shape (p,)."""
+    if isinstance(plan.objective, LeastSquaresPlan):
+        return np.isfinite(errors).astype(np.float64)
+    information = plan.stages[-1].plan.information
+    assert information is not None
+    noise, design = information.noise, plan.design
+    wanted, random = design.back_transform()[0], np.random.default_rng(SEED)
+    drawn = (known_information(n * means.information + noise.sample(random), noise, design) for _ in range(NOISES))
+    return np.asarray(np.mean([known.inside(wanted) for known in drawn], axis=0), dtype=np.float64)
 
 
 def _spread(plan: Plan, bought: InformationPlan, matrix: Vector, total: float, mass: float) -> Spread:

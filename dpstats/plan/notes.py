@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(12))
 """Numbers of rows that a forecast tries."""
 
-ENOUGH = 4
-"""So many times the rows at which errors are foreseen nearly all draws have them (tests/results/test_summary_words)."""
+MOST_FORETOLD = 12
+"""A forecast of more coefficients takes longer than a plan should."""
+
+LIKELY = 0.95
+"""The chance with which a coefficient is to have a standard error."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",
@@ -214,17 +218,21 @@ def covered_note(plan: Plan) -> list[str]:
 
 def enough_said(plan: Plan) -> str:
     """From how many rows on free errors are likely to be there, by a forecast; empty where there is none."""
-    if plan.call is None:
+    if plan.call is None or len(plan.names) > MOST_FORETOLD:
         return ""
     try:
-        known = [bool(np.isfinite(plan.standard_errors(n)["std_error"]).all()) for n in ROWS_TRIED]
+        place = bisect_left(ROWS_TRIED, True, key=lambda n: _likely(plan, n))
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
         return ""
-    if not known[-1]:
+    if place == len(ROWS_TRIED):
         return ""
-    # Of very few rows, where the forecast is no good, some errors come out finite again.
-    rows = ROWS_TRIED[len(known) - known[::-1].index(False)] if False in known else ROWS_TRIED[0]
-    return f"Of rows such as simulate makes up, about {ENOUGH * rows:,} are enough for all of them. "
+    # Twice as many, since a sample and its coefficients are not the mean of all.
+    return f"Of rows such as simulate makes up, about {2 * ROWS_TRIED[place]:,} are enough for all of them. "
+
+
+def _likely(plan: Plan, n: int) -> bool:
+    """Whether all coefficients are likely to have standard errors at `n` rows."""
+    return bool(plan.standard_errors(n)["identified"].min() >= LIKELY)
 
 
 def persons_note(plan: Plan) -> str:

@@ -255,13 +255,13 @@ class Plan:
         Returns
         -------
         DataFrame
-            In the user's units: std_error, inf where the budget would not identify a coefficient; sampling, without any
-            noise.
+            In the user's units: std_error, inf where the budget is unlikely to identify a coefficient; sampling,
+            without any noise; identified, the chance that the noise leaves the coefficient a standard error.
 
         Examples
         --------
         >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").standard_errors(20_000).shape
-        (2, 2)
+        (2, 3)
         """
         return self._call("standard_errors").standard_errors(self, n, residual_sd)
 

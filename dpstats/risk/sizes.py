@@ -24,6 +24,9 @@ MOST = 10**12
 CLOSE = 1.01
 """A number of rows for errors, which are a forecast, is found to this factor."""
 
+SURE = 0.95
+"""The chance with which each coefficient asked for is to be identified."""
+
 EVEN = (
     "A forecast for rows made up from the Domain, numbers about the middle of their range and levels ever rarer: real "
     "rows differ, and may need more. plan.simulate(n, seed) shows such a fit."
@@ -143,16 +146,15 @@ def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> Err
     wanted = _wanted(plan, se)
 
     def excess(n: int) -> float:
-        found = plan.standard_errors(n, residual_sd=residual_sd)["std_error"]
-        return float(np.max(found[wanted.index].to_numpy() / wanted.to_numpy()))
+        found = plan.standard_errors(n, residual_sd=residual_sd).loc[wanted.index]
+        known = found["identified"].min() >= SURE
+        return float(np.max(found["std_error"].to_numpy() / wanted.to_numpy())) if known else np.inf
 
-    # From above: of very few rows, where the forecast is no good, some errors come out finite again.
-    tried = [64 * 4**power for power in range(18)]
-    missing = [n for n in reversed(tried) if excess(n) > 1][:1]
-    if missing and missing[0] == tried[-1]:
-        raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
-    low = missing[0] if missing else 1
-    high = 4 * low if missing else tried[0]
+    low, high = 1, 64
+    while excess(high) > 1:
+        low, high = high, 8 * high
+        if high > MOST:
+            raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
     while high > CLOSE * low and high - low > 1:
         middle = math.isqrt(low * high)
         low, high = (middle, high) if excess(middle) > 1 else (low, middle)

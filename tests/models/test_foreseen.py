@@ -33,6 +33,7 @@ def test_errors_are_those_of_made_up_fits(formula: str, options: dict[str, Any])
     made_up = pd.concat([plan.simulate(4000, seed).bse for seed in range(7)], axis=1).median(axis=1)
     assert np.all(np.abs(np.log(foreseen["std_error"] / made_up)) < np.log(1.6))
     assert np.all(foreseen["sampling"] < foreseen["std_error"])
+    assert np.all(foreseen["identified"] == 1.0)
 
 
 def test_more_rows_and_more_eps_leave_the_sampling_error() -> None:
@@ -42,6 +43,19 @@ def test_more_rows_and_more_eps_leave_the_sampling_error() -> None:
     assert np.all(many["std_error"] / many["sampling"] < few["std_error"] / few["sampling"])
     assert np.all(plan.at(8.0).standard_errors(1000)["std_error"] < few["std_error"])
     pd.testing.assert_frame_equal(plan.at(1.0).standard_errors(1000), few)
+
+
+@pytest.mark.parametrize("inference", ["auto", True])
+def test_what_may_not_be_identified_is_foretold(inference: Any) -> None:
+    """Of ten fits of rows made up alike, from nothing to everything identified: seeds are fixed."""
+    plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=inference)
+    for n in (100, 400, 1600, 6400):
+        foreseen = plan.standard_errors(n)
+        found = np.mean([plan.simulate(n, seed).identified for seed in range(10)], axis=0)
+        assert np.all(np.abs(found - foreseen["identified"]) <= 0.5)
+        assert np.all(np.isinf(foreseen["std_error"]) >= (foreseen["identified"] < 0.5))
+        assert np.all(np.isfinite(foreseen["std_error"]) >= (foreseen["identified"] >= 0.95))
+        assert np.all(foreseen["std_error"] >= foreseen["sampling"])
 
 
 def test_the_spread_of_residuals_is_the_analysts() -> None:
