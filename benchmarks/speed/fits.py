@@ -112,7 +112,7 @@ def formula_tasks(data: pd.DataFrame) -> dict[str, Task]:
 
     import dpstats as dp
 
-    domain = dp.Domain({f"x{j}": (-1, 1) for j in range(8)} | {"group": GROUPS, "grade": GRADES})
+    domain = dp.Domain({f"x{j}": (-1, 1) for j in range(8)} | {"group": GROUPS, "grade": GRADES, "y": bool})
     return {
         "dpstats": lambda: dp.logit(FORMULA, data, EPS, domain=domain).summary().as_text(),
         "statsmodels": lambda: smf.glm(FORMULA, data, family=sm.families.Binomial()).fit().summary().as_text(),
