@@ -57,7 +57,7 @@ def main(rows: int, rival: str | None) -> None:
     import dpstats as dp
     from benchmarks.shared.local_cluster import local_cluster
 
-    formula, domain = f"y ~ {' + '.join(NAMES)}", dict.fromkeys(NAMES, (-4, 4))
+    formula, domain = f"y ~ {' + '.join(NAMES)}", {"y": (0, 1), **dict.fromkeys(NAMES, (-4, 4))}
     frame = pd.concat([part(number, rows // PARTS) for number in range(PARTS)], ignore_index=True)
     one = timed(lambda: dp.logit(formula, frame, 1.0, domain=domain), time.process_time)
     with local_cluster() as (address, _), Client(address) as client:
