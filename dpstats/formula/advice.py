@@ -7,8 +7,14 @@ from typing import Any
 
 from dpstats.arguments import near_miss
 from dpstats.domain import Domain, Levels
+from dpstats.formula.cells import column_kind
+from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
+from dpstats.formula.response import Kind
 from dpstats.tables import Table
+
+TAKEN = "not declared: it is taken as 0 or 1"
+"""What the reader of a result must be told too, since rows may have been lost."""
 
 MOST_LISTED = 8
 """Names in a note; more are counted."""
@@ -19,6 +25,7 @@ def advice(
     domain: Domain | Mapping[str, Any],
     table: Table | None,
     bought: Iterable[str],
+    kind: Kind = "continuous",
 ) -> tuple[str, ...]:
     """Sentences on what was probably not meant; a function of formula, Domain, schema and options.
 
@@ -31,9 +38,12 @@ def advice(
         Its names and types alone are looked at.
     bought : iterable of str
         Columns whose range is bought.
+    kind : {"continuous", "binary", "count"}
+        What the family takes the response for.
     """
     declared, parsed = Domain.coerce(domain), parse(formula)
     said = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
+    said += [] if kind != "binary" else _taken(parsed, declared, table)
     said += [
         f"{name} is declared by one level, so it has no coefficient beside an intercept: list the others"
         for name in parsed.exog_columns
@@ -53,6 +63,16 @@ def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
             "in it is missing; list its levels in the domain if it is text"
         )
     return None
+
+
+def _taken(parsed: Formula, declared: Domain, table: Table | None) -> list[str]:
+    """That an undeclared response of two values is taken as 0 or 1, unless its type says so."""
+    node = parsed.response.node
+    if parsed.failures is not None or not isinstance(node, Column) or node.name in declared:
+        return []
+    if table is not None and table.count(node.name) == 1 and column_kind(table, node.name) == "boolean":
+        return []
+    return [f"{node.name} is {TAKEN}, and rows of any other code are left out; declare its two levels if it has others"]
 
 
 def _absent(declared: Domain, table: Table | None, read: set[str]) -> list[str]:

@@ -193,4 +193,6 @@ def _as_response(value: Value) -> Array:
 
 def assumed_range(kind: Kind, most: float | None) -> Range | None:
     """The range of an undeclared response that the family itself fixes, if any."""
+    if kind == "binary":
+        return Range(0, 1)
     return Range(0, most) if kind == "count" and most is not None else None

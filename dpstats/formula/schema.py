@@ -51,46 +51,22 @@ def numeric_columns_undeclared(
 def schema_domain(
     formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
 ) -> Domain:
-    """`domain` with what the schema and the family imply: boolean columns range over (0, 1), as does no other column.
-
-    Raises
-    ------
-    DomainError
-        If a response of two values is neither declared nor boolean: whether it is coded 0 and 1, or 1 and 2, cannot be
-        told without reading it.
-    """
+    """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
     parsed = parse(formula)
     known = Domain.coerce(domain)
-    if data is not None:
-        table = as_table(data)
-        boolean = [
-            name
-            for name in parsed.columns
-            if name not in known and table.count(name) and cells.column_kind(table, name) == "boolean"
-        ]
-        known = known.with_ranges(dict.fromkeys(boolean, (0, 1)))
-        if family is not None and not all(table.count(name) for name in parsed.columns):
-            return known  # a missing column is a plainer reason
-    return known if family is None else with_response(parsed, known, family)
+    known = known if family is None else with_response(parsed, known, family)
+    if data is None:
+        return known
+    table = as_table(data)
+    boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
+    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
 
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
-    """`domain` with the range that the family fixes for a response it leaves out, if any.
-
-    Raises
-    ------
-    DomainError
-        If it leaves out a response of two values.
-    """
+    """`domain` with the range that the family fixes for a response it leaves out, if any."""
     if parsed.failures is not None:
         return _with_counts(parsed, domain, getattr(family, "trials", None))
     node = parsed.response.node
-    if family.response == "binary" and isinstance(node, Column) and node.name not in domain:
-        near = near_miss(node.name, domain)
-        raise DomainError(
-            f"the response {node.name!r} is not declared; declare {{{node.name!r}: bool}} if its codes are 0 and 1, or "
-            "its two levels in a list, of which the second is modelled" + (f"; did you mean {near!r}?" if near else "")
-        )
     implied = assumed_range(family.response, getattr(family, "y_max", None))
     if implied is None or not isinstance(node, Column) or node.name in domain:
         return domain

@@ -163,7 +163,7 @@ class FormulaSource:
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
-        advised = advice(self.formula, self.domain, self.data, ranges)
+        advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
         plan = replace(self._plan(request, ranges), advice=advised)
         if not plan.bought and plan.response is None:
             return plan

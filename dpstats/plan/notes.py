@@ -10,6 +10,7 @@ import numpy as np
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Poisson
+from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inferring import obstacle
@@ -102,8 +103,13 @@ def plan_notes(plan: Plan) -> list[str]:
             "there."
         )
     said += beside_note(plan.design)
-    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice]
-    return [*said, *design_notes(plan), *advised]
+    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
+    return [*said, *taken_note(plan), *design_notes(plan), *advised]
+
+
+def taken_note(plan: Plan) -> list[str]:
+    """What an undeclared response was taken for."""
+    return [f"{one}." for one in plan.advice if TAKEN in one]
 
 
 def design_notes(plan: Plan) -> list[str]:

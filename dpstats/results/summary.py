@@ -16,7 +16,7 @@ from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.plan.notes import cap_note, design_notes, guarantee_said, link_note, plan_notes
+from dpstats.plan.notes import cap_note, design_notes, guarantee_said, link_note, plan_notes, taken_note
 from dpstats.plan.tables import (
     RISK_LEVEL,
     WIDTH,
@@ -217,7 +217,7 @@ def essential_notes(results: GLMResults) -> list[str]:
     notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
-    notes = [*kept_note(results), *notes]
+    notes = [*kept_note(results), *taken_note(plan), *notes]
     napp = "method='napp' releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
     mark = "; what is 'undecided' by twice the bound need not be noise"
