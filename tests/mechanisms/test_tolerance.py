@@ -276,5 +276,5 @@ def test_rows_at_most_reaches_every_stage() -> None:
 def test_settings_at_which_predictors_could_overflow_are_refused_in_public() -> None:
     with pytest.raises(ArgumentError, match="overflow"):
         gradient_tolerance(
-            Gaussian(1e200), rms=1.0, row_length=1e50, curvature=np.full(2, 1e-8), rows=1e7, penalty=None
+            Gaussian(1e50), rms=1.0, row_length=1e50, curvature=np.full(2, 1e-150), rows=1e7, penalty=None
         )
