@@ -159,8 +159,8 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     ArgumentError
         If a report answers another specification.
     DataError
-        If a Total is no sum of so many reports, the file cannot be read, a report is not of integers within the reach of
-        an honest one, or one occurs twice.
+        If a Total is no sum of so many reports, the file cannot be read, a report is not of integers within the reach
+        of an honest one, or one occurs twice.
 
     Examples
     --------
