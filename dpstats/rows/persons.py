@@ -28,6 +28,9 @@ NOBODY = np.uint64(2**64 - 1)
 LAST = np.uint64(2**64 - 1)
 """A rank after that of every row; a row has one of 63 bits."""
 
+SORTED_PERSONS = 2**15
+"""Persons whose ranks are sorted together."""
+
 Cells = TypeVar("Cells")
 Positions = NDArray[np.intp]
 Choose = Callable[[Cells, Positions, NDArray[np.bool_]], Cells]
@@ -179,17 +182,28 @@ def _grouped(ids: Ids, rows: NDArray[np.int64], ranks: NDArray[np.uint64], most:
     starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), (ids[1:] != ids[:-1]).any(axis=1)]))
     totals = np.add.reduceat(rows, starts) if len(starts) else np.zeros(0, dtype=np.int64)
     least = np.full((len(starts), most + 1 if most else 0), LAST)
-    if most and len(starts):
-        person = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(ids))))
-        flat, whose = ranks.ravel(), np.repeat(person, ranks.shape[1])
-        by_rank = np.lexsort((flat, whose))
-        flat, whose = flat[by_rank], whose[by_rank]
-        # Ranks of one person stand together, increasing: their places count from where the person's begin.
-        begins = np.searchsorted(whose, np.arange(len(starts)))
-        place = np.arange(len(flat)) - begins[whose]
-        kept = place <= most
-        least[whose[kept], place[kept]] = flat[kept]
+    ends = np.append(starts[1:], len(ids))
+    # A few persons at a time: what sorting takes is many times what there is to sort.
+    for first in range(0, len(starts) if most else 0, SORTED_PERSONS):
+        some = slice(first, first + SORTED_PERSONS)
+        begin, end = starts[some][0], ends[some][-1]
+        _least(ranks[begin:end], starts[some] - begin, ends[some] - begin, least[some])
     return Tally(ids[starts], totals, least)
+
+
+def _least(
+    ranks: NDArray[np.uint64], starts: NDArray[np.intp], ends: NDArray[np.intp], least: NDArray[np.uint64]
+) -> None:
+    """Fill in the `least` ranks of some persons, shape (persons, k + 1), whose entries stand from start to end."""
+    person = np.repeat(np.arange(len(starts)), ends - starts)
+    flat, whose = ranks.ravel(), np.repeat(person, ranks.shape[1])
+    by_rank = np.lexsort((flat, whose))
+    flat, whose = flat[by_rank], whose[by_rank]
+    # Ranks of one person stand together, increasing: their places count from where the person's begin.
+    begins = np.searchsorted(whose, np.arange(len(starts)))
+    place = np.arange(len(flat)) - begins[whose]
+    kept = place < least.shape[1]
+    least[whose[kept], place[kept]] = flat[kept]
 
 
 def _tallied(most: int, key: bytes, number: int, part: Owned[Any]) -> Tally:

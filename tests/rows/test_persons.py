@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpstats.rows import Block, MemoryRows, divided
+from dpstats.rows import persons as module
 from dpstats.rows.persons import (
     LAST,
     NOBODY,
@@ -139,7 +140,9 @@ def test_coinciding_ranks_draw_fewer_rows_and_never_more() -> None:
         assert int(found.drawn(found.find(ids), at).sum()) == drawn
 
 
-def test_ranks_are_kept_through_merges() -> None:
+@pytest.mark.parametrize("together", [1, 7, 2**15])
+def test_ranks_are_kept_through_merges(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SORTED_PERSONS", together)
     rng = np.random.default_rng(1)
     people, ranks = rng.integers(-1, 40, 500), rng.integers(0, 2**63, 500, dtype=np.uint64)
     whole = tally_of(ids_of(people), ranks, most=3)
@@ -149,6 +152,9 @@ def test_ranks_are_kept_through_merges() -> None:
             assert np.array_equal(one, other)
     for position, count in enumerate(whole.rows.tolist()):
         assert (whole.ranks[position] < LAST).sum() == min(count, 4)
+    for one, person in enumerate(whole.ids):
+        own = np.sort(ranks[(ids_of(people) == person).all(axis=1)])[:4]
+        assert np.array_equal(whole.ranks[one, : len(own)], own)
 
 
 def test_nobodys_rows_and_no_rows() -> None:
