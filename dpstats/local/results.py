@@ -310,7 +310,7 @@ def _notes(results: LocalResults) -> list[str]:
     if spec.family == "binomial":
         said.append(
             "Sums of squares and products stand in for the logistic likelihood: log odds are right as far as their law "
-            "is a beta law on the range that the design gives them (docs/guide/local)."
+            "is a beta law on the range that the design gives them."
         )
     said.append("noise sd is what the reports' noise gives a coefficient, to first order; the sample's error is extra.")
     return said

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpstats.arguments import answered, check_choice, shown
+from dpstats.arguments import answered, check_choice
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.models.sources import FormulaSource
@@ -21,12 +21,12 @@ from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.choice import Choice
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.stopping import Runs
-from dpstats.privacy.unit import make_unit
+from dpstats.privacy.unit import Unit, make_unit
 from dpstats.proving import cited
 from dpstats.quiet import sealed
 from dpstats.request import DELTA_LEAST, SEEDED, make_request
 from dpstats.tuning.candidates import Grid, candidates_of
-from dpstats.tuning.losses import MODEL_LOSSES
+from dpstats.tuning.pricing import checked_score, checked_share, divided_eps
 
 PROOF = "docs/proofs/tuning"
 
@@ -303,16 +303,9 @@ def tuning_plan(
     eps, delta = check_budget(eps, delta)
     check_delta(delta, DELTA_LEAST)
     notion = check_adjacency(adjacency)
-    check_choice("strategy", strategy, STRATEGIES)
-    if strategy == "stopping" and delta > 0:
-        raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
     record = make_unit(common.get("unit"))
-    if record.column is not None and strategy not in PERSONAL:
-        raise ArgumentError(
-            f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could come into "
-            "several parts, and public ones need no guarantee; choose by public rows first, and fit by dp.glm"
-        )
-    share = _checked_share(strategy, score_share)
+    _check_strategy(strategy, delta, record)
+    share = checked_share(strategy, score_share)
     # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
     common = {"inference": None, **common}
     named = candidates_of(grid, common)
@@ -327,17 +320,14 @@ def tuning_plan(
     for plan in plans:
         if strategy == "parts" and plan.response is not None:
             raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
-    guarantee = Guarantee(eps, delta, notion, basis=PROOF, unit=record.column)
-    reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
-    for reason in reasons or ({} if seed is None else {SEEDED: None}):
-        guarantee = guarantee.uncertified(reason)
+    guarantee = _guarantee(Guarantee(eps, delta, notion, basis=PROOF, unit=record.column), plans, seed)
     return TuningPlan(
         strategy=strategy,
         formula=source.formula,
         names=tuple(named),
         plans=tuple(plans),
         default=_default(source, {**common, **shared, "eps": eps, "delta": delta}),
-        score=_checked_score(score, plans[0].family.response),
+        score=checked_score(score, plans[0].family.response),
         score_eps=score_eps,
         runs=law,
         choice=Choice(len(named), score_eps, notion) if strategy in ("all", "parts") else None,
@@ -345,40 +335,24 @@ def tuning_plan(
     )
 
 
-def divided_eps(strategy: str, eps: float, share: float, candidates: int, runs: Runs | None) -> tuple[float, float]:
-    """The eps of one fit and that of a score, or of the choice (docs/proofs/tuning)."""
-    if strategy == "stopping" and runs is not None:
-        each = runs.each(eps)
-        return (1 - share) * each, share * each
-    if strategy == "all":
-        return (1 - share) * eps / candidates * (1 - 1e-12), share * eps
-    return eps, 0.0 if strategy == "public" else eps
+def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
+    """Raise ArgumentError for a strategy that there is not, or that has no proof for this delta or unit."""
+    check_choice("strategy", strategy, STRATEGIES)
+    if strategy == "stopping" and delta > 0:
+        raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
+    if record.column is not None and strategy not in PERSONAL:
+        raise ArgumentError(
+            f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could come into "
+            "several parts, and public ones need no guarantee; choose by public rows first, and fit by dp.glm"
+        )
 
 
-SHARES = {"stopping": 0.2, "all": 0.1}
-"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
-
-
-def _checked_share(strategy: str, share: float | None) -> float:
-    if strategy not in SHARES:
-        if share is not None:
-            raise ArgumentError(f"score_share does not go with strategy={strategy!r}, which pays for it apart")
-        return 0.0
-    if share is None:
-        return SHARES[strategy]
-    real = isinstance(share, (int, float)) and not isinstance(share, bool)
-    if not (real and 0 < share < 1):
-        raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {shown(share)}")
-    return float(share)
-
-
-def _checked_score(score: str | None, response: str) -> str:
-    if score is None:
-        return "mistakes" if response == "binary" else "absolute_error"
-    if score not in MODEL_LOSSES or (score == "mistakes" and response != "binary"):
-        suited: Sequence[str] = MODEL_LOSSES if response == "binary" else MODEL_LOSSES[1:]
-        raise ArgumentError(f"score must be one of {list(suited)} for this family, got {shown(score)}")
-    return score
+def _guarantee(whole: Guarantee, plans: Sequence[Plan], seed: int | None) -> Guarantee:
+    """Of the tuning: uncertified for the reasons of any of its fits, or because it is seeded."""
+    reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
+    for reason in reasons or ({} if seed is None else {SEEDED: None}):
+        whole = whole.uncertified(reason)
+    return whole
 
 
 def _planned(source: FormulaSource, arguments: Mapping[str, Any], whose: str = "") -> Plan:

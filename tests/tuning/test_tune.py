@@ -20,7 +20,8 @@ from dpstats.rows import Block, MemoryRows, parted
 from dpstats.tuning import strategies
 from dpstats.tuning.candidates import candidates_of
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.planning import divided_eps, plan_tuning
+from dpstats.tuning.planning import plan_tuning
+from dpstats.tuning.pricing import divided_eps
 from dpstats.tuning.strategies import Fitting
 
 DOMAIN = {"y": (-3, 3), "x": (0, 10), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
