@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import answered
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, Fault
-from dpstats.evaluation.noise import choose_noise
+from dpstats.evaluation.noise import IntegerNoise, choose_noise
 from dpstats.evaluation.places import Place, count_places, part_of, places_of
 from dpstats.families import Family, get_family
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
@@ -23,7 +23,7 @@ from dpstats.formula.parse import Formula, parse
 from dpstats.models.charging import charged
 from dpstats.models.persons import check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.privacy.guarantee import check_adjacency, check_budget
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
 from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.unit import make_unit
@@ -137,21 +137,8 @@ def check(
     def release(rows: Table) -> Check:
         counted = counted_tables(rows, list(facts), record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
-        part = part_of(places, STEPS)
-        units = np.full(1 + len(faults), STEPS)
-        units[0] -= len(places) * part
-        return Check(
-            formula=formula,
-            faults=faults,
-            counts=released[: len(units)] / units,
-            places=places,
-            at=released[len(units) :] / max(part, 1),
-            steps=(STEPS, int(units[0]), max(part, 1)),
-            std_err=noise.variance**0.5 / STEPS,
-            nobs=rows.rows if notion == "replace_one" and unit is None else None,
-            guarantee=guarantee,
-            noise=noise.kind,
-        )
+        nobs = rows.rows if notion == "replace_one" and unit is None else None
+        return _found(released, formula, faults, places, noise, guarantee, nobs)
 
     return charged(
         ledger,
@@ -163,6 +150,33 @@ def check(
         columns=[*facts, *record.columns],
         formula=formula,
         domain=declarations,
+    )
+
+
+def _found(
+    released: NDArray[np.int64],
+    formula: str,
+    faults: tuple[Fault, ...],
+    places: tuple[Place, ...],
+    noise: IntegerNoise,
+    guarantee: Guarantee,
+    nobs: int | None,
+) -> Check:
+    """The counts of faults and places in rows: what was released over the steps that one row has in each."""
+    part = part_of(places, STEPS)
+    units = np.full(1 + len(faults), STEPS)
+    units[0] -= len(places) * part
+    return Check(
+        formula=formula,
+        faults=faults,
+        counts=released[: len(units)] / units,
+        places=places,
+        at=released[len(units) :] / max(part, 1),
+        steps=(STEPS, int(units[0]), max(part, 1)),
+        std_err=noise.variance**0.5 / STEPS,
+        nobs=nobs,
+        guarantee=guarantee,
+        noise=noise.kind,
     )
 
 
