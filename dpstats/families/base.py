@@ -205,10 +205,10 @@ CAPS = (1e-50, 1e50)
 """Caps lie between these: squares of them, times that of a count of rows, are normal floats, whatever the rows are."""
 
 
-def check_cap(name: str, value: object) -> None:
-    """Raise ArgumentError unless `value` is a positive number within `CAPS`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not CAPS[0] <= value <= CAPS[1]:
-        raise ArgumentError(f"{name} must be a positive number from {CAPS[0]:g} to {CAPS[1]:g}, got {shown(value)}")
+def check_cap(name: str, value: object, within: tuple[float, float] = CAPS) -> None:
+    """Raise ArgumentError unless `value` is a positive number from one end to the other."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not within[0] <= value <= within[1]:
+        raise ArgumentError(f"{name} must be a positive number from {within[0]:g} to {within[1]:g}, got {shown(value)}")
 
 
 def closed_cap(name: str, value: float | None) -> float:

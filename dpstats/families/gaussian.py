@@ -53,7 +53,8 @@ class Gaussian(Family):
 
     def __post_init__(self) -> None:
         if self.residual_cap is not None:
-            check_cap("residual_cap", self.residual_cap)
+            # In the units of any response; plans ask for `CAPS` of what it is in model units.
+            check_cap("residual_cap", self.residual_cap, (5e-324, 1e308))
 
     @property
     def lipschitz(self) -> float:

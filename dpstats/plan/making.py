@@ -6,6 +6,7 @@ import numpy as np
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.families.base import check_cap
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.napp import Stage
 from dpstats.mechanisms.screening import ScreeningPlan
@@ -51,6 +52,8 @@ def make_plan(
         is bought. If eps is too small to buy the ranges with.
     """
     _check_bought(request, design, family, bought)
+    # A cap on residuals is given in the response's units, which may be any.
+    check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     screening, stages = planned_fit(
         request,
         design,

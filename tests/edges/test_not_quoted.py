@@ -66,7 +66,8 @@ def test_paths_can_be_paths() -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        lambda cap: dp.families.Gaussian(residual_cap=cap),
+        lambda cap: dp.plan("y ~ x", DOMAIN, 1.0, family=dp.families.Gaussian(residual_cap=cap)),
+        lambda cap: dp.GLM([0.0], np.ones((1, 1)), dp.families.Gaussian(residual_cap=cap), 1.0).plan(1.0),
         lambda cap: dp.families.Poisson(y_max=cap),
         lambda cap: dp.families.Poisson(mean_cap=cap, y_max=5.0),
         lambda cap: dp.families.HuberSVM(h=cap),
@@ -84,3 +85,11 @@ def test_no_rows_have_a_summary() -> None:
     fit = dp.ols("y ~ x", none, eps=1.0, domain=DOMAIN, adjacency="replace_one")
     assert "rows: 0" in str(fit.summary())
     assert str(fit.summary(full=True))
+
+
+@pytest.mark.parametrize("width", [1e-200, 1e-60, 1e60, 1e200])
+def test_caps_go_by_the_range_of_the_response(width: float) -> None:
+    plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, width)}, 1.0, family=dp.families.Gaussian(residual_cap=width / 4))
+    assert plan.family.lipschitz == pytest.approx(0.5)
+    fit = plan.fit(pd.DataFrame({"x": [0.5], "y": [0.5 * width]}))
+    assert fit.family.lipschitz == pytest.approx(width / 4)
