@@ -170,9 +170,12 @@ def rare_references(plan: Plan, released: Information | ReleasedSums) -> list[st
 
 
 def _terms_of(design: Bounds, columns: NDArray[np.intp]) -> list[str]:
-    """The terms that have any of these columns."""
+    """The terms of several columns that have any of these: of two levels either is measured from the other."""
     return [
-        term.name for term in design.terms if np.any((columns >= term.columns.start) & (columns < term.columns.stop))
+        term.name
+        for term in design.terms
+        if term.columns.stop - term.columns.start > 1
+        and np.any((columns >= term.columns.start) & (columns < term.columns.stop))
     ]
 
 

@@ -189,8 +189,7 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
                 to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
                 *([format_number(scaled)] if full else []),
                 to_the_noise(bound, bound),
-                # A zero is the penalty's doing, and what has an error is tested by it.
-                "undecided" if 0 < abs(value) < 2 * bound and not known[str(name)] else "",
+                bound_mark(value, bound, known[str(name)]),
             ],
         )
         for (name, value), scaled, bound, kept in facts
@@ -198,6 +197,13 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
     ]
     headers = ["coef", *(["scaled coef"] if full else []), bound_name(results), ""]
     return full_width(headers, rows, columns=[12, *([13] if full else []), 14, 13], title=title)
+
+
+def bound_mark(value: float, bound: float, known: bool) -> str:
+    """What a reader must know of a coefficient beside a bound on its noise; nothing of one that has an error."""
+    if value == 0:
+        return "set to zero"  # by the penalty
+    return "undecided" if abs(value) < 2 * bound and not known else ""
 
 
 def bound_name(results: GLMResults) -> str:
