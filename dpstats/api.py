@@ -10,6 +10,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.keywords import DomainLike, ModelKeywords, PlanKeywords, RowKeywords, parted, written_out
+from dpstats.models.charging import kept_domain
 from dpstats.models.glm import GLM
 from dpstats.models.planned import Planned
 from dpstats.models.sources import FormulaSource, model_formula
@@ -52,7 +53,7 @@ def glm(
         scaled coefficients.
     domain : Domain or dict, optional
         Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are
-        bought with a share of eps; levels must be declared.
+        bought with a share of eps; levels must be declared. Left out altogether it is the one that the ledger keeps.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -113,6 +114,8 @@ def glm(
     ['Intercept', 'x']
     """
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
+    if domain is None:
+        domain = kept_domain(arguments.get("ledger"))
     beside, asked = parted(arguments, RowKeywords)
     return GLM.from_formula(formula, data, family, domain, engine=engine, **beside).fit(eps, **asked)
 

@@ -82,7 +82,7 @@ class A:
 
 def test_a_failing_example_of_a_method_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
     """Planted: it goes on from the class's example."""
-    module = ModuleType("planted")
+    module = ModuleType("with_a_wrong_example")
     exec(PLANTED, vars(module))
     assert run_examples(module) == 1
     assert "Expected:\n    2\nGot:\n    1" in capsys.readouterr().out

@@ -386,7 +386,9 @@ def _levels(name: object, values: list[object]) -> Levels:
     if any(not isinstance(level, Scalar) or canonical(level) is None for level in levels):
         raise DomainError(f"the levels of {name!r} must be strings, finite numbers or booleans")
     if len({canonical(level) for level in levels}) < len(levels):
-        raise DomainError(f"the levels of {name!r} are not distinct (1, 1.0 and '1' are the same level)")
+        raise DomainError(
+            f"the levels of {name!r} are not distinct (1, 1.0, '1' and '01' are one level: cells go by their value)"
+        )
     # Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
     if len(levels) == 2 and all(type(level) in (int, float) for level in levels) and levels[1] - levels[0] > 1:
         low, high = levels

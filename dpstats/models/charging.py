@@ -131,6 +131,12 @@ def _limited(data: Rows, memory: Memory | None) -> Rows:
     return cast(Rows, data.within(memory or Memory()))
 
 
+def kept_domain(ledger: LedgerLike) -> Domain | None:
+    """The Domain that a ledger keeps, if it keeps one."""
+    book = as_ledger(ledger)
+    return None if book is None else book.domain
+
+
 def kept_domain_said(ledger: LedgerLike, domain: Domain | None) -> str:
     """A word on the Domain that a ledger keeps, where a call declares nothing."""
     book = as_ledger(ledger)

@@ -50,6 +50,7 @@ LATEX = str.maketrans(
         "^": r"\textasciicircum{}",
         "<": r"\textless{}",
         ">": r"\textgreater{}",
+        "|": r"\textbar{}",
     }
 )
 """How LaTeX writes the signs that mean something to it."""

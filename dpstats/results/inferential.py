@@ -53,6 +53,11 @@ class Inferential:
     released: Information | ReleasedSums | None
 
     @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients as released, in the user's units."""
+        raise NotImplementedError
+
+    @property
     def has_errors(self) -> bool:
         """Whether standard errors were released; a sparse penalty on released sums leaves none that are valid."""
         if isinstance(self.released, ReleasedSums):
@@ -92,7 +97,9 @@ class Inferential:
 
         They are what standard errors, intervals and tests refer to. `params` is better for prediction.
         """
-        return self._series(self._inference.coef, "debiased", other=0.0)
+        found = self._series(self._inference.coef, "debiased", other=0.0)
+        # Of what is not identified the user's units may mix in columns that are.
+        return found.mask(np.isinf(self.bse), self.params)
 
     @property
     def identified(self) -> pd.Series[bool]:

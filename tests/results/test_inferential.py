@@ -340,6 +340,12 @@ class TestUnidentified:
         again = dp.GLMResults.load(tmp_path / "r.json").t_test("g[T.b] - g[T.c] = 0")
         assert float(again.sd[0]) == float(test.sd[0])
 
+    def test_what_is_not_identified_stands_as_released(self) -> None:
+        found = fit("binomial", "g", 1.0, frame(4000, share=(0.001, 0.5, 0.499)))
+        assert np.isinf(found.bse).all()
+        assert found.debiased.to_numpy() == pytest.approx(found.params.to_numpy(), abs=0)
+        assert found.uncertainty()["coef"].equals(found.debiased.rename("coef"))
+
     def test_planted_a_variance_that_was_not_released_is_not_zero(self) -> None:
         data = frame(4000, share=(0.001, 0.5, 0.499))
         estimates = fit("binomial", "g", 1.0, data, inference="robust")._inference.estimates

@@ -58,7 +58,7 @@ def test_what_was_kept_is_counted_and_zeros_are_not_noise() -> None:
 
 
 def test_lost_rows_are_a_reason_for_nothing_identified() -> None:
-    fit = dp.logit("b ~ x", rows(50), 0.01, domain=DOMAIN, inference=True)
+    fit = dp.logit("b ~ x", rows(50), 0.01, domain=DOMAIN, inference=True, seed=1)
     assert "dp.check" in words(fit)
 
 
@@ -177,14 +177,18 @@ def test_a_rare_reference_level_is_named_and_what_has_an_error_is_not_called_noi
     assert "undecided" not in line
 
 
-def test_a_ledger_that_keeps_the_domain_is_pointed_to(tmp_path: Path) -> None:
+def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0, domain=DOMAIN)
+    fit = dp.logit("b ~ x", rows(), 1.0, ledger=ledger.signed("ada"))
+    assert fit.plan.bought == ()
+    assert fit.plan.names == dp.plan("b ~ x", DOMAIN, 1.0, family="binomial").names
+    assert ledger.remaining.eps == 1.0
     with pytest.raises(DomainError, match=r"the ledger keeps the Domain of its data: pass domain=ledger\.domain"):
-        dp.logit("b ~ g", rows().assign(g="text"), 1.0, ledger=ledger)
+        dp.GLM.from_formula("b ~ g", rows().assign(g="text"), "binomial").fit(1.0, ledger=ledger)
     with pytest.raises(DomainError) as caught:
         dp.logit("b ~ g", rows().assign(g="text"), 1.0, domain={"x": (0, 1)}, ledger=ledger)
     assert "the ledger keeps" not in str(caught.value)
-    assert ledger.remaining.eps == 2.0
+    assert ledger.remaining.eps == 1.0
 
 
 def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows() -> None:
