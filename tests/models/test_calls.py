@@ -109,7 +109,7 @@ def test_a_ledger_for_persons_asks_for_its_unit_where_persons_are_chosen_for(tmp
             lambda: dp.select(["x > 0.5", "x > 0.2"], "candidate != b", frame(), domain=DOMAIN, eps=1.0, ledger=ledger),
             lambda: dp.tune("y ~ x", frame(), {"curvature": [10.0, 90.0]}, eps=1.0, domain=DOMAIN, ledger=ledger),
         ):
-            with pytest.raises(ArgumentError, match="ledger is for persons.* pass unit='who'"):
+            with pytest.raises(ArgumentError, match=r"ledger is for persons.* pass unit='who'"):
                 call()
         assert len(ledger.entries()) == 0
 
