@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from dpstats.evaluation.check_result import Check, Fault
 from dpstats.evaluation.noise import IntegerNoise, choose_noise
 from dpstats.evaluation.places import Place, count_places, part_of, places_of
 from dpstats.families import Family, get_family
+from dpstats.formula.advice import advice
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula, parse
@@ -31,6 +33,8 @@ from dpstats.quiet import sealed
 from dpstats.request import SEEDED
 from dpstats.rows import Rows
 from dpstats.tables import Table, as_table, slices
+
+_log = logging.getLogger("dpstats")
 
 STEPS = 5040
 """One row in lattice steps: it can be shared equally among up to ten columns, and nearly so among more."""
@@ -133,6 +137,9 @@ def check(
     guarantee = replace(noise.guarantee(notion), unit=record.column)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
+    left_open = [name for name in parse(formula).columns if name not in declarations]
+    for said in advice(formula, declarations, table, left_open):
+        _log.warning("dpstats: %s", said)
 
     def release(rows: Table) -> Check:
         counted = counted_tables(rows, list(facts), record, random)

@@ -213,3 +213,11 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     with pytest.raises(dp.errors.DataError, match=r"Evaluation\.save"):
         dp.Evaluation.load(tmp_path / "check.json")
     assert "NOT CERTIFIED" in str(dp.check("y ~ x + g", frame(), DOMAIN, 0.1, seed=1))
+
+
+def test_names_of_another_spelling_are_said_before_the_charge(caplog: pytest.LogCaptureFixture) -> None:
+    exact("y ~ X + g", frame().rename(columns={"x": "X"}), DOMAIN)
+    assert any("'x'" in said or " x" in said for said in caplog.messages), caplog.messages
+    caplog.clear()
+    exact("y ~ x + g", frame(), DOMAIN)
+    assert not caplog.messages
