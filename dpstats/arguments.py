@@ -108,7 +108,8 @@ def answered(
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         signature = inspect.signature(function)
         called = function.__name__ if function.__name__ != "__init__" else function.__qualname__.split(".")[-2]
-        own = [name for name, one in signature.parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        own = [one.name for one in named if one.name != "self"]
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:

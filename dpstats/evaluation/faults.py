@@ -137,8 +137,7 @@ def check(
     guarantee = replace(noise.guarantee(notion), unit=record.column)
     if seed is not None:
         guarantee = guarantee.uncertified(SEEDED)
-    left_open = [name for name in parse(formula).columns if name not in declarations]
-    for said in advice(formula, declarations, table, left_open):
+    for said in advice(formula, declarations, table, bought=()):
         _log.warning("dpstats: %s", said)
 
     def release(rows: Table) -> Check:

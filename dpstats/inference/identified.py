@@ -17,6 +17,9 @@ Float = NDArray[np.float64]
 LEAST_RATIO = 2.0
 """A coefficient's information must be so many standard deviations of its noise."""
 
+LIKELY = 0.95
+"""The chance of that with which forecasts count on a coefficient."""
+
 
 @dataclass(frozen=True, eq=False)
 class Identified:

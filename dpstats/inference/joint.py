@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpstats.errors import ArgumentError
-from dpstats.inference.contrasts import LEVEL
+from dpstats.inference.contrasts import LEVEL, Contrasts
 from dpstats.inference.estimates import Estimates
 from dpstats.inference.laws import SEED, TAIL
 
@@ -57,7 +57,8 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
     JointTest
         Of the combinations with a bounded interval: the joint hypothesis implies theirs. Each error is inflated as
         that of an interval as far out as the statistic's 95 % point, which makes the test conservative in most cases.
-        Where b is not normal the p-value is (1 + simulated statistics above) / (1 + draws) down to a hundredth of the
+        One combination has the statistic and the p-value of its own test, as in `Contrasts`. Where b is not normal the
+        p-value of several is (1 + simulated statistics above) / (1 + draws) down to a hundredth of the
         draws, and beyond them an exponential tail in the statistic's root.
     """
     rows = estimates.check_rows(rows)
@@ -66,6 +67,8 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
         raise ArgumentError("null must be finite, one value or one for each row")
     kept = np.flatnonzero(estimates.contrasts(rows).identified)
     while len(kept):
+        if len(kept) == 1:
+            return _single(estimates.contrasts(rows[kept]), values[kept], len(rows) - 1)
         found, law = estimates.contrasts(rows[kept]), standardised(estimates, rows[kept])
         metric = _root_of_inverse(law.correlation)
         rank = metric.shape[1]
@@ -80,6 +83,14 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
         above = special.chdtrc(rank, statistic) if draws is None else simulated_tail(np.sqrt(draws), statistic**0.5)
         return JointTest(statistic, rank, float(above), len(rows) - len(kept))
     return JointTest(0.0, 0, 1.0, len(rows))
+
+
+def _single(found: Contrasts, null: Float, untested: int) -> JointTest:
+    """The test of one combination; of none where its interval is unbounded."""
+    if not np.isfinite(found.se[0]):
+        return JointTest(0.0, 0, 1.0, untested + 1)
+    statistic = float((found.estimates[0] - null[0]) / found.se[0]) ** 2
+    return JointTest(statistic, 1, float(found.pvalues(null)[0]), untested)
 
 
 def simulated_tail(draws: Float, length: float) -> float:

@@ -139,8 +139,7 @@ def kept_domain(ledger: LedgerLike) -> Domain | None:
 
 def kept_domain_said(ledger: LedgerLike, domain: Domain | None) -> str:
     """A word on the Domain that a ledger keeps, where a call declares nothing."""
-    book = as_ledger(ledger)
-    if domain or book is None or book.domain is None:
+    if domain or kept_domain(ledger) is None:
         return ""
     return "the ledger keeps the Domain of its data: pass domain=ledger.domain"
 

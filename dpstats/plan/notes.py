@@ -12,6 +12,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Poisson
 from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
+from dpstats.inference.identified import LIKELY
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
@@ -29,9 +30,6 @@ ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(12))
 
 MOST_FORETOLD = 12
 """A forecast of more coefficients takes longer than a plan should."""
-
-LIKELY = 0.95
-"""The chance with which a coefficient is to have a standard error."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",

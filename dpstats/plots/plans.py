@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, shown
 from dpstats.errors import ArgumentError
+from dpstats.inference.identified import LIKELY
 from dpstats.plan import Plan, replanned
 from dpstats.plots import style
 
@@ -154,13 +155,13 @@ def _coefficient(plan: Plan, name: str | None) -> str:
 
 
 def _errors(plan: Plan, count: int | None, name: str) -> Float:
-    """The standard error without noise and twice that to be expected, shape (3,); NaN where the budget gives none."""
+    """The standard error without noise and twice that to be expected, shape (3,); NaN where none is likely."""
     assert count is not None
     try:
         row = plan.standard_errors(count).loc[name]
     except ArgumentError:  # another eps than the plan's need not leave the information free
         return np.full(3, np.nan)
-    error = row["std_error"] if np.isfinite(row["std_error"]) else np.nan
+    error = row["std_error"] if row["identified"] >= LIKELY else np.nan
     return np.array([row["sampling"], error, error], dtype=np.float64)
 
 
@@ -193,7 +194,7 @@ def _said(plan: Plan, what: str, pi: float) -> list[str]:
     shown = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
         "se": "Forecast for rows made up from the Domain (numbers about the middle, levels ever rarer); real rows "
-        "differ. Dashed: without noise. No point: not identified.",
+        "differ. Dashed: without noise. No point: no error is likely.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

@@ -254,7 +254,7 @@ class Inferential:
         ['Intercept', 'x']
         """
         found, columns = self._inferred, self._fitted_columns
-        rows: dict[str, dict[str, float]] = {}
+        rows: dict[str, tuple[float, ...]] = {}
         for term in self.plan.design.terms:
             inside = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if len(inside):
@@ -266,13 +266,9 @@ class Inferential:
                     if constant
                     else wald_test(found.table.estimates, rows_of_term, found.nulls[inside])
                 )
-                rows[term.name] = {
-                    "statistic": test.statistic,
-                    "pvalue": test.pvalue,
-                    "df_constraint": test.df,
-                    "untested": test.untested,
-                }
-        table = pd.DataFrame.from_dict(rows, orient="index")
+                rows[term.name] = (test.statistic, test.pvalue, test.df, test.untested)
+        names = ["statistic", "pvalue", "df_constraint", "untested"]
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return WaldTestTerms(table.astype({"df_constraint": int, "untested": int}))
 
     def anova(self) -> pd.DataFrame:

@@ -271,7 +271,8 @@ def inference_notes(results: GLMResults) -> list[str]:
         errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
         said = [
             f"The information that was released identifies {few} at this budget: {errors}. {asked} or fewer columns "
-            "would help, unless rows were lost to levels or codes that are not as declared: dp.check counts them."
+            "(screen= chooses them) may help, as plan.standard_errors(n) foretells, unless rows were lost to levels or "
+            "codes that are not as declared: dp.check counts them."
         ]
         return [*said, *rare_note(results)]
     said = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]

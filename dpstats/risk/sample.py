@@ -110,54 +110,64 @@ def sample_size(
         return _of_plan(family, eps, target, se, residual_sd, radius, pi)
     if se is not None:
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
-    family = get_family(family)
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
         if value is None:
             raise ArgumentError(
                 f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
             )
-    assert columns is not None
-    assert eps is not None
-    eps, delta = check_budget(eps, delta)
-    adjacency = check_adjacency(adjacency)
-    pi = check_failure(pi)
-    target, radius = check_positive("target", target), check_positive("radius", radius)
-    if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
-        raise ArgumentError(f"columns must be a positive integer, got {shown(columns)}")
-    check_choice("method", method, ("objective", "output"))
-    row_square = array_norms(row_norm, columns)["l2"] ** 2
-    facts = (family, columns, eps, delta, pi, row_square, adjacency, target, radius)
-    rule = _OutputRule(*facts) if method == "output" else _ObjectiveRule(*facts, row_norm)
+    eps, delta = check_budget(eps, delta)  # type: ignore[arg-type]
+    asked = (eps, delta, check_failure(pi), row_norm, check_adjacency(adjacency), target, radius)
+    rule = _rule(get_family(family), columns, asked, method)
     if curvature is None:
         curvature = _least_cost(rule.rows, *rule.range())
     curvature = check_positive("curvature", curvature)
     n = _whole(rule.rows(curvature), "curvature")
-    smoothness = family.curvature_bound * row_square
+    table = _table(rule, n, curvature, method)
+    return SampleSize(n, curvature, rule.noise(curvature), table, rule.target, rule.radius, rule.pi)
+
+
+def _rule(family: Family, columns: object, asked: tuple[Any, ...], method: str) -> _ObjectiveRule | _OutputRule:
+    """How many rows a method needs; ArgumentError for the first argument outside its range."""
+    eps, delta, pi, row_norm, adjacency, target, radius = asked
+    target, radius = check_positive("target", target), check_positive("radius", radius)
+    if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
+        raise ArgumentError(f"columns must be a positive integer, got {shown(columns)}")
+    check_choice("method", method, ("objective", "output"))
+    row_square = array_norms(row_norm, int(columns))["l2"] ** 2
+    facts = (family, int(columns), eps, delta, pi, row_square, adjacency, target, radius)
+    return _OutputRule(*facts) if method == "output" else _ObjectiveRule(*facts, row_norm)
+
+
+def _table(
+    rule: _ObjectiveRule | _OutputRule, n: int, curvature: float, method: Literal["objective", "output"]
+) -> pd.DataFrame:
+    """``n``, the numbers for new rows at their own best curvatures, and the sources' results."""
     setting = printed.Setting(
-        columns=columns,
-        eps=eps,
-        delta=delta,
-        pi=pi,
+        columns=rule.columns,
+        eps=rule.eps,
+        delta=rule.delta,
+        pi=rule.pi,
         curvature=curvature,
-        lipschitz=family.lipschitz * math.sqrt(row_square),
-        smoothness=smoothness,
-        radius=radius,
+        lipschitz=rule.family.lipschitz * math.sqrt(rule.row_square),
+        smoothness=rule.family.curvature_bound * rule.row_square,
+        radius=rule.radius,
     )
     low, high = rule.range()
-    sampled = 2 * family.lipschitz**2 * row_square / target
+    sampled = 2 * rule.family.lipschitz**2 * rule.row_square / rule.target
     best = _least_cost(rule.new_rows, max(low, 1.001 * sampled), max(high, 100 * sampled))
     fresh, note = _whole(rule.new_rows(best), "target"), f"in the mean, sampling included; at curvature {best:.4g}"
     sure = _least_cost(rule.surely_new_rows, best / 10, 1000 * best)
-    surely, how = _whole(rule.surely_new_rows(sure), "target"), f"with probability {1 - pi:g}; at curvature {sure:.4g}"
+    surely = _whole(rule.surely_new_rows(sure), "target")
+    how = f"with probability {1 - rule.pi:g}; at curvature {sure:.4g}"
     proved = [
         ("unregularised, same rows", f"{PROOF}, theorem {rule.theorem}", n, "proved", "the price of privacy alone"),
         ("population", f"{PROOF}, theorem 5", fresh, "proved", note),
         ("population", f"{PROOF}, theorem 7", surely, "proved", how),
     ]
-    table = pd.DataFrame(
-        [*proved, *printed.printed_sizes(setting, target, method)], columns=["bound", "source", "n", "holds", "note"]
+    return pd.DataFrame(
+        [*proved, *printed.printed_sizes(setting, rule.target, method)],
+        columns=["bound", "source", "n", "holds", "note"],
     )
-    return SampleSize(n, curvature, rule.noise(curvature), table, target, radius, pi)
 
 
 def _of_plan(

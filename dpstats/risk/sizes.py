@@ -13,6 +13,7 @@ import pandas as pd
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
+from dpstats.inference.identified import LIKELY
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 
@@ -23,9 +24,6 @@ MOST = 10**12
 
 CLOSE = 1.01
 """A number of rows for errors, which are a forecast, is found to this factor."""
-
-SURE = 0.95
-"""The chance with which each coefficient asked for is to be identified."""
 
 EVEN = (
     "A forecast for rows made up from the Domain, numbers about the middle of their range and levels ever rarer: real "
@@ -147,7 +145,7 @@ def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> Err
 
     def excess(n: int) -> float:
         found = plan.standard_errors(n, residual_sd=residual_sd).loc[wanted.index]
-        known = found["identified"].min() >= SURE
+        known = found["identified"].min() >= LIKELY
         return float(np.max(found["std_error"].to_numpy() / wanted.to_numpy())) if known else np.inf
 
     low, high = 1, 64

@@ -17,13 +17,14 @@ from typing import Any
 
 import pandas as pd
 
+from dpstats.arguments import answered
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
+from dpstats.keywords import PlanKeywords, RowKeywords, parted, written_out
 from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource, model_formula
-from dpstats.penalties import Penalty
 from dpstats.plan import Plan
 from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.guarantee import Guarantee, check_budget
@@ -138,6 +139,8 @@ class Refits:
     ['Intercept', 'x']
     """
 
+    @answered()
+    @written_out(PlanKeywords, without=("delta", "seed"))
     def __init__(
         self,
         formula: str,
@@ -148,22 +151,14 @@ class Refits:
         horizon: int,
         schedule: Schedule | int | None = None,
         family: str | Family = "gaussian",
-        method: str = "napp",
-        penalty: str | Penalty | None = None,
-        alpha: float | None = None,
-        weights: str | None = None,
-        offset: str | None = None,
-        exposure: str | None = None,
-        subset: str | None = None,
-        adjacency: str = "add_remove",
         ledger: LedgerLike = None,
         state: str | os.PathLike[str] | None = None,
         seed: int | None = None,
-        **options: Any,
+        **arguments: Any,
     ) -> None:
-        chosen = {"method": method, "penalty": penalty, "alpha": alpha, "adjacency": adjacency}
-        self._arguments = {**chosen, "inference": None, **options}
-        whole = model_formula(formula, family, weights=weights, offset=offset, exposure=exposure, subset=subset)
+        beside, asked = parted(arguments, RowKeywords)
+        self._arguments = {"inference": None, **asked}
+        whole = model_formula(formula, family, **beside)
         self._model = (whole, family, Domain.coerce(domain))
         times = make_schedule(schedule, horizon)
         self._plan, self._budget = make_refits_plan(self._model, times, eps, delta, self._arguments, seed)

@@ -340,6 +340,16 @@ class TestUnidentified:
         again = dp.GLMResults.load(tmp_path / "r.json").t_test("g[T.b] - g[T.c] = 0")
         assert float(again.sd[0]) == float(test.sd[0])
 
+    def test_one_combination_has_one_p_value(self) -> None:
+        for family, formula in (("binomial", "x + g"), ("gaussian", "x + g")):
+            found = fit(family, formula, 2.0, frame(4000), inference=True)
+            for name in found.params.index:
+                one, joint = found.t_test(f"{name} = 0.01"), found.wald_test(f"{name} = 0.01")
+                assert joint.pvalue == pytest.approx(float(one.pvalue[0]), rel=1e-12)
+                assert joint.statistic == pytest.approx(float(one.tvalue[0]) ** 2, rel=1e-12)
+            line = found.anova().loc["x"]
+            assert line["pvalue"] == pytest.approx(found.pvalues["x"], rel=1e-12)
+
     def test_what_is_not_identified_stands_as_released(self) -> None:
         found = fit("binomial", "g", 1.0, frame(4000, share=(0.001, 0.5, 0.499)))
         assert np.isinf(found.bse).all()

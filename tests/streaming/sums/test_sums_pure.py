@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.lattice import LARGEST_SCALE, check_scale
 from dpstats.privacy.randomness import SystemRandom
 from dpstats.streaming.sums import Blt, KNormTree
 from dpstats.streaming.sums.tree import TreeShape, levels_below, worst_memberships
@@ -108,3 +109,12 @@ def test_small_budgets_that_are_taken_have_noise_far_from_the_end(size: int) -> 
         assert largest < 2**62
     else:
         assert size == 1
+
+
+def test_no_draw_of_the_largest_scale_reaches_the_end() -> None:
+    """A scale twice as large would be reached with more than the probability that the proof states."""
+    assert -(2.0**63) / LARGEST_SCALE < 184 * -math.log(2) < -(2.0**62) / LARGEST_SCALE
+    check_scale(LARGEST_SCALE)
+    for scale in (1.001 * LARGEST_SCALE, math.inf, math.nan):
+        with pytest.raises(ArgumentError, match="eps is too small"):
+            check_scale(scale)
