@@ -339,6 +339,14 @@ def cells() -> dict[str, list[Cell]]:
             *(Cell(f"simulated {family} 30", 30_000, 1.0) for family in ("binomial", "gaussian")),
             *(Cell(f"simulated {family} 4", 1_000, 0.5) for family in ("binomial", "gaussian")),
         ],
+        "negative binomial": [
+            *(Cell("visits nb", rows, eps) for rows, eps in ((10_000, 1.0), (10_000, 3.0), (30_000, 3.0))),
+            Cell("visits nb", 10_000, 3.0, "auto"),
+            Cell("visits nb", 30_000, 3.0, "robust"),
+            *(Cell("simulated negative_binomial 10", rows, eps) for rows, eps in ((10_000, 1.0), (30_000, 3.0))),
+            Cell("simulated negative_binomial 10", 30_000, 3.0, delta=1e-6),
+            Cell("simulated negative_binomial 10", 30_000, 3.0, adjacency="replace_one"),
+        ],
         "large": [
             *(
                 Cell(f"simulated {family} 10", 100_000, eps)

@@ -13,6 +13,7 @@ from scipy import special
 import dpstats as dp
 from benchmarks.prediction import cps1988
 from dpstats.domain import Domain
+from dpstats.families import Family, NegativeBinomial
 
 SEED = 20_261_122
 SIMULATED_ROWS = 200_000
@@ -23,8 +24,14 @@ LEVELS: dict[int, tuple[tuple[float, ...], ...]] = {
 }
 """By number of columns, the probabilities of the factors' levels after the first."""
 
-SPREAD = {"binomial": 1.0, "gaussian": 0.2}
+SPREAD = {"binomial": 1.0, "gaussian": 0.2, "negative_binomial": 0.5}
 """Standard deviation of the linear predictor."""
+
+COUNTS = NegativeBinomial(0.5)
+"""Of the simulated counts, of mean two at the middle of their columns, declared to be at most 30."""
+
+VISITS = NegativeBinomial(1.3)
+"""Of visits to a doctor; a fit of the whole population by maximum likelihood has that dispersion."""
 
 RESIDUAL = 0.25
 """Of the Gaussian response, declared to lie within [-1.5, 1.5]: more than four deviations."""
@@ -37,7 +44,7 @@ class Population:
     frame: pd.DataFrame
     domain: Domain
     formula: str
-    family: str
+    family: str | Family
 
 
 @cache
@@ -78,11 +85,17 @@ def simulated(family: str, columns: int, *, narrow: bool = False) -> Population:
     if family == "binomial":
         cells["y"] = (random.random(SIMULATED_ROWS) < special.expit(eta - 0.5)).astype(float)
         declared["y"] = [0, 1]
+    elif family == "negative_binomial":
+        means = 2 * np.exp(eta) * random.gamma(1 / COUNTS.alpha, COUNTS.alpha, SIMULATED_ROWS)
+        cells["y"] = random.poisson(means).astype(float)
+        declared["y"] = (0, 30)
     else:
         cells["y"] = eta + RESIDUAL * random.standard_normal(SIMULATED_ROWS)
         declared["y"] = (-1.5, 1.5)
     formula = "y ~ " + " + ".join(name for name in cells if name != "y")
-    return Population(pd.DataFrame(cells), Domain(declared), formula, family)
+    return Population(
+        pd.DataFrame(cells), Domain(declared), formula, COUNTS if family == "negative_binomial" else family
+    )
 
 
 def _adult(formula: str) -> Population:
@@ -94,10 +107,10 @@ def _wages() -> Population:
     return Population(cps1988.load(), cps1988.DOMAIN, cps1988.FORMULA, "gaussian")
 
 
-def _visits() -> Population:
+def _visits(family: str | Family = "poisson") -> Population:
     rand = dp.datasets.load_randhie()
     domain = Domain({**dict(rand.domain), "mdvis": (0, 20)})
-    return Population(rand.data.dropna(), domain, "mdvis ~ lncoins + idp + lpi + physlm + disea", "poisson")
+    return Population(rand.data.dropna(), domain, "mdvis ~ lncoins + idp + lpi + physlm + disea", family)
 
 
 ADULT = "income ~ age + education_num + hours_per_week + sex + race + relationship"
@@ -107,4 +120,5 @@ POPULATIONS: dict[str, Callable[[], Population]] = {
     "adult 27": lambda: _adult(ADULT + " + occupation"),
     "wages": _wages,
     "visits": _visits,
+    "visits nb": lambda: _visits(VISITS),
 }

@@ -18,7 +18,6 @@ from dpstats.inference.basis import Dummies, MappedMatrix
 from dpstats.inference.identified import Identified
 
 Float = NDArray[np.float64]
-Curve = Callable[[Float], Float]
 
 ROWS = 4096
 """Made-up rows."""
@@ -41,18 +40,19 @@ SPARE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """How the mean response moves with the linear predictor.
+    """How the response moves with the linear predictor; everything is elementwise.
 
     Attributes
     ----------
     mean : callable
-        The mean at predictors, elementwise.
-    weight : callable
-        Its derivative, l''.
+        The mean response at predictors.
+    slope, weight : callable
+        l' and l'' at predictors and responses, which may be means.
     """
 
-    mean: Curve
-    weight: Curve
+    mean: Callable[[Float], Float]
+    slope: Callable[[Float, Float], Float]
+    weight: Callable[[Float, Float], Float]
 
 
 def along_way(
@@ -117,22 +117,28 @@ def average(
         Positive definite.
     """
     eta = rows @ coef
-    weights = np.maximum(response.weight(eta), np.finfo(np.float64).tiny)
-    before, spare = response.mean(eta), SPARE * information
+    spare = SPARE * information
     root: Float = np.asarray(np.linalg.cholesky(information), dtype=np.float64)
     own = np.linalg.cholesky((rows * np.broadcast_to(mass, len(rows))[:, None]).T @ rows + spare)
     change: Float = np.eye(len(coef))
     for _ in range(STEPS):
         shift = _solve(root, change, score)
-        step = rows @ shift
-        with np.errstate(all="ignore"):
-            ratio = (response.mean(eta + step) - before) / (np.where(np.abs(step) > NEAR, step, 1.0) * weights)
-        ratio = np.clip(np.where(np.abs(step) > NEAR, ratio, 1.0), 1 / GREATEST, GREATEST)
-        whole = (rows * (mass * ratio)[:, None]).T @ rows + spare
+        weights = _relative_weights(response, eta, rows @ shift)
+        whole = (rows * (mass * weights)[:, None]).T @ rows + spare
         inner = linalg.solve_triangular(own, whole, lower=True)
         change = linalg.solve_triangular(own, inner.T, lower=True)
         change = (change + change.T) / 2
     return change
+
+
+def _relative_weights(response: Response, eta: Float, step: Float) -> Float:
+    """A row's average weight on the way over that at its start, shape (m,), of the mean response at the end."""
+    with np.errstate(all="ignore"):
+        endog = response.mean(eta + step)
+        rise = response.slope(eta + step, endog) - response.slope(eta, endog)
+        start = np.maximum(response.weight(eta, endog), np.finfo(np.float64).tiny)
+        ratio = rise / (np.where(np.abs(step) > NEAR, step, 1.0) * start)
+    return np.clip(np.where(np.abs(step) > NEAR, ratio, 1.0), 1 / GREATEST, GREATEST)
 
 
 def moved(found: Identified, information: Float, change: Float) -> Identified:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial
+from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.metrics import Purchase
@@ -85,11 +85,6 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "needs a family of dpstats: the price of the information is proved for those"
     if options.replicates:
         return "is not part of the replicated paper; leave it out"
-    if isinstance(family, NegativeBinomial):
-        return (
-            "is not offered for family 'negative_binomial', whose weights depend on the response; family='poisson' has "
-            "errors that allow for overdispersion"
-        )
     if options.retrieval == "return":
         return "leaves open what retrieval='return' would return; take retrieval='recycle'"
     if options.retrieval is None:

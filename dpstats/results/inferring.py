@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families import Family
+from dpstats.families import Family, NegativeBinomial
 from dpstats.inference import (
     Estimates,
     Identified,
@@ -81,7 +81,7 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> In
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found = known.identified
-    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.link == "log"):
+    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         found = along_way(found, start, curvature @ coef, response_of(plan), constant_column(part), part.dummies)
@@ -127,7 +127,10 @@ def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vec
 
 def response_of(plan: Plan) -> Response:
     """How the mean response of a plan's family moves with the linear predictor."""
-    return Response(partial(_means, plan.family), partial(_weights, plan.family))
+    family = plan.family
+    if isinstance(family, NegativeBinomial):
+        return Response(partial(_clipped_means, family), partial(_slopes, family), partial(_weights, family))
+    return Response(partial(_means, family), partial(_canonical_slopes, family), partial(_weights, family))
 
 
 def _means(family: Family, eta: Vector) -> Vector:
@@ -135,9 +138,24 @@ def _means(family: Family, eta: Vector) -> Vector:
     return np.asarray(family.mean(eta), dtype=np.float64)
 
 
-def _weights(family: Family, eta: Vector) -> Vector:
-    """l'' of a family whose weights do not depend on the response."""
-    return np.asarray(family.weight(eta, np.zeros_like(eta)), dtype=np.float64)
+def _clipped_means(family: Family, eta: Vector) -> Vector:
+    """The mean response, which clipped responses do not exceed."""
+    return np.asarray(family.clip_response(_means(family, eta)), dtype=np.float64)
+
+
+def _slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
+    """l' of a family that takes any response."""
+    return np.asarray(family.slope(eta, endog), dtype=np.float64)
+
+
+def _canonical_slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
+    """l' where it is the mean less the response."""
+    return _means(family, eta) - endog
+
+
+def _weights(family: Family, eta: Vector, endog: Vector) -> Vector:
+    """l''; that of a canonical family does not depend on the response."""
+    return np.asarray(family.weight(eta, endog), dtype=np.float64)
 
 
 def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:

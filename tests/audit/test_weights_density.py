@@ -13,7 +13,16 @@ import pytest
 
 from dpstats.audit.density import ObjectiveDensity
 from dpstats.audit.exact import audit_exact
-from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import (
+    Binomial,
+    BinomialCounts,
+    Family,
+    Gaussian,
+    HuberSVM,
+    NegativeBinomial,
+    Poisson,
+    SmoothSVM,
+)
 from dpstats.families.base import Derivatives
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.information import free_information, joint_scales, row_weights
@@ -21,6 +30,7 @@ from dpstats.privacy.noise import Noise
 
 FAMILIES = [
     *(Binomial(), BinomialCounts(5.0), Gaussian(0.5), Poisson(3.0, 3.0), Poisson(1.0, 4.0)),
+    NegativeBinomial(0.5, 4.0),
     *(HuberSVM(0.5), SmoothSVM(0.2)),
 ]
 EPS = 1.0
@@ -199,7 +209,9 @@ class TestPlantedErrorsAreCaught:
         slopes = BinomialCounts(5.0).slope(np.array([-3.0, 3.0]), np.array([0.5, 0.5]))
         assert slopes[0] < 0 < slopes[1]
 
-    @pytest.mark.parametrize("family", [Binomial(), BinomialCounts(5.0), Poisson(1.0, 4.0)], ids=label)
+    @pytest.mark.parametrize(
+        "family", [Binomial(), BinomialCounts(5.0), Poisson(1.0, 4.0), NegativeBinomial(0.5, 4.0)], ids=label
+    )
     def test_trials_not_divided_by_the_greatest_number(self, family: Family) -> None:
         """Ten trials as ten rows' worth of loss."""
         curvature, noise = planned(family, "laplace", "add_remove", 0.5)
@@ -249,7 +261,9 @@ class TestInformation:
         assert weight < 1 or adjacency == "replace_one" or loss >= EPS * (1 - 3e-4)
 
     @pytest.mark.parametrize("offset", [-12.0, 12.0])
-    @pytest.mark.parametrize("family", [Binomial(), BinomialCounts(5.0), Poisson(1.0, 4.0)], ids=label)
+    @pytest.mark.parametrize(
+        "family", [Binomial(), BinomialCounts(5.0), Poisson(1.0, 4.0), NegativeBinomial(0.25, 4.0)], ids=label
+    )
     def test_offset_left_out_of_the_information(self, family: Family, offset: float) -> None:
         """Free information: where the gradient is extreme there must be no curvature; without the offset there is."""
         kappa = 0.05 / family.curvature_bound

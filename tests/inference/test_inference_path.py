@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.families import NegativeBinomial
 from dpstats.inference import Dummies, Identified, Response, along_way, wishart_difference
 from dpstats.inference.path import average, made_up_rows, moved
 
@@ -14,7 +15,14 @@ COEF = np.array([0.3, 1.2, -1.5, 0.9, -1.1])
 """Of an intercept, the dummies of two factors (three levels and two), and a number."""
 
 FACTORS = (Dummies(0, 1.0, (1, 2), (0.5, 0.5)), Dummies(0, 1.0, (3,), (1.0,)))
-LOGISTIC = Response(special.expit, lambda eta: special.expit(eta) * special.expit(-eta))
+LOGISTIC = Response(
+    special.expit,
+    lambda eta, endog: special.expit(eta) - endog,
+    lambda eta, endog: special.expit(eta) * special.expit(-eta),
+)
+
+FAMILY = NegativeBinomial(0.5, 1e9)
+COUNTS = Response(FAMILY.mean, FAMILY.slope, FAMILY.weight)
 
 
 def draw(count: int, seed: int = 1) -> Float:
@@ -26,16 +34,23 @@ def draw(count: int, seed: int = 1) -> Float:
     return np.column_stack((np.ones(count), 0.5 * (level == 1), 0.5 * (level == 2), other, number)).astype(float)
 
 
-def information_of(rows: Float, coef: Float) -> Float:
-    return np.asarray((rows * LOGISTIC.weight(rows @ coef)[:, None]).T @ rows)
+def weights_of(rows: Float, coef: Float, truth: Float, response: Response = LOGISTIC) -> Float:
+    """l'' at the mean response."""
+    return response.weight(rows @ coef, response.mean(rows @ truth))
 
 
-def shrunken(rows: Float, truth: Float, ridge: float) -> Float:
+def information_of(rows: Float, coef: Float, truth: Float | None = None, response: Response = LOGISTIC) -> Float:
+    weights = weights_of(rows, coef, coef if truth is None else truth, response)
+    return np.asarray((rows * weights[:, None]).T @ rows)
+
+
+def shrunken(rows: Float, truth: Float, ridge: float, response: Response = LOGISTIC) -> Float:
     """The minimum of the expected loss plus ridge / 2 times the squared length."""
     coef = np.zeros(len(truth))
-    for _ in range(50):
-        slope = rows.T @ (special.expit(rows @ coef) - special.expit(rows @ truth)) + ridge * coef
-        coef = coef - np.linalg.solve(information_of(rows, coef) + ridge * np.eye(len(truth)), slope)
+    for _ in range(200):
+        slope = rows.T @ response.slope(rows @ coef, response.mean(rows @ truth)) + ridge * coef
+        information = information_of(rows, coef, truth, response)
+        coef = coef - 0.5 * np.linalg.solve(information + ridge * np.eye(len(truth)), slope)
     return coef
 
 
@@ -54,17 +69,21 @@ def identified(information: Float, active: NDArray[np.bool_] | None = None) -> I
     return Identified(active, inverse, np.full(len(information), 1e9), law)
 
 
-def test_with_the_rows_themselves_the_shrinkage_is_undone(case: tuple[Float, Float, Float, float]) -> None:
+@pytest.mark.parametrize("response", [LOGISTIC, COUNTS], ids=["logistic", "negative binomial"])
+def test_with_the_rows_themselves_the_shrinkage_is_undone(
+    case: tuple[Float, Float, Float, float], response: Response
+) -> None:
     """Without noise M theta = H (theta_0 - theta) for the average H on the way, exactly; one step is far from it."""
-    rows, truth, coef, ridge = case
-    information = information_of(rows, coef)
-    mass = LOGISTIC.weight(rows @ coef)
+    rows, truth, _, ridge = case
+    coef = shrunken(rows, truth, ridge, response)
+    information = information_of(rows, coef, truth, response)
+    mass = weights_of(rows, coef, truth, response)
     weighted = rows * np.sqrt(mass)[:, None]
     plain = coef + np.linalg.solve(information, ridge * coef)
     # `average` takes rows of equal weight: each row as often as it weighs.
     random = np.random.default_rng(2)
     chosen = rows[random.choice(len(rows), 200_000, p=mass / mass.sum())]
-    change = average(chosen, mass.sum() / 200_000, information, coef, ridge * coef, LOGISTIC)
+    change = average(chosen, mass.sum() / 200_000, information, coef, ridge * coef, response)
     found = moved(identified(information), information, change)
     second = coef + found.inverse @ (ridge * coef)
     sizes = np.sqrt(np.diag(np.linalg.inv(weighted.T @ weighted)))
@@ -73,15 +92,23 @@ def test_with_the_rows_themselves_the_shrinkage_is_undone(case: tuple[Float, Flo
     assert second_miss.max() < 0.1
 
 
-def test_made_up_rows_do_as_well(case: tuple[Float, Float, Float, float]) -> None:
-    rows, truth, coef, ridge = case
-    information = information_of(rows, coef)
-    found = along_way(identified(information), coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+@pytest.mark.parametrize(
+    ("response", "most", "without"),
+    [(LOGISTIC, 0.25, 4.0), (COUNTS, 0.4, 1.0)],
+    ids=["logistic", "negative binomial"],
+)
+def test_made_up_rows_do_as_well(
+    case: tuple[Float, Float, Float, float], response: Response, most: float, without: float
+) -> None:
+    rows, truth, _, ridge = case
+    coef = shrunken(rows, truth, ridge, response)
+    information = information_of(rows, coef, truth, response)
+    found = along_way(identified(information), coef, ridge * coef, response, (0, 1.0), FACTORS)
     sizes = np.sqrt(np.diag(np.linalg.inv(information)))
     miss = np.abs(coef + found.inverse @ (ridge * coef) - truth) / sizes
-    assert miss.max() < 0.25
+    assert miss.max() < most
     plain = coef + np.linalg.solve(information, ridge * coef)
-    assert (np.abs(plain - truth) / sizes).max() > 4
+    assert (np.abs(plain - truth) / sizes).max() > without
 
 
 def test_made_up_rows_have_the_moments_and_the_levels() -> None:
@@ -117,7 +144,7 @@ def test_nothing_moves_without_a_constant_column(case: tuple[Float, Float, Float
 def test_nothing_moves_where_the_curve_is_straight(case: tuple[Float, Float, Float, float]) -> None:
     rows, _, coef, ridge = case
     before = identified(information_of(rows, coef))
-    straight = Response(lambda eta: eta, np.ones_like)
+    straight = Response(lambda eta: eta, lambda eta, endog: eta - endog, lambda eta, endog: np.ones_like(eta))
     found = along_way(before, coef, ridge * coef, straight, (0, 1.0), FACTORS)
     np.testing.assert_allclose(found.inverse, before.inverse, rtol=1e-8)
 

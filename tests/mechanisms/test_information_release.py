@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dp
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.mechanisms import information_release as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms, constant_column
 from dpstats.mechanisms.information import (
@@ -52,6 +52,7 @@ FAMILIES: list[Family] = [
     Binomial(),
     Poisson(2.0, 4.0),
     Poisson(3.0, 4.0),
+    NegativeBinomial(0.5, 4.0),
     Gaussian(0.5),
     HuberSVM(0.5),
     SmoothSVM(0.2),
@@ -142,7 +143,9 @@ class TestPrices:
 
     @pytest.mark.parametrize("adjacency", ADJACENCIES)
     @pytest.mark.parametrize("inference", ["auto", True])
-    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), Gaussian(0.5)], ids=repr)
+    @pytest.mark.parametrize(
+        "family", [Binomial(), Poisson(2.0, 4.0), NegativeBinomial(0.5, 4.0), Gaussian(0.5)], ids=repr
+    )
     def test_normal_scales_keep_delta(self, family: Family, inference: Any, adjacency: str) -> None:
         """By the profile of the stage's own numbers; its scales are worth the budget, up to 1 % of delta's."""
         delta = 1e-5
@@ -167,7 +170,9 @@ class TestPrices:
 
     @pytest.mark.parametrize("delta", [0.0, 1e-6])
     @pytest.mark.parametrize("adjacency", ADJACENCIES)
-    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), Poisson(3.0, 4.0)], ids=repr)
+    @pytest.mark.parametrize(
+        "family", [Binomial(), Poisson(2.0, 4.0), Poisson(3.0, 4.0), NegativeBinomial(0.5, 4.0)], ids=repr
+    )
     def test_free_leaves_the_noise_of_the_fit(self, family: Family, adjacency: str, delta: float) -> None:
         """But for the shares of rounding and dispersion, the noise is that of coefficients alone."""
         for eps in (0.3, 1.0, 5.0):
@@ -337,7 +342,9 @@ def at_released(weights: np.ndarray, fitted: Fitted, family: Family) -> bool:
 class TestOrder:
     """The matrix is taken at the released coefficients: nowhere else is it priced, nor any other public."""
 
-    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), SmoothSVM(0.2)], ids=repr)
+    @pytest.mark.parametrize(
+        "family", [Binomial(), Poisson(2.0, 4.0), NegativeBinomial(0.5, 4.0), SmoothSVM(0.2)], ids=repr
+    )
     def test_at_the_released_coefficients(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
         assert at_released(*weights_seen(monkeypatch, family), family)
 
@@ -439,7 +446,9 @@ class TestEtaError:
             total = size + math.sqrt(2 * (TAIL - 1) * size) + TAIL - 1
             assert special.gammaincc(size, total) <= math.exp(-(TAIL - 1))
 
-    @pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), SmoothSVM(0.2)], ids=repr)
+    @pytest.mark.parametrize(
+        "family", [Binomial(), Poisson(2.0, 4.0), NegativeBinomial(0.5, 4.0), SmoothSVM(0.2)], ids=repr
+    )
     def test_another_last_step_keeps_the_charge(self, family: Family) -> None:
         """(h + rho D') / s2' is at most (h + rho D) / s2 for every weight."""
         stage = stage_of(family, 1.0, inference=True)

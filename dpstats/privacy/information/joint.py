@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM, get_family
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM, get_family
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
 Float = NDArray[np.float64]
 
+
+LOGISTIC_STEEPNESS = 1 / (6 * math.sqrt(3))
+"""sup of the derivative of p (1 - p), p the logistic curve."""
 
 SPAN = 1e-9
 """Relative accuracy of `free_ratio`, from below."""
@@ -31,8 +34,9 @@ class JointScales(NamedTuple):
 def headroom(family: Family | str) -> float:
     """inf over the loss curve of (L - |l'|) / hbar: how much of the gradient's noise the information has for nothing.
 
-    1 for logistic regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson; 0 where the curvature is extreme
-    with the gradient, and for the smooth SVM, where the quotient falls to 0 at the end of the curve.
+    1 for logistic and negative binomial regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson; 0 where
+    the curvature is extreme with the gradient, and for the smooth SVM, where the quotient falls to 0 at the end of the
+    curve.
 
     Raises
     ------
@@ -41,7 +45,7 @@ def headroom(family: Family | str) -> float:
     """
     family = get_family(family)
     majorant_lipschitz(family)
-    if isinstance(family, Binomial):
+    if isinstance(family, (Binomial, NegativeBinomial)):
         return 1.0
     if isinstance(family, Poisson):
         cap = family.curvature_bound
@@ -52,8 +56,8 @@ def headroom(family: Family | str) -> float:
 def majorant_lipschitz(family: Family | str) -> float:
     """Lipschitz constant in eta of a majorant hbar >= l'' with (|l'|, hbar) covered by the family's curve.
 
-    l'' itself for the logistic loss and the smooth SVM; for Poisson too, but mean_cap where l'' jumps from it to 0; a
-    constant for the others.
+    l'' itself for the logistic and the negative binomial loss and the smooth SVM; for Poisson too, but mean_cap where
+    l'' jumps from it to 0; a constant for the others.
 
     Raises
     ------
@@ -62,7 +66,9 @@ def majorant_lipschitz(family: Family | str) -> float:
     """
     family = get_family(family)
     if isinstance(family, Binomial):
-        return 1 / (6 * math.sqrt(3))
+        return LOGISTIC_STEEPNESS
+    if isinstance(family, NegativeBinomial):
+        return 4 * family.curvature_bound * LOGISTIC_STEEPNESS
     if isinstance(family, Poisson):
         cap = family.curvature_bound
         return cap * (family.steepness if cap < family.lipschitz else 1.0)

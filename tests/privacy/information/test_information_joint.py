@@ -15,7 +15,7 @@ from joint_density import Released, worst_log_ratio
 from scipy import special
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.information import (
     free_information,
@@ -26,7 +26,16 @@ from dpstats.privacy.information import (
 )
 from dpstats.privacy.noise import Noise
 
-FAMILIES = [Binomial(), Gaussian(0.5), Poisson(3.0, 3.0), Poisson(1.0, 4.0), HuberSVM(0.5), SmoothSVM(0.2)]
+FAMILIES = [
+    Binomial(),
+    Gaussian(0.5),
+    Poisson(3.0, 3.0),
+    Poisson(1.0, 4.0),
+    NegativeBinomial(0.5, 4.0),
+    NegativeBinomial(0.2, 4.0),
+    HuberSVM(0.5),
+    SmoothSVM(0.2),
+]
 RESPONSES = {"continuous": [-0.3, 0.8], "count": [0.0, 4.0], "binary": [0.0, 1.0]}
 EPS = 1.0
 # eta on both sides of every kink, and far out
@@ -89,7 +98,11 @@ def test_guarantee_and_tightness(family: Family, adjacency: str, ratio: float, r
         assert loss >= EPS * (1 - 3e-4)
 
 
-@pytest.mark.parametrize("family", [Binomial(), Poisson(2.0, 4.0), Poisson(3.0, 4.0)], ids=label)
+@pytest.mark.parametrize(
+    "family",
+    [Binomial(), Poisson(2.0, 4.0), Poisson(3.0, 4.0), NegativeBinomial(0.5, 4.0), NegativeBinomial(0.2, 4.0)],
+    ids=label,
+)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 class TestFree:
     """What is called free leaves eps, exactly, where the fit alone has all of it; a little more does not."""
@@ -220,7 +233,9 @@ def test_headroom(family: Family) -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("family", [Binomial(), Poisson(1.0, 4.0), SmoothSVM(0.2)], ids=label)
+@pytest.mark.parametrize(
+    "family", [Binomial(), Poisson(1.0, 4.0), NegativeBinomial(0.5, 4.0), SmoothSVM(0.2)], ids=label
+)
 def test_information_at_the_released_eta(family: Family, adjacency: str) -> None:
     """Taken within `eta_error` of the optimum's eta: covered if charged, not covered if not."""
     kappa, ratio, error = 0.1 / family.curvature_bound, 4 * family.lipschitz / family.curvature_bound, 0.05

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 
 from dpstats.audit.exact import audit_exact
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.information import best_joint_scales_delta, joint_scales_delta
 from dpstats.privacy.information.joint_gaussian import joint_profile
@@ -51,7 +51,9 @@ def hockey_stick(family: Family, adjacency: str, kappa: float, scale: float, mat
 
 @pytest.mark.parametrize("ratio", [1.0, 6.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("family", [Binomial(), Gaussian(0.5), Poisson(1.0, 4.0), SmoothSVM(0.2)], ids=repr)
+@pytest.mark.parametrize(
+    "family", [Binomial(), Gaussian(0.5), Poisson(1.0, 4.0), NegativeBinomial(0.5, 4.0), SmoothSVM(0.2)], ids=repr
+)
 def test_exact_integral_keeps_delta(family: Family, adjacency: str, ratio: float) -> None:
     kappa, ratio = 0.1 / family.curvature_bound, ratio * family.lipschitz / family.curvature_bound
     fit, matrix = joint_scales_delta(
