@@ -1,8 +1,9 @@
 """What a design knows of every matrix sum of w x x': quadratic forms that vanish on its rows.
 
-Two dummies of one factor exclude each other; a dummy beside an intercept is its own square. Rows made up from the
-coding show all of it: every combination of levels that two terms speak of, and numbers that may be anything. What
-vanishes on those does on every row. Privacy does not rest on it (docs/proofs/inference, 2).
+Two dummies of one factor exclude each other; a dummy beside an intercept is its own square; a number's square beside
+an intercept is that of the number. Rows made up from the coding show all of it: every combination of levels that two
+terms speak of, polynomials of numbers within their ranges, and other columns that may be anything. What vanishes on
+those does on every row. Privacy does not rest on it (docs/proofs/inference, 2).
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpstats.domain import Range
+from dpstats.formula.expression import columns_of
+from dpstats.formula.polynomials import is_polynomial
 
 if TYPE_CHECKING:
     from dpstats.formula.scaled import ScaledDesign
@@ -35,6 +40,9 @@ SEED = 20_261_122
 
 VANISHING = 1e-12
 """Mean square of a form on rows, its coefficients' squares adding up to one and entries of unit mean square."""
+
+DEPENDENT = 1e-8
+"""Root mean square of a combination of columns, over that of the largest, below which it vanishes."""
 
 
 def design_forms(spec: ScaledDesign, columns: NDArray[np.intp] | None = None) -> Array:
@@ -61,11 +69,11 @@ def vanishing_forms(rows: Array) -> Array:
 
     The rows must be so many and so varied that what vanishes on them does on every row.
     """
-    upper = np.triu_indices(rows.shape[1])
-    count = len(upper[0])
+    upper, axes = np.triu_indices(rows.shape[1]), _own_axes(rows)
+    count, free = len(upper[0]), rows @ axes
     total = np.zeros((count, count))
-    for start in range(0, len(rows), 4096):
-        part = rows[start : start + 4096]
+    for start in range(0, len(free), 4096):
+        part = free[start : start + 4096]
         products = part[:, upper[0]] * part[:, upper[1]]
         total += products.T @ products
     deviation = np.sqrt(np.diag(total) / max(len(rows), 1))
@@ -74,7 +82,23 @@ def vanishing_forms(rows: Array) -> Array:
     loads = (vectors[:, values <= VANISHING] / unit[:, None]).T
     forms = np.zeros((len(loads), rows.shape[1], rows.shape[1]))
     forms[:, upper[0], upper[1]] = loads / 2
-    return forms + forms.transpose(0, 2, 1)
+    turned = axes @ (forms + forms.transpose(0, 2, 1)) @ axes.T
+    return np.asarray((turned + turned.transpose(0, 2, 1)) / 2, dtype=np.float64)
+
+
+def _own_axes(rows: Array) -> Array:
+    """T, shape (p, p), with columns of x'T uncorrelated and of mean square 1, or all but 0.
+
+    A number of a short range far from zero and its square hardly differ: the square of the difference is small, but no
+    smaller than is to be expected of it.
+    """
+    unit = np.sqrt(np.mean(rows**2, axis=0)) if len(rows) else np.ones(rows.shape[1])
+    unit = np.where(unit > 0, unit, 1.0)
+    triangle = np.asarray(np.linalg.qr(rows / unit, mode="r"))
+    _, sizes, axes = np.linalg.svd(triangle / math.sqrt(max(len(rows), 1)))
+    padded = np.concatenate((sizes, np.zeros(rows.shape[1] - len(sizes))))
+    large = padded > DEPENDENT * padded.max(initial=0.0)
+    return np.asarray(axes.T / np.where(large, padded, 1.0) / unit[:, None], dtype=np.float64)
 
 
 def _symbolic_rows(spec: ScaledDesign) -> Array | None:
@@ -98,11 +122,25 @@ def _symbolic_rows(spec: ScaledDesign) -> Array | None:
             for factor, codes in zip(fixed, grid, strict=True):
                 values[factor][start : start + count] = np.tile(codes, REPEATS)
         start += count
-    sizes = _sizes(spec)
-    for factor, info in known.items():
-        if info.type == "numerical":
-            values[factor] = sizes[factor] * random.standard_normal((total, info.num_columns))
+    values |= _numbers(spec, total, random)
     return (_coded_rows(spec, values, total) - spec.center) / spec.scale
+
+
+def _numbers(spec: ScaledDesign, count: int, random: np.random.Generator) -> dict[Any, NDArray[Any]]:
+    """The columns of numeric factors: polynomials of numbers within their ranges, others normal, by factor."""
+    sizes, values, drawn = _sizes(spec), {}, {}
+    for factor, info in spec.coding.factor_infos.items():
+        if info.type != "numerical":
+            continue
+        if is_polynomial(factor, spec.domain):
+            for name in columns_of(factor.node):
+                declared = spec.domain[name]
+                if name not in drawn and isinstance(declared, Range):
+                    drawn[name] = random.uniform(declared.low, declared.high, count)
+            values[factor] = factor.eval(None, drawn).reshape(count, info.num_columns)
+        else:
+            values[factor] = sizes[factor] * random.standard_normal((count, info.num_columns))
+    return values
 
 
 def _sizes(spec: ScaledDesign) -> dict[Any, float]:

@@ -46,8 +46,8 @@ class Estimates:
     found : Identified, optional
         `identify(information, matrix)` if it is at hand.
     debiasing_moves : bool
-        Whether the debiasing part of A counts among what noise in the information moves. Without it intervals are
-        shorter, and cover too little where that part is most of A.
+        Whether the debiasing part of A counts among what noise in the information moves, and loses what this noise
+        adds to it on average. Without it intervals cover too little where that part is most of A.
 
     Raises
     ------
@@ -137,17 +137,50 @@ class Estimates:
         directions, law = parts.directions, found.law
         if not self.debiasing_moves:
             return law.bilinear(directions, tilted)
-        size = len(shift)
-        by_shift = tilted + directions @ law.square(np.outer(shift, shift)) @ found.inverse
+        size, left = len(shift), parts.debiasing_left[:, None]
+        by_shift = tilted + left * (directions @ law.square(np.outer(shift, shift)) @ found.inverse)
         # S is adjoint to itself: e'S(g g') d = g'S(d e') g, so that p matrices serve all directions.
-        images = np.array([law.square(np.outer(unit, shift)) for unit in np.eye(size)]).reshape(size, size**2)
+        images = self._images.reshape(size, size**2)
         products = (directions[:, :, None] * directions[:, None, :]).reshape(len(directions), size**2)
-        by_direction = products @ images.T @ found.inverse
+        by_direction = left * (products @ images.T @ found.inverse)
         own = law.bilinear(directions, by_shift) + law.bilinear(np.broadcast_to(shift, directions.shape), by_direction)
         # Cov(g'E m, d'E n) = m' S(g d') n.
         inner = (directions @ images).reshape(len(directions), size, size)
         both = np.sum((by_shift[:, None, :] @ inner)[:, 0] * by_direction, axis=1)
         return np.asarray(np.maximum(own + 2 * both, 0.0), dtype=np.float64)
+
+    @cached_property
+    def _images(self) -> Float:
+        """S(e_j d') for each active coefficient j, shape (k, k, k)."""
+        found, shift = self.identified, self.correction[self.identified.active]
+        size = len(shift)
+        images = [found.law.square(np.outer(unit, shift)) for unit in np.eye(size)]
+        return np.reshape(images, (size, size, size))
+
+    @cached_property
+    def _excess(self) -> Float:
+        """Q: of g'S(dd')g at the released information g'Qg is noise on average, to second order, shape (k, k).
+
+        X + Y + 2 Z of docs/proofs/inference, 5: with B_i = S(d e_i') and K_i = E[(e_i'E d) E] Y has the entries
+        tr(G B_i G B_j), and Z tr(G K_i G B_j).
+        """
+        found, shift = self.identified, self.correction[self.identified.active]
+        size, inverse, law = len(shift), self.identified.inverse, found.law
+        # Axes 0 and 2 change places: entry (a, i) of S(e_b d') is entry (a, b) of K_i.
+        by_score = inverse @ self._images.transpose(2, 1, 0)
+        by_shift = inverse @ self._images.transpose(0, 2, 1)
+        turned = by_shift.transpose(0, 2, 1).reshape(size, size**2)
+        both = (by_shift + 2 * by_score).reshape(size, size**2) @ turned.T
+        first = law.square(inverse @ law.square(np.outer(shift, shift)) @ inverse)
+        return np.asarray(first + (both + both.T) / 2, dtype=np.float64)
+
+    def _debiasing_left(self, directions: Float, debiasing: Float) -> Float:
+        """What part of the plug-in debiasing variance is not noise, shape (k,)."""
+        if not self.debiasing_moves:
+            return np.ones(len(directions))
+        excess = np.maximum(np.sum(directions @ self._excess * directions, axis=1), 0.0)
+        safe = np.where(debiasing > 0, debiasing, 1.0)
+        return np.asarray(1 / (1 + np.where(debiasing > 0, excess / safe, 0.0)), dtype=np.float64)
 
     @property
     def is_model(self) -> bool:
@@ -190,13 +223,16 @@ class Estimates:
         second = np.sum(directions @ found.law.square(noise) * directions, axis=1)
         alone = np.sum(directions @ self._noise[0] * directions, axis=1)
         safe = np.where(first > 0, first, 1.0)
+        plain = np.sum(inner @ debiasing * inner, axis=1)
+        left = self._debiasing_left(directions, plain)
         return Parts(
             inside=~np.any(rows[:, ~found.active] != 0, axis=1) & np.any(inner != 0, axis=1),
             directions=directions,
             noise_directions=tilted,
             sampling=sampling_variances(self.spread, found, inner),
             noise=first / (1 + second / safe),
-            debiasing=np.sum(inner @ debiasing * inner, axis=1),
+            debiasing=left * plain,
+            debiasing_left=left,
             linear_share=alone / safe,
         )
 
@@ -236,6 +272,8 @@ class Parts:
         g = G c and n = N c.
     sampling : Sampling
     noise, debiasing : ndarray, shape (k,)
+    debiasing_left : ndarray, shape (k,)
+        The debiasing part over g'S(dd')g, from which what noise adds on average is taken off.
     linear_share : ndarray, shape (k,)
         The share of b in the noise; the rest are dropped coefficients.
     """
@@ -246,4 +284,5 @@ class Parts:
     sampling: Sampling
     noise: Float
     debiasing: Float
+    debiasing_left: Float
     linear_share: Float

@@ -10,6 +10,7 @@ from dpstats.domain import Domain
 from dpstats.families import Binomial
 from dpstats.formula import structure
 from dpstats.formula.design import design_spec
+from dpstats.formula.polynomials import is_polynomial
 from dpstats.formula.structure import design_forms, vanishing_forms
 
 DOMAIN = Domain(y=[0, 1], a=["u", "v", "w"], b=["p", "q"], c=[1, 2, 3, 4], x=(0, 10), z=(-1, 3))
@@ -39,13 +40,19 @@ def data(count: int = 3000) -> pd.DataFrame:
 
 WIDE = Domain(y=[0, 1], a=["u", "v", "w"], x=(-6, 64), z=(0, 1e5), t=(1999, 2001))
 
-# Numbers far from 0 or of wide ranges: a square is a number of its own; a product times 1 is that of the two.
+# Numbers far from 0 or of wide ranges: a square times 1 is that of the number, a product times 1 that of the two.
 WIDE_DESIGNS = {
-    "y ~ x + I(x**2)": 0,
-    "y ~ a + x + I(x**2)": 3,
+    "y ~ x + I(x**2)": 1,
+    "y ~ a + x + I(x**2)": 3 + 1,
     "y ~ z + np.log1p(z)": 0,
-    "y ~ a + z + I(z**2)": 3,
-    "y ~ t + I(t**2) + a": 3,
+    "y ~ a + z + I(z**2)": 3 + 1,
+    "y ~ t + I(t**2) + a": 3 + 1,
+    # 1, x, ..., x^6 for ten products.
+    "y ~ x + I(x**2) + I(x**3)": 10 - 7,
+    "y ~ poly(t, 3)": 10 - 7,
+    "y ~ center(x) + I((x - 3) * x / 2) + z": 1,
+    "y ~ z + I(-z**2) + np.log1p(z)": 1,
+    "y ~ x + I(x * z) + z": 1,
     "y ~ t * z": 1,
     "y ~ a * t": 21 - 9,
     "y ~ 0 + a + t + z": 3,
@@ -53,7 +60,7 @@ WIDE_DESIGNS = {
 
 
 @pytest.mark.parametrize("formula", WIDE_DESIGNS)
-def test_ranges_far_from_zero_make_no_forms(formula: str) -> None:
+def test_ranges_far_from_zero_make_no_false_forms(formula: str) -> None:
     spec = design_spec(formula, WIDE, family=Binomial())
     forms = design_forms(spec)
     assert len(forms) == WIDE_DESIGNS[formula]
@@ -86,6 +93,54 @@ def test_rare_numbers_make_no_forms() -> None:
     spec = design_spec("y ~ np.where(x > 9.99, 1, 0) + a", DOMAIN, family=Binomial())
     assert len(design_forms(spec)) == 3
     assert len(design_forms(design_spec("y ~ I(x > 9.99) + a", DOMAIN, family=Binomial()))) == 4
+
+
+PIECES = ["np.where(x > 9.99, x ** 2, 0)", "np.abs(x - 9.99)", "np.clip(x, 0, 9.99)", "bs(x, df=5)", "I(x % 9)"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_what_holds_on_most_of_a_range_alone_is_no_form(piece: str) -> None:
+    """Only polynomials are taken at their values: of other factors a small piece may be unlike the rest."""
+    spec = design_spec(f"y ~ x + {piece} + a", DOMAIN, family=Binomial())
+    assert len(design_forms(spec)) == 3
+
+
+POLYNOMIALS = {
+    "x": True,
+    "Q('x')": True,
+    "center(x)": True,
+    "standardize(x, ddof=1)": True,
+    "poly(x, 3)": True,
+    "I(-x * (z + 2) ** 3 / 4 + 1)": True,
+    "poly(I(x ** 2 - x), 2)": False,
+    "I(2 ** x)": False,
+    "I(x ** 0.5)": False,
+    "I(x ** -1)": False,
+    "I(x / z)": False,
+    "np.square(x)": False,
+    "bs(x, df=4)": False,
+    "I(c == 2)": False,
+}
+
+
+@pytest.mark.parametrize("code", POLYNOMIALS)
+def test_polynomials_are_told_by_their_text(code: str) -> None:
+    spec = design_spec(f"y ~ {code}", DOMAIN, family=Binomial())
+    (factor,) = spec.coding.factor_infos
+    assert is_polynomial(factor, DOMAIN) is POLYNOMIALS[code]
+
+
+def test_units_of_columns_change_no_form() -> None:
+    """Numbers whose squares hardly differ from a line are told apart as others are."""
+    random = np.random.default_rng(3)
+    unit = random.uniform(-1, 1, 500)
+    plain = np.column_stack((np.ones(500), unit, unit**2))
+    mixed = np.array([[1.0, 0.3, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 1e-5]])
+    for rows in (plain, plain @ mixed.T, plain * [1.0, 1e-6, 1e6]):
+        (form,) = vanishing_forms(rows)
+        size = np.abs(rows) @ np.abs(form) * np.abs(rows)
+        assert np.all(np.abs(np.einsum("ni,ij,nj->n", rows, form, rows)) <= 1e-9 * size.sum(axis=1))
+    assert len(vanishing_forms(np.column_stack((plain, unit**5)))) == 1
 
 
 def test_every_cell_of_two_factors_occurs() -> None:
