@@ -65,6 +65,11 @@ class DesignSpec(ScaledDesign):
         return tuple(self._parsed.columns)
 
     @property
+    def curved_columns(self) -> set[str]:
+        """The columns of data that curves are fitted over: those of several terms, or of a spline."""
+        return self._parsed.curved_columns
+
+    @property
     def exog_columns(self) -> tuple[str, ...]:
         """The columns of data that the terms read."""
         return self._parsed.exog_columns

@@ -6,6 +6,7 @@ the nodes of `expression`, and whatever has no translation is refused with the r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,7 +17,7 @@ from patsy.parse_formula import ParseNode, parse_formula
 
 from dpstats.errors import FormulaError
 from dpstats.formula.beside import one_at_most, special
-from dpstats.formula.expression import columns_of
+from dpstats.formula.expression import Transform, columns_of
 from dpstats.formula.hints import as_python, located, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
 from dpstats.formula.trees import balanced
@@ -76,6 +77,14 @@ class Formula:
     def subset_columns(self) -> tuple[str, ...]:
         """Columns that the condition on rows reads."""
         return () if self.subset is None else _columns([self.subset])
+
+    @property
+    def curved_columns(self) -> set[str]:
+        """Columns that several factors read, as a number and its square, or a transform such as a spline."""
+        factors = {factor.code: factor.node for term in self.terms for factor in term}
+        read = Counter(name for node in factors.values() for name in set(columns_of(node)))
+        bent = {name for node in factors.values() if isinstance(node, Transform) for name in columns_of(node)}
+        return bent | {name for name, times in read.items() if times > 1}
 
     @property
     def columns(self) -> tuple[str, ...]:

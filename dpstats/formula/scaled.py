@@ -128,7 +128,13 @@ class ScaledDesign:
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
         """What is known of every sum of w x x' over rows; see `dpstats.formula.structure.design_forms`."""
-        return design_forms(self, columns)
+        every = columns is None or np.array_equal(columns, np.arange(len(self.names)))
+        return self._forms if every else design_forms(self, columns)
+
+    @cached_property
+    def _forms(self) -> Array:
+        # Forecasts and results ask again and again; of forty columns it takes a second.
+        return design_forms(self)
 
     @cached_property
     def _norms(self) -> TermNorms:

@@ -6,6 +6,8 @@ the same inference as those of a fit; which coefficients are identified is told 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +18,22 @@ from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.made_up import SEED, uneven_columns
+from dpstats.formula.made_up import SEED
 from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
+from dpstats.inference.identified import LIKELY
 from dpstats.mechanisms.information import Information, InformationPlan, known_information
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
-from dpstats.models.made_up import EXPLAINED, SPREAD, checked_rows, linear_predictor, made_up_signal
+from dpstats.models.made_up import EXPLAINED, checked_rows, linear_predictor, made_up_signal, response_level
+from dpstats.models.supposed import POOR, RICH, USUAL, Habit, Known
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
 from dpstats.quiet import quiet
 from dpstats.results.inferring import inference_of, shrunk_towards, sums_inference
 from dpstats.results.missing import missing_information
+from dpstats.rows import Block
+from dpstats.solvers.newton import minimize
+from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
 
@@ -36,30 +43,124 @@ ROWS, DRAWS = 4096, 8
 NOISES = 20
 """Draws of the information's noise."""
 
+FEW_NOISES = 6
+"""Draws that tell roughly; all must do."""
+
+HALF = 0.5
+"""An error whose chance is less is not foreseen."""
+
+PUBLIC_ROWS = 16_384
+"""So many public rows at most stand for all."""
+
+PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
+"""Of the fit to public rows: what a row adds to the quadratic term, and to the gradient left."""
+
 
 class _Means(NamedTuple):
-    """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1)."""
+    """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
 
+    `coef`, shape (p,), are the coefficients in model units of one draw.
+    """
+
+    coef: Vector
     information: Vector
     weight: float
     square: float
     moments: Vector
 
 
-def foreseen_errors(plan: Plan, n: int, residual_sd: float | None = None) -> pd.DataFrame:
-    """Standard errors that a fit of `n` rows would show; see `Plan.standard_errors`."""
-    n = checked_rows(n, 10**15)
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Standard errors of fits of a plan by what is supposed of their rows, for any number of them.
+
+    Attributes
+    ----------
+    plan : Plan
+    populations : dict
+        By name, what a row adds in the mean: "usual" or "known", and where nothing is known "poor" and "rich" too.
+    """
+
+    plan: Plan
+    populations: Mapping[str, _Means]
+
+    def at(self, plan: Plan) -> Forecast:
+        """The same of the same call at another budget."""
+        _check_plan(plan)
+        return replace(self, plan=plan)
+
+    def errors(self, n: int) -> pd.DataFrame:
+        """Errors of `n` rows; see `Plan.standard_errors`."""
+        n = checked_rows(n, 10**15)
+        found = {name: self.expected(name, n) for name in self.populations}
+        chance = np.mean(list(self.drawn(n, NOISES)), axis=0)
+        unlikely = chance < HALF
+        columns = {
+            "std_error": np.where(unlikely & self.known, np.inf, next(iter(found.values()))),
+            "lower": np.where(unlikely & self.known, np.inf, np.min(list(found.values()), axis=0)),
+            "upper": np.where(unlikely, np.inf, np.max(list(found.values()), axis=0)),
+            "sampling": self.sampling(self.names[0]) / np.sqrt(n),
+            "identified": chance,
+        }
+        return pd.DataFrame(columns, index=list(self.plan.names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The populations, the last one of rows that say least."""
+        return tuple(self.populations)
+
+    @property
+    def known(self) -> bool:
+        """Whether the analyst said how all columns are spread."""
+        return len(self.populations) == 1
+
+    def sampling(self, name: str) -> Vector:
+        """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
+        return _sampling(self.plan, self.populations[name])
+
+    def expected(self, name: str, n: int) -> Vector:
+        """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
+        means = self.populations[name]
+        least = self.sampling(name) / np.sqrt(n)
+        with quiet():
+            typical = _inferred(self.plan, means, float(n)).se
+            if not np.all(np.isfinite(typical)):
+                # At the edge of what is identified.
+                typical = np.fmin(typical, _inferred(self.plan, means, float(n), corrected=False).se)
+        return np.asarray(np.maximum(typical, least))
+
+    def drawn(self, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        """Which coefficients draws of the information's noise leave an error, of rows that say least, each (p,)."""
+        means, random = self.populations[self.names[-1]], np.random.default_rng(SEED)
+        if isinstance(self.plan.objective, LeastSquaresPlan):
+            yield np.isfinite(self.expected(self.names[-1], n))
+            return
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
+        for _ in range(draws):
+            with quiet():
+                yield np.isfinite(_inferred(self.plan, means, float(n), noise=information.noise.sample(random)).se)
+
+    def enough(self, n: int, columns: Sequence[int] | None = None, draws: int = FEW_NOISES) -> bool:
+        """Whether all coefficients, or some, are likely to have errors of `n` rows that say least."""
+        kept = slice(None) if columns is None else list(columns)
+        allowed = int((1 - LIKELY) * draws + 1e-9)
+        missed = np.zeros(len(self.plan.names), dtype=int)[kept]
+        for found in self.drawn(n, draws):
+            missed += ~found[kept]
+            if missed.max() > allowed:
+                return False
+        return True
+
+
+def forecast(plan: Plan, residual_sd: float | None = None, typical: object = None, like: object = None) -> Forecast:
+    """What is foreseen of a plan's standard errors; arguments as for `Plan.standard_errors`."""
     _check_plan(plan)
+    assert isinstance(plan.design, DesignSpec)
+    known = Known.checked(plan.design, typical, like)
+    residual = _residual(plan, known, residual_sd)
+    habits = {"known": USUAL} if known.all_of(plan.design) else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
-        means = _means(plan, _residual(plan, residual_sd))
-        without = _sampling(plan, means) / np.sqrt(n)
-        typical = _inferred(plan, means, float(n)).se
-        chance = _identified(plan, means, float(n), typical)
-        if not np.all(np.isfinite(typical[chance >= 0.5])):
-            # At the edge of what is identified.
-            typical = np.fmin(typical, _inferred(plan, means, float(n), corrected=False).se)
-    errors = np.where(chance < 0.5, np.inf, np.maximum(typical, without))
-    return pd.DataFrame({"std_error": errors, "sampling": without, "identified": chance}, index=list(plan.names))
+        return Forecast(plan, {name: _means(plan, known, habit, residual) for name, habit in habits.items()})
 
 
 def _check_plan(plan: Plan) -> None:
@@ -83,46 +184,76 @@ def _check_plan(plan: Plan) -> None:
         )
 
 
-def _residual(plan: Plan, residual_sd: float | None) -> float:
-    """The standard deviation of a continuous response's residuals, in model units."""
-    if plan.family.response != "continuous":
-        if residual_sd is not None:
-            raise ArgumentError(
-                f"residual_sd is for responses that are numbers; family {plan.family.name!r} has no residual of its "
-                f"own, got {shown(residual_sd)}"
-            )
-        return 0.0
-    half = plan.design.response_scaling()[1]
+def _residual(plan: Plan, known: Known, residual_sd: float | None) -> float | None:
+    """The standard deviation of a continuous response's residuals in model units, if it is said."""
     if residual_sd is None:
-        return float(SPREAD * np.sqrt(1 - EXPLAINED))
+        return None
+    if plan.family.response != "continuous":
+        raise ArgumentError(
+            f"residual_sd is for responses that are numbers; family {plan.family.name!r} has no residual of its "
+            f"own, got {shown(residual_sd)}"
+        )
+    assert isinstance(plan.design, DesignSpec)
+    if known.has_response(plan.design):
+        raise ArgumentError("residual_sd goes without the response in like=, whose residuals are its own")
+    half = plan.design.response_scaling()[1]
     found = check_positive("residual_sd", residual_sd) / half
     if found > 2:
         raise ArgumentError(f"residual_sd must be less than the range of the response, {2 * half:.4g}")
     return found
 
 
-def _means(plan: Plan, residual: float) -> _Means:
-    """What a row that is made up from the Domain adds in the mean, its response as `Plan.simulate` makes it up."""
+def _means(plan: Plan, known: Known, habit: Habit, residual: float | None) -> _Means:
+    """What a row adds in the mean that is as the analyst says, and else as a habit has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
-    exog, complete, offset = design.predicting(uneven_columns(design.domain, ROWS, random), offset=True)
+    table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), habit, random)
+    exog, complete, offset = design.predicting(table, offset=True)
+    endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
+    complete = complete & np.isfinite(endog)
     if not complete.any():
-        raise ArgumentError("plan: the formula has no value at any row drawn from the domain")
-    exog, offset = exog[complete], offset[complete]
+        raise ArgumentError(
+            "like: the formula has no value at any row; are its numbers and levels those of the domain?"
+            if known.like is not None
+            else "plan: the formula has no value at any row drawn from the domain"
+        )
+    exog, offset, endog = exog[complete], offset[complete], endog[complete]
+    if known.has_response(design):
+        coef = _fitted(family, exog, endog, offset)
+        endog = np.asarray(family.clip_response(endog), dtype=np.float64)
+        return _mean_of(family, coef, exog, exog @ coef + offset, endog)
+    level = response_level(design, known, habit, table)
+    size = len(exog)
     exog, offset = np.tile(exog, (DRAWS, 1)), np.tile(offset, DRAWS)
     signal = np.concatenate([made_up_signal(part, random) for part in np.split(exog, DRAWS)])
-    eta = linear_predictor(design, signal, offset)
-    endog = _endog(family, eta, residual, random)
+    eta = linear_predictor(design, signal, offset, level)
+    deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
+    coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
+    return _mean_of(family, coef, exog, eta, _endog(family, eta, deviation, random), size)
+
+
+def _mean_of(family: Family, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> _Means:
+    """The means over rows, of which the first `size` have responses of one draw of coefficients."""
     weights, slopes = family.weight(eta, endog), family.slope(eta, endog)
     # Of one draw: over all of them the response would go with no column.
-    both = np.column_stack((exog, endog))[: len(exog) // DRAWS]
+    both = np.column_stack((exog, endog))[:size]
     return _Means(
+        coef,
         (exog * weights[:, None]).T @ exog / len(exog),
         float(np.mean(weights)),
         float(np.mean(slopes**2)),
         both.T @ both / len(both),
     )
+
+
+def _fitted(family: Family, exog: Vector, endog: Vector, offset: Vector) -> Vector:
+    """The coefficients in model units that fit public rows best, shape (p,)."""
+    size = exog.shape[1]
+    ridge = np.full(size, PUBLIC_RIDGE * len(exog))
+    rows = [Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset)]
+    found = minimize(PerturbedObjective(family, rows, ridge, np.zeros(size), 1.0), PUBLIC_GRADIENT * len(exog))
+    return np.asarray(found, dtype=np.float64)
 
 
 def _endog(family: Family, eta: Vector, residual: float, random: np.random.Generator) -> Vector:
@@ -145,31 +276,23 @@ def _sampling(plan: Plan, means: _Means) -> Vector:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-def _inferred(plan: Plan, means: _Means, n: float, corrected: bool = True) -> Inference:
-    """The table of errors where everything released is as the mean of its rows would have it."""
+def _inferred(plan: Plan, means: _Means, n: float, *, noise: Vector | None = None, corrected: bool = True) -> Inference:
+    """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
     if isinstance(plan.objective, LeastSquaresPlan):
         return sums_inference(plan, ReleasedSums(n * means.moments), None).table
     stage = plan.stages[-1].plan
     assert stage.information is not None
-    matrix = n * means.information
-    if corrected:
+    matrix, curvature = n * means.information, np.diag(stage.curvature)
+    start = matrix @ means.coef + curvature @ shrunk_towards(stage)
+    params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
+    if noise is not None:
+        matrix = matrix + noise
+    elif corrected:
         # Less what the self-consistent inverse takes noise to have added: it is then that of the mean itself.
         matrix = matrix - stage.information.noise.sandwich(np.asarray(np.linalg.pinv(matrix), dtype=np.float64))
     spread = _spread(plan, stage.information, matrix, n * means.square, n * means.weight)
     released = Information(tuple(range(stage.size)), matrix, spread)
-    return inference_of(plan, shrunk_towards(stage), released).table
-
-
-def _identified(plan: Plan, means: _Means, n: float, errors: Vector) -> Vector:
-    """In which share of the draws of the information's noise each coefficient has a standard error, shape (p,)."""
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return np.isfinite(errors).astype(np.float64)
-    information = plan.stages[-1].plan.information
-    assert information is not None
-    noise, design = information.noise, plan.design
-    wanted, random = design.back_transform()[0], np.random.default_rng(SEED)
-    drawn = (known_information(n * means.information + noise.sample(random), noise, design) for _ in range(NOISES))
-    return np.asarray(np.mean([known.inside(wanted) for known in drawn], axis=0), dtype=np.float64)
+    return inference_of(plan, params, released).table
 
 
 def _spread(plan: Plan, bought: InformationPlan, matrix: Vector, total: float, mass: float) -> Spread:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpstats.domain import Domain
 from dpstats.families import Family
-from dpstats.models.foreseen import foreseen_errors
+from dpstats.models.foreseen import Forecast, forecast
 from dpstats.models.glm import GLM
 from dpstats.models.made_up import made_up_rows
 from dpstats.plan import Plan, replanned
@@ -42,9 +42,13 @@ class Planned:
         given = {name: value for name, value in more.items() if value is not None}
         return model.fit(**{**self.arguments, **given})
 
-    def simulate(self, plan: Plan, n: int, seed: int) -> GLMResults:
+    def simulate(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> GLMResults:
         """The fit of rows that are made up by the Domain; see `Plan.simulate`."""
-        return self.fit(made_up_rows(plan, n, seed), None, seed=seed)
+        return self.fit(made_up_rows(plan, n, seed, typical, like), None, seed=seed)
+
+    def made_up(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
+        """Rows that are made up by the Domain; see `Plan.made_up`."""
+        return made_up_rows(plan, n, seed, typical, like)
 
     def at(self, eps: float) -> Planned:
         """The same at another budget."""
@@ -54,6 +58,6 @@ class Planned:
         """Its plan at another budget."""
         return replanned(plan, eps)
 
-    def standard_errors(self, plan: Plan, n: int, residual_sd: float | None) -> pd.DataFrame:
-        """What errors a fit of `n` rows is likely to show; see `Plan.standard_errors`."""
-        return foreseen_errors(plan, n, residual_sd)
+    def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
+        """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
+        return forecast(plan, residual_sd, typical, like)

@@ -12,7 +12,6 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Poisson
 from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
-from dpstats.inference.identified import LIKELY
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
@@ -25,11 +24,11 @@ from dpstats.proving import cited
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
 
-ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(12))
+ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
 
-MOST_FORETOLD = 12
-"""A forecast of more coefficients takes longer than a plan should."""
+MOST_FORETOLD = 20
+"""A forecast of more coefficients takes longer than printing a plan should."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",
@@ -222,21 +221,20 @@ def covered_note(plan: Plan) -> list[str]:
 
 def enough_said(plan: Plan) -> str:
     """From how many rows on free errors are likely to be there, by a forecast; empty where there is none."""
-    if plan.call is None or len(plan.names) > MOST_FORETOLD:
+    if plan.call is None:
         return ""
+    if len(plan.names) > MOST_FORETOLD:
+        return "plan.standard_errors(n) foretells whether they will be. "
     try:
-        place = bisect_left(ROWS_TRIED, True, key=lambda n: _likely(plan, n))
+        place = bisect_left(ROWS_TRIED, True, key=plan.forecast().enough)
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
         return ""
     if place == len(ROWS_TRIED):
         return ""
-    # Twice as many, since a sample and its coefficients are not the mean of all.
-    return f"Of rows such as simulate makes up, about {2 * ROWS_TRIED[place]:,} are enough for all of them. "
-
-
-def _likely(plan: Plan, n: int) -> bool:
-    """Whether all coefficients are likely to have standard errors at `n` rows."""
-    return bool(plan.standard_errors(n)["identified"].min() >= LIKELY)
+    return (
+        f"About {ROWS_TRIED[place]:,} rows are enough for all of them, even if numbers are narrow and levels rare "
+        "(plan.standard_errors). "
+    )
 
 
 def persons_note(plan: Plan) -> str:

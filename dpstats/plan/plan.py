@@ -227,43 +227,80 @@ class Plan:
         call = self._call("fit")
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
 
-    def simulate(self, n: int, seed: int = 0) -> Any:
-        """What such a fit looks like: the plan carried out on `n` rows that are made up.
+    def simulate(self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None) -> Any:
+        """What such a fit looks like: a GLMResults of the plan carried out on the rows of `made_up`.
 
-        Numbers are drawn about the middle of their range with a standard deviation of an eighth of it, levels ever
-        rarer in their order, three in ten of 0 and 1 are 1; the response from the family with coefficients drawn at
-        random, which explain half of the spread of a continuous one. Errors of real rows are larger where columns are
-        collinear or levels rarer still. It costs nothing and is not certified, as its noise is seeded.
-
-        Returns
-        -------
-        GLMResults
+        It costs nothing and is not certified, as its noise is seeded.
 
         Examples
         --------
         >>> plan.simulate(1000, seed=1).params.index.tolist()
         ['Intercept', 'x']
         """
-        return self._call("simulate").simulate(self, n, seed)
+        return self._call("simulate").simulate(self, n, seed, typical, like)
 
-    def standard_errors(self, n: int, *, residual_sd: float | None = None) -> pd.DataFrame:
-        """Standard errors that a fit of `n` rows would show if they were made up as `simulate` does: a forecast.
+    def made_up(
+        self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None
+    ) -> pd.DataFrame:
+        """Rows that are made up from public facts alone, to be looked at, edited, and passed as ``like=``.
 
-        Nothing is read or spent. Real rows differ: errors are larger where columns are collinear, levels rare or ranges
-        too wide. `residual_sd` is that of a continuous response, in its units; by default 0.1 of its range.
+        Numbers have a standard deviation of a sixth of their range about a little below its middle, the k-th level is
+        k^2 times as rare as the first, one in seven of 0 and 1 is 1, columns hardly correlate. The response follows
+        from the family, with coefficients drawn at random: a quarter of second levels, counts of a mean of a twentieth
+        of the greatest; of a continuous one half of the spread is explained.
+
+        Parameters
+        ----------
+        n, seed : int
+        typical : dict, optional
+            What is known of columns: ``{"bmi": (27, 4), "ward": {"burns": 0.01}, "smoker": 0.2}`` gives mean and sd
+            of a number, shares of levels, and the share of ones.
+        like : DataFrame, optional
+            PUBLIC rows to draw from, such as published microdata or a synthetic file. Never the private rows: what is
+            shown would be a function of them, and no budget pays for it.
+
+        Examples
+        --------
+        >>> plan.made_up(1000, typical={"x": (0.9, 0.05)}).shape
+        (1000, 2)
+        """
+        return self._call("made_up").made_up(self, n, seed, typical, like)
+
+    def standard_errors(
+        self,
+        n: int,
+        *,
+        residual_sd: float | None = None,
+        typical: Mapping[str, Any] | None = None,
+        like: Any = None,
+    ) -> pd.DataFrame:
+        """Standard errors that a fit of `n` rows is likely to show: a forecast, for which nothing is read or spent.
+
+        Where only the Domain is known three kinds of rows are supposed: usual ones, as `made_up` draws them; ones that
+        say more (numbers that fill their range); and ones that say less (narrow numbers off the middle, rarer levels,
+        columns that go together). `typical` and `like` tell better, as for `made_up`; `residual_sd` is that of a
+        continuous response, in its units, by default 0.07 of its range.
 
         Returns
         -------
         DataFrame
-            In the user's units: std_error, inf where the budget is unlikely to identify a coefficient; sampling,
-            without any noise; identified, the chance that the noise leaves the coefficient a standard error.
+            In the user's units: std_error, of usual rows or those that are known; lower and upper, of rows that say
+            more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
+            standard error, where nothing is known of rows that say less. inf where there is none.
 
         Examples
         --------
-        >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").standard_errors(20_000).shape
-        (2, 3)
+        >>> logit = dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial")
+        >>> logit.standard_errors(20_000).equals(logit.forecast().errors(20_000))
+        True
         """
-        return self._call("standard_errors").standard_errors(self, n, residual_sd)
+        return self.forecast(residual_sd=residual_sd, typical=typical, like=like).errors(n)
+
+    def forecast(
+        self, *, residual_sd: float | None = None, typical: Mapping[str, Any] | None = None, like: Any = None
+    ) -> Any:
+        """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
+        return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ def budget(
     n: int | Sequence[int] | None = None,
     what: Literal["risk", "noise", "se"] = "risk",
     coefficient: str | None = None,
+    residual_sd: float | None = None,
+    typical: Mapping[str, Any] | None = None,
+    like: Any = None,
     pi: float = 0.05,
     ax: Axes | None = None,
 ) -> Axes:
@@ -47,9 +50,11 @@ def budget(
         The proved bound on what privacy adds to the loss per row, against any coefficients of the plan's radius; or
         the standard deviation of the noise in the columns' mean gradients, in model units: the median column, and the
         range of all. Or the standard error of a coefficient that is to be expected, of `n` rows made up from the
-        Domain, and below it what is left without any noise.
+        Domain, with a band from rows that say more to rows that say less; and below it what is left without any noise.
     coefficient : str, optional
         Whose standard error; by default the last one.
+    residual_sd, typical, like : float, dict, DataFrame, optional
+        What is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
     pi : float
         Probability, over the noise, that the bound on the risk may fail.
     ax : Axes, optional
@@ -74,8 +79,10 @@ def budget(
     'eps'
     """
     check_choice("what", what, ("risk", "noise", "se"))
-    if what != "se" and coefficient is not None:
-        raise ArgumentError("coefficient goes with what='se', its standard error")
+    supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
+    for name, given in {"coefficient": coefficient, **supposed}.items():
+        if what != "se" and given is not None:
+            raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
     options = plan.request.options
     unproved = plan.request.method == "statistics" or options.replicates
     if what == "risk" and unproved:
@@ -86,31 +93,30 @@ def budget(
         raise ArgumentError("n must be given for what='se': standard errors depend on the number of rows")
     named = _coefficient(plan, coefficient)
     rows = _rows(n)
-    if what == "se":
-        plan.standard_errors(rows[0] or 1)  # says what is missing
+    foreseen = plan.forecast(**supposed) if what == "se" else None
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
     budgets = np.array([found.request.eps for found in plans])
     for number, count in enumerate(rows):
         if what == "se":
-            costs = np.stack([_errors(found, count, named) for found in plans])
+            costs = np.stack([_errors(foreseen, found, count, named) for found in plans])
         else:
             costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
             costs = costs / (count or 1)
         color, marker = style.SERIES[number], style.MARKERS[number]
-        low, middle, high = costs.T
+        low, middle, high, *without = costs.T
         label = None if count is None else f"{count:,} rows"
         ax.plot(budgets, middle, color=color, marker=marker, markersize=4, linewidth=1.6, label=label)
-        if what == "noise":
+        if what != "risk":
             ax.fill_between(budgets, low, high, color=color, alpha=0.18, linewidth=0)
         if what == "se":
-            ax.plot(budgets, low, color=color, linestyle="--", linewidth=1.0)
+            ax.plot(budgets, without[0], color=color, linestyle="--", linewidth=1.0)
     ax.axvline(plan.request.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.request.eps:.4g}")
     ax.set(xscale="log", yscale="log")
     _tick_budgets(ax, budgets)
     style.name_axes(ax, "eps", _measure(what, n is not None, named))
     style.show_legend(ax, loc="best")
-    style.finish(ax, _title(plan), *_said(plan, what, pi))
+    style.finish(ax, _title(plan), *_said(plan, what, pi, foreseen is not None and foreseen.known))
     return ax
 
 
@@ -154,15 +160,17 @@ def _coefficient(plan: Plan, name: str | None) -> str:
     return plan.names[-1] if name is None else name
 
 
-def _errors(plan: Plan, count: int | None, name: str) -> Float:
-    """The standard error without noise and twice that to be expected, shape (3,); NaN where none is likely."""
-    assert count is not None
+def _errors(foreseen: Any, plan: Plan, count: int | None, name: str) -> Float:
+    """Standard errors of rows that say more, of usual ones, of those that say less, and without noise, shape (4,).
+
+    NaN where none is likely.
+    """
     try:
-        row = plan.standard_errors(count).loc[name]
+        row = foreseen.at(plan).errors(count).loc[name]
     except ArgumentError:  # another eps than the plan's need not leave the information free
-        return np.full(3, np.nan)
-    error = row["std_error"] if row["identified"] >= LIKELY else np.nan
-    return np.array([row["sampling"], error, error], dtype=np.float64)
+        return np.full(4, np.nan)
+    found = row[["lower", "std_error", "upper"]] if row["identified"] >= LIKELY else np.full(3, np.nan)
+    return np.array([*found, row["sampling"]], dtype=np.float64)
 
 
 def _noise(plan: Plan) -> Float:
@@ -189,12 +197,16 @@ def _title(plan: Plan) -> str:
     return f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
 
 
-def _said(plan: Plan, what: str, pi: float) -> list[str]:
+def _said(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
     shown = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
-        "se": "Forecast for rows made up from the Domain (numbers about the middle, levels ever rarer); real rows "
-        "differ. Dashed: without noise. No point: no error is likely.",
+        "se": (
+            "Forecast for rows as typical= or like= has them. "
+            if known
+            else "Forecast for rows made up from the Domain; band: from rows that say more to rows that say less. "
+        )
+        + "Dashed: without noise. No point: no error is likely.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

@@ -44,6 +44,8 @@ def sample_size(
     target: float | None = None,
     se: Mapping[str, float] | None = None,
     residual_sd: float | None = None,
+    typical: Mapping[str, Any] | None = None,
+    like: Any = None,
     radius: float | None = None,
     delta: float = 0.0,
     pi: float = 0.05,
@@ -72,8 +74,8 @@ def sample_size(
     se : dict
         With a plan, in place of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
         units. The answer is a forecast for rows made up from the Domain, from which real rows differ.
-    residual_sd : float, optional
-        With `se`: as for ``plan.standard_errors``.
+    residual_sd, typical, like : float, dict, DataFrame, optional
+        With `se`, what is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
     radius : float
         Norm of the coefficients to compare with, in model units.
     pi : float
@@ -107,7 +109,8 @@ def sample_size(
     3251
     """
     if hasattr(family, "objective") and hasattr(family, "design"):
-        return _of_plan(family, eps, target, se, residual_sd, radius, pi)
+        supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
+        return _of_plan(family, eps, target, se, supposed, radius, pi)
     if se is not None:
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
@@ -175,7 +178,7 @@ def _of_plan(
     eps: float | None,
     target: float | None,
     se: Mapping[str, float] | None,
-    residual_sd: float | None,
+    supposed: Mapping[str, Any],
     radius: float | None,
     pi: float,
 ) -> SampleSize | ErrorSize:
@@ -184,7 +187,7 @@ def _of_plan(
         raise ArgumentError("target or se must be given, one of them: sample_size(plan, se={'x': 0.1})")
     plan = plan if eps is None else plan.at(eps)
     if se is not None:
-        return rows_for_errors(plan, se, residual_sd)
+        return rows_for_errors(plan, se, **supposed)
     fit = plan.objective
     if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
         raise ArgumentError("plan must be of method='napp' and for rows: the bounds are of noise in the objective")

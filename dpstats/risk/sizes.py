@@ -13,9 +13,9 @@ import pandas as pd
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
-from dpstats.inference.identified import LIKELY
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
+from dpstats.progress import watched
 
 WIDTH = 78
 
@@ -25,12 +25,17 @@ MOST = 10**12
 CLOSE = 1.01
 """A number of rows for errors, which are a forecast, is found to this factor."""
 
-EVEN = (
-    "A forecast for rows made up from the Domain, numbers about the middle of their range and levels ever rarer: real "
-    "rows differ, and may need more. plan.simulate(n, seed) shows such a fit."
-)
-"""What forecasts of errors say of themselves."""
+ROUGH = 1.1
+"""And for rows that say more or less, to this one."""
 
+LEAP = 2.0
+"""The longest step of the search, on the logarithm of the number of rows."""
+
+NEAR = 1.05
+"""A number of rows for coefficients that are likely to be identified, to this one."""
+
+MANY = 20
+"""Draws of noise that the last number of rows must stand."""
 
 FREE = " These errors are free: real rows lose them more easily. inference=True pays for errors that are there."
 
@@ -102,30 +107,53 @@ class ErrorSize(_Printed):
     Attributes
     ----------
     n : int
-        To one percent.
+        At which usual rows, or those that are known, are foreseen to meet them and rows that say little are likely to
+        have errors at all; to a few percent.
     table : DataFrame
-        A row for each coefficient asked for: wanted; std_error, foreseen at `n` rows; sampling, the same without any
-        noise.
+        A row for each coefficient asked for: wanted, and what `Plan.standard_errors` has of `n` rows.
     eps : float
         The budget of the plan.
     free : bool
         Whether the errors are free, and so a matter of luck with real rows.
+    usual, least, most : int
+        Numbers at which errors are met, whether or not they are likely to be there: of usual rows, and of rows that say
+        more and less; the same where the rows are known.
+    known : bool
+        Whether `typical` or `like` said how all columns are spread.
     """
 
     n: int
     table: pd.DataFrame
     eps: float
     free: bool = False
+    usual: int = 0
+    least: int = 0
+    most: int = 0
+    known: bool = False
 
     def __str__(self) -> str:
         """The number and the errors at it, at 80 columns."""
-        said = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {EVEN}"
+        said = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._supposed()}"
         said += FREE if self.free else ""
-        table = self.table.map("{:.4g}".format).to_string(max_colwidth=40)
+        shown = self.table if not self.known else self.table.drop(columns=["lower", "upper"])
+        table = shown.map("{:.4g}".format).to_string(max_colwidth=30)
         return "\n".join([*textwrap.wrap(said, WIDTH), "", table])
 
+    def _supposed(self) -> str:
+        """What the number rests on."""
+        if self.known:
+            return "A forecast for rows such as typical= or like= has them."
+        return (
+            f"A forecast for rows made up from the Domain alone: usual ones meet them with {self.usual:,}, "
+            f"numbers that fill their ranges with {self.least:,}, narrow ones off the middle, beside rare levels, with "
+            f"{self.most:,}; with {self.n:,} rows these too are likely to have errors at all. typical= and like= say "
+            "what is known of the rows."
+        )
 
-def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> ErrorSize:
+
+def rows_for_errors(
+    plan: Any, se: Any, residual_sd: float | None = None, typical: object = None, like: object = None
+) -> ErrorSize:
     """The number of rows at which every standard error asked for is foreseen to be met.
 
     Parameters
@@ -133,7 +161,7 @@ def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> Err
     plan : Plan
     se : dict
         Standard errors by the name of the coefficient, in the user's units.
-    residual_sd : float, optional
+    residual_sd, typical, like
         As for `Plan.standard_errors`.
 
     Raises
@@ -142,24 +170,68 @@ def rows_for_errors(plan: Any, se: Any, residual_sd: float | None = None) -> Err
         If `se` is no such dict, the plan buys no standard errors, or no number of rows up to 10^12 will do.
     """
     wanted = _wanted(plan, se)
-
-    def excess(n: int) -> float:
-        found = plan.standard_errors(n, residual_sd=residual_sd).loc[wanted.index]
-        known = found["identified"].min() >= LIKELY
-        return float(np.max(found["std_error"].to_numpy() / wanted.to_numpy())) if known else np.inf
-
-    low, high = 1, 64
-    while excess(high) > 1:
-        low, high = high, 8 * high
-        if high > MOST:
-            raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
-    while high > CLOSE * low and high - low > 1:
-        middle = math.isqrt(low * high)
-        low, high = (middle, high) if excess(middle) > 1 else (low, middle)
-    table = plan.standard_errors(high, residual_sd=residual_sd).loc[wanted.index]
+    with watched("looking for a number of rows"):
+        foreseen = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
+        usual = _rows_of(foreseen, foreseen.names[0], wanted, CLOSE)
+        ends = [_rows_of(foreseen, name, wanted, ROUGH) for name in foreseen.names[1:]]
+        n = _rounded(_identified(foreseen, usual, [plan.names.index(one) for one in wanted.index]))
+        table = foreseen.errors(n).loc[wanted.index]
     table.insert(0, "wanted", wanted)
     information = plan.stages[-1].plan.information
-    return ErrorSize(high, table, plan.request.eps, information is not None and information.purchase.free)
+    free = information is not None and information.purchase.free
+    least, most = map(_rounded, ends or [usual, usual])
+    return ErrorSize(n, table, plan.request.eps, free, _rounded(usual), least, most, foreseen.known)
+
+
+def _rows_of(foreseen: Any, population: str, wanted: pd.Series[float], close: float) -> float:
+    """The number of rows at which errors of a population meet those wanted, to a factor `close`."""
+    places = [foreseen.plan.names.index(name) for name in wanted.index]
+    most = np.log(MOST)
+
+    def excess(log_rows: float) -> float:
+        if log_rows > most:
+            raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+        errors = foreseen.expected(population, math.ceil(math.exp(log_rows)))[places]
+        return float(np.log(np.max(errors / wanted.to_numpy())))
+
+    # No fewer rows than without any noise.
+    high = max(0.0, 2 * float(np.log(np.max(foreseen.sampling(population)[places] / wanted))))
+    above = excess(high)
+    low, below = high, above
+    while above > 0:
+        low, below = high, above
+        high += min(max(above, 0.1), LEAP)
+        above = excess(high)
+    while high - low > math.log(close):
+        share = below / (below - above) if np.isfinite(below) else 0.5
+        middle = low + (high - low) * min(max(share, 0.1), 0.9)
+        if (found := excess(middle)) > 0:
+            low, below = middle, found
+        else:
+            high, above = middle, found
+    return math.exp(high)
+
+
+def _identified(foreseen: Any, n: float, places: list[int]) -> float:
+    """The number of rows, `n` at least, at which coefficients are likely to be identified, to a twentieth."""
+    if foreseen.enough(math.ceil(n), places):
+        low = high = n
+    else:
+        low, high = n, 2 * n
+        while not foreseen.enough(math.ceil(high), places):
+            low, high = high, 2 * high
+        while high > NEAR * low:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if foreseen.enough(math.ceil(middle), places) else (middle, high)
+    while not foreseen.enough(_rounded(high), places, MANY):
+        high *= NEAR
+    return high
+
+
+def _rounded(n: float) -> int:
+    """A number of rows, rounded up to three digits."""
+    unit = 10 ** max(0, math.floor(math.log10(n)) - 2)
+    return math.ceil(n / unit - 1e-9) * unit
 
 
 def _wanted(plan: Any, se: Any) -> pd.Series[float]:

@@ -1,0 +1,128 @@
+"""What is known of rows that are made up: typical columns, and public rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError
+
+DOMAIN = {
+    "bmi": (12, 60),
+    "ward": ["a", "b", "c", "d"],
+    "old": bool,
+    "sbp": (70, 230),
+    "died": ["no", "yes"],
+    "falls": (0, 30),
+}
+TYPICAL = {"bmi": (27, 4), "ward": {"d": 0.01, "b": 0.5}, "old": 0.2}
+
+
+def made_up(formula: str, n: int = 40_000, family: str = "gaussian", **known: Any) -> pd.DataFrame:
+    return dp.plan(formula, DOMAIN, 1.0, family=family).made_up(n, 3, **known)
+
+
+def test_columns_are_as_typical_has_them() -> None:
+    """Forty thousand rows with a fixed seed; tolerances are five standard errors and more."""
+    rows = made_up("sbp ~ bmi + ward + old", typical={**TYPICAL, "sbp": (130, 17)})
+    assert rows["bmi"].mean() == pytest.approx(27, abs=0.1)
+    assert rows["bmi"].std() == pytest.approx(4, abs=0.1)
+    assert rows["sbp"].mean() == pytest.approx(130, abs=0.5)
+    assert rows["sbp"].std() == pytest.approx(17, abs=0.5)
+    assert rows["old"].mean() == pytest.approx(0.2, abs=0.01)
+    shares = rows["ward"].value_counts(normalize=True)
+    assert shares[["d", "b"]].tolist() == pytest.approx([0.01, 0.5], abs=0.013)
+    # What is not said is ever rarer in its order.
+    assert shares["a"] == pytest.approx(9 * shares["c"], rel=0.1)
+
+
+@pytest.mark.parametrize(("pair", "spread"), [((60, 0), 0.0), ((12.5, 3), 3.0), ((36, 13.9), 13.9), ((36, 23), 23.0)])
+def test_a_mean_and_an_sd_fill_no_more_than_the_range(pair: tuple[float, float], spread: float) -> None:
+    """A constant, a skewed number, one that fills its range, and one at its two ends."""
+    bmi = made_up("sbp ~ bmi", typical={"bmi": pair})["bmi"]
+    assert bmi.between(12, 60).all()
+    assert bmi.mean() == pytest.approx(pair[0], abs=0.6)
+    assert bmi.std() == pytest.approx(spread, rel=0.05)
+
+
+def test_a_response_is_as_typical_has_it() -> None:
+    died = made_up("died ~ bmi", family="binomial", typical={"died": {"yes": 0.03}})["died"]
+    assert (died == "yes").mean() == pytest.approx(0.03, abs=0.005)
+    falls = made_up("falls ~ bmi", family="poisson", typical={"falls": (0.6, 1)})["falls"]
+    assert falls.mean() == pytest.approx(0.6, abs=0.05)
+
+
+def test_rows_of_a_public_frame_keep_what_goes_together() -> None:
+    base = np.random.default_rng(1).uniform(15, 45, 500)
+    public = pd.DataFrame({"bmi": base, "old": base > 30, "sbp": 100 + base})
+    rows = made_up("sbp ~ bmi + old", 2000, like=public)
+    assert (rows["old"] == (rows["bmi"] > 30)).all()
+    assert np.allclose(rows["sbp"], 100 + rows["bmi"])
+    changed = made_up("sbp ~ bmi + old", 2000, like=public, typical={"old": 0.5})
+    assert 0.4 < (changed["old"] == (changed["bmi"] > 30)).mean() < 0.6
+    without = made_up("sbp ~ bmi + old", 2000, like=public.drop(columns="sbp").to_dict("list"))
+    assert without["sbp"].between(70, 230).all()
+    assert not np.allclose(without["sbp"], 100 + without["bmi"])
+
+
+def test_columns_that_go_together_have_larger_errors() -> None:
+    domain = {"u": (0, 10), "v": (0, 10), "y": (0, 10)}
+    plan = dp.plan("y ~ u + v", domain, 1.0, inference=True)
+    random = np.random.default_rng(4)
+    u, other = random.uniform(0, 10, (2, 5000))
+    y = 5 + 0.2 * (u - 5) + random.normal(0, 1, 5000)
+    alone = plan.standard_errors(20_000, like={"u": u, "v": other, "y": y})
+    together = plan.standard_errors(20_000, like={"u": u, "v": 0.9 * u + 0.1 * other, "y": y})
+    assert together.loc["u", "std_error"] > 3 * alone.loc["u", "std_error"]
+
+
+def test_what_is_typical_is_foreseen() -> None:
+    plan = dp.plan("sbp ~ bmi", DOMAIN, 1.0, inference=True)
+    errors = [
+        plan.standard_errors(20_000, typical={"bmi": pair}).loc["bmi", "std_error"]
+        for pair in ((36, 12), (36, 6), (27, 4))
+    ]
+    assert errors[0] < 0.6 * errors[1] < 0.6 * errors[2]
+
+
+@pytest.mark.parametrize(
+    ("known", "fix"),
+    [
+        ({"typical": (27, 4)}, "typical must be a dict"),
+        ({"typical": {"age": (27, 4)}}, "'age' is no column of the formula; it reads"),
+        ({"typical": {"bmi": 27}}, "mean and sd as a pair; got 27"),
+        ({"typical": {"old": "yes"}}, "or the share of ones"),
+        ({"typical": {"old": 1.5}}, "or the share of ones"),
+        ({"typical": {"bmi": (27, -1)}}, "sd of 'bmi' must be at least 0"),
+        ({"typical": {"bmi": (27, 30)}}, "below 22.25"),
+        ({"typical": {"bmi": (270, 4)}}, "mean of 'bmi' must be within its range, 12 to 60"),
+        ({"typical": {"bmi": (np.nan, 4)}}, "mean and sd as a pair"),
+        ({"typical": {"ward": 0.1}}, "give shares of some or all, such as {'d': 0.1}"),
+        ({"typical": {"ward": {"e": 0.1}}}, "'ward' has no level 'e'"),
+        ({"typical": {"ward": {"a": -0.1}}}, "give shares"),
+        ({"typical": {"ward": {"a": 0.6, "b": 0.6}}}, "add up to 1.2, not 1"),
+        ({"typical": {"ward": dict.fromkeys("abcd", 0.1)}}, "add up to 0.4, not 1"),
+        ({"like": 5}, "like must be a frame of public rows"),
+        ({"like": {"bmi": [1.0], "ward": ["a", "b"]}}, "columns of one length"),
+        ({"like": {"bmi": []}}, "like must have rows"),
+        ({"like": {"bmi": [20.0]}}, "like has no column 'ward'"),
+    ],
+)
+def test_what_is_not_known_so_is_refused(known: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ArgumentError, match=fix):
+        made_up("sbp ~ bmi + ward + old", 100, **known)
+
+
+def test_a_response_that_is_no_column_needs_rows_that_have_it() -> None:
+    plan = dp.plan("np.log(sbp) ~ bmi", DOMAIN, 1.0, inference=True)
+    with pytest.raises(ArgumentError, match="like= rows that have it"):
+        plan.made_up(100)
+    rows = made_up("sbp ~ bmi", 5000)
+    assert plan.simulate(5000, like=rows).params.index.tolist() == ["Intercept", "bmi"]
+    assert np.isfinite(plan.standard_errors(50_000, like=rows)["std_error"]).all()
+    known = plan.standard_errors(50_000, typical={"bmi": (36, 10), "sbp": (130, 5)})
+    assert known.loc["bmi", "sampling"] < plan.standard_errors(50_000).loc["bmi", "sampling"]
