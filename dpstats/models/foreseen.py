@@ -24,7 +24,7 @@ from dpstats.inference.identified import LIKELY
 from dpstats.mechanisms.information import Information, InformationPlan, known_information
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
-from dpstats.models.made_up import EXPLAINED, checked_rows, linear_predictor, made_up_signal, response_level
+from dpstats.models.made_up import EXPLAINED, checked_rows, counts, linear_predictor, made_up_signal, response_level
 from dpstats.models.supposed import POOR, RICH, USUAL, Habit, Known
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
@@ -261,7 +261,7 @@ def _endog(family: Family, eta: Vector, residual: float, random: np.random.Gener
     if family.response == "binary":
         return (random.uniform(size=len(eta)) < 1 / (1 + np.exp(-eta))).astype(np.float64)
     if family.response == "count":
-        return np.asarray(family.clip_response(random.poisson(np.exp(eta)).astype(np.float64)))
+        return np.asarray(family.clip_response(counts(family, np.exp(eta), random)))
     return np.asarray(eta + residual * random.standard_normal(len(eta)), dtype=np.float64)
 
 

@@ -13,6 +13,7 @@ from scipy import optimize, special
 from dpstats.arguments import shown
 from dpstats.domain import Levels, Scalar
 from dpstats.errors import ArgumentError
+from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column
 from dpstats.models.supposed import USUAL, Habit, Known, answering
@@ -24,6 +25,9 @@ Vector = NDArray[np.float64]
 
 EXPLAINED = 0.5
 """Of the spread of a continuous response that is made up, the share that the columns explain."""
+
+MOST_COUNTS = 1e15
+"""Greater means of counts are not drawn."""
 
 RAREST = 1e-4
 """A response whose second value is rarer, or whose mean count is less, is taken to be so."""
@@ -67,7 +71,7 @@ def made_up_rows(plan: Plan, n: int, seed: int, typical: object = None, like: ob
             level = response_level(design, known, USUAL, table)
             exog, complete, offset = design.predicting(table, offset=True)
             signal = made_up_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)
-            table[response.name] = _response(design, signal, np.nan_to_num(offset), level, random)
+            table[response.name] = _response(plan.family, design, signal, np.nan_to_num(offset), level, random)
     person = plan.request.options.record.column
     if person is not None:
         table[person] = np.arange(n) // ROWS_EACH
@@ -121,8 +125,15 @@ def _shift(signal: Vector, share: float) -> float:
     return float(optimize.brentq(excess, -end, end, xtol=1e-6))
 
 
+def counts(family: Family, means: Vector, random: np.random.Generator) -> Vector:
+    """Counts of some means that vary as the family has it, shape (rows,)."""
+    if isinstance(family, NegativeBinomial):
+        means = means * random.gamma(1 / family.alpha, family.alpha, len(means))
+    return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
+
+
 def _response(
-    design: DesignSpec, signal: Vector, offset: Vector, level: Level, random: np.random.Generator
+    family: Family, design: DesignSpec, signal: Vector, offset: Vector, level: Level, random: np.random.Generator
 ) -> list[Scalar] | Vector:
     """A response for a signal, in the units of the data."""
     eta = linear_predictor(design, signal, offset, level)
@@ -132,7 +143,8 @@ def _response(
         levels = declared.values if isinstance(declared, Levels) else (0, 1)
         return [levels[int(one)] for one in second]
     if design.response.kind == "count":
-        return np.minimum(random.poisson(np.minimum(np.exp(eta), design.response.high)), design.response.high)
+        high = design.response.high
+        return np.minimum(counts(family, np.minimum(np.exp(eta), high), random), high)
     low, high = design.response.low, design.response.high
     unit = eta + np.sqrt(1 - EXPLAINED) * level.deviation * random.standard_normal(len(signal))
     return np.clip((low + high) / 2 + (high - low) / 2 * unit, low, high)
