@@ -150,8 +150,9 @@ def peak_memory(kind: str, rows: int, name: str) -> dict[str, int]:
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
     before = _status("VmRSS")
     task()
+    extra = _status("VmHWM") - before  # before the frame is made again
     data = frame(rows).memory_usage(deep=True).sum() if kind == "formula" else 8 * rows * (COLUMNS[kind] + 1)
-    return {"extra": _status("VmHWM") - before, "data": int(data)}
+    return {"extra": extra, "data": int(data)}
 
 
 def _status(field: str) -> int:

@@ -75,9 +75,8 @@ def encode(columns: Mapping[str, Column], domain: Domain, rows: slice) -> tuple[
     for name, column in columns.items():
         declared, cells = domain[name], column.select(rows)
         if isinstance(declared, Range):
-            numbers = _clipped(cells.numbers(), declared)
-            complete &= ~np.isnan(numbers)
-            encoded[name] = numbers
+            encoded[name], known = _clipped(cells.numbers(), declared)
+            complete &= known
         else:
             codes = cells.codes(declared.code_of())
             complete &= codes >= 0
@@ -93,7 +92,9 @@ def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, E
     }
 
 
-def _clipped(numbers: Array, declared: Range) -> Array:
-    clipped = np.clip(numbers, declared.low, declared.high)
-    clipped[~np.isfinite(numbers)] = np.nan
-    return clipped
+def _clipped(numbers: Array, declared: Range) -> tuple[Array, NDArray[np.bool_]]:
+    """Numbers within a range, NaN where they are not finite, and where they are."""
+    clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
+    if not known.all():
+        clipped[~known] = np.nan
+    return clipped, known

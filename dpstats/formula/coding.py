@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ import patsy
 from numpy.typing import NDArray
 from patsy.build import design_matrix_builders
 from patsy.desc import Term as PatsyTerm
-from patsy.design_info import DesignInfo
+from patsy.design_info import DesignInfo, SubtermInfo
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.bounds import FactorBounds, interact, measure, proved
 from dpstats.formula.codes import Encoded
-from dpstats.formula.expression import Apply, Column, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
+from dpstats.formula.expression import Apply, Column, Value, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
 from dpstats.formula.hints import located
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import end_rows, public_frame
@@ -26,6 +27,12 @@ from dpstats.formula.public_frame import end_rows, public_frame
 Array = NDArray[np.float64]
 
 NO_SCOPE = patsy.EvalEnvironment([{}])
+
+FactorValues = dict[Any, NDArray[Any]]
+"""By factor: a level of each row, or columns."""
+
+Part = tuple[NDArray[Any], NDArray[Any] | None]
+"""A number of each row, or a number of each level and the rows' levels."""
 
 LARGEST = 1e100
 """Columns must stay below this, so that scaling them cannot overflow."""
@@ -62,7 +69,7 @@ class PublicFactor:
             return value if isinstance(value, np.ndarray) and value.ndim > 1 else as_numbers(value)
         # Without an object dtype pandas would turn levels such as 1 and 2.5 into 1.0 and 2.5.
         categories = pd.Index(list(codes.levels), dtype=object)
-        # patsy takes no missing level: rows that have one are left out by `design_rows`.
+        # patsy takes no missing level: rows that have one are left out (`factor_values`).
         categorical = pd.Categorical.from_codes(np.maximum(codes.values, 0), categories)
         categorical.contrast = codes.contrast  # type: ignore[attr-defined]
         return categorical
@@ -134,7 +141,10 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
     for factor, known in info.factor_infos.items():
         if known.type != "categorical" or not may_miss(factor.node):
             continue
-        missing = _missing(factor, public_frame(domain, list(dict.fromkeys(columns_of(factor.node))), faces=True))
+        public = public_frame(domain, list(dict.fromkeys(columns_of(factor.node))), faces=True)
+        codes = as_codes(evaluate(factor.node, public))
+        assert codes is not None
+        missing = codes.values < 0
         if missing.all():
             message = f"{factor.code}: no value of the declared ranges is in any of the bins; move the breaks"
             raise FormulaError(located(message, factor.at))
@@ -173,48 +183,50 @@ def subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]]) 
     return found
 
 
-def design_rows(info: DesignInfo, encoded: Mapping[str, Encoded], rows: int) -> Array:
-    """patsy's design matrix of complete encoded rows, shape (rows, p), in the user's units; may hold infinities.
+def factor_values(info: DesignInfo, encoded: Mapping[str, Encoded]) -> tuple[FactorValues, NDArray[np.bool_]]:
+    """What each factor is in some encoded rows, and which rows are in one of the levels of all, shape (rows,) or (1,).
 
-    One column after the other in memory: patsy itself would write them row by row.
+    A factor's level of each row, shape (rows,), or its columns, shape (k, rows).
     """
-    cells = np.empty((len(info.column_names), rows))
-    with np.errstate(all="ignore"):
-        values = {factor: _values(factor, encoded) for factor in info.factor_infos}
-        subterms = (subterm for parts in info.term_codings.values() for subterm in parts)
-        products = (one for subterm in subterms for one in _products(info, subterm, values))
-        for column, parts in zip(cells, products, strict=True):
-            column[:] = 1.0 if not parts else _of_rows(parts[0])
-            for part in parts[1:]:
-                column *= _of_rows(part)
+    values: FactorValues = {}
+    known = np.ones(1, dtype=bool)
     for factor in info.factor_infos:
+        value = evaluate(factor.node, encoded)
+        codes = as_codes(value)
+        if codes is None:
+            values[factor] = _columns(value)
+            continue
+        values[factor] = codes.values
         if may_miss(factor.node):
-            cells[:, np.broadcast_to(_missing(factor, encoded), rows)] = np.nan
-    return cells.T
+            known = known & (codes.values >= 0)
+            values[factor] = np.maximum(codes.values, 0)
+    return values, known
 
 
-def _values(factor: PublicFactor, encoded: Mapping[str, Encoded]) -> NDArray[Any]:
-    """A factor's level of each row, shape (rows,), or its columns, shape (k, rows)."""
-    value = evaluate(factor.node, encoded)
-    codes = as_codes(value)
-    if codes is not None:
-        return np.maximum(codes.values, 0)
+def column_parts(info: DesignInfo, values: FactorValues) -> Iterator[list[Part]]:
+    """What each column is the product of, in their order; the columns of a subterm's first factor change fastest.
+
+    The products are patsy's to the last bit, which would write them row by row.
+    """
+    for _, subterm in placed_subterms(info):
+        yield from products(info, subterm, values)
+
+
+def of_rows(part: Part) -> NDArray[Any]:
+    """A part of a product by row: shape (rows,), or (1,) for a constant."""
+    numbers, levels = part
+    return numbers if levels is None else numbers[levels]
+
+
+def _columns(value: Value) -> Array:
+    """A numeric factor as columns one after the other, shape (k, rows)."""
     if isinstance(value, np.ndarray) and value.ndim > 1:
         return np.asarray(value.T, dtype=np.float64)
     return np.asarray(as_numbers(value), dtype=np.float64)[None]
 
 
-Part = tuple[NDArray[Any], NDArray[Any] | None]
-"""A number of each row, or a number of each level and the rows' levels."""
-
-
-def _of_rows(part: Part) -> NDArray[Any]:
-    numbers, levels = part
-    return numbers if levels is None else numbers[levels]
-
-
-def _products(info: DesignInfo, subterm: Any, values: Mapping[Any, NDArray[Any]]) -> Iterator[list[Part]]:
-    """What each column of a subterm is the product of; the columns of its first factor change fastest."""
+def products(info: DesignInfo, subterm: SubtermInfo, values: Mapping[Any, NDArray[Any]]) -> Iterator[list[Part]]:
+    """What each column of a subterm is the product of."""
     choices: list[list[Part]] = []
     for factor in subterm.factors:
         if info.factor_infos[factor].type == "categorical":
@@ -225,10 +237,33 @@ def _products(info: DesignInfo, subterm: Any, values: Mapping[Any, NDArray[Any]]
         yield list(reversed(chosen))
 
 
-def _missing(factor: PublicFactor, encoded: Mapping[str, Encoded]) -> NDArray[np.bool_]:
-    """Which rows are in none of a factor's levels, shape (rows,) or (1,)."""
-    codes = as_codes(evaluate(factor.node, encoded))
-    return np.zeros(1, dtype=bool) if codes is None else codes.values < 0
+def placed_subterms(info: DesignInfo) -> Iterator[tuple[slice, SubtermInfo]]:
+    """Every subterm with its columns, in their order."""
+    start = 0
+    for subterms in info.term_codings.values():
+        for subterm in subterms:
+            yield slice(start, start + subterm.num_columns), subterm
+            start += subterm.num_columns
+
+
+def level_counts(info: DesignInfo, subterm: SubtermInfo) -> tuple[int, ...] | None:
+    """How many levels each factor of a subterm has; None if one of them is of numbers."""
+    if any(info.factor_infos[factor].type != "categorical" for factor in subterm.factors):
+        return None
+    return tuple(len(info.factor_infos[factor].categories) for factor in subterm.factors)
+
+
+def combinations(counts: Sequence[int]) -> NDArray[np.intp]:
+    """The levels of factors at each combination of them, the first varying fastest: shape (factors, combinations)."""
+    return np.indices(tuple(reversed(counts))).reshape(len(counts), math.prod(counts))[::-1]
+
+
+def combined(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
+    """The place of each row's levels of some factors among their `combinations`, shape (rows,)."""
+    place = levels[-1]
+    for own, count in zip(reversed(levels[:-1]), reversed(counts[:-1]), strict=True):
+        place = place * count + own
+    return place
 
 
 def _public_columns(factor: PublicFactor, domain: Domain) -> Array:

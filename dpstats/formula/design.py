@@ -24,15 +24,16 @@ from dpstats.formula.bodies import term_bodies
 from dpstats.formula.bounds import Array, Term, unit_term
 from dpstats.formula.gaps import gap_notes
 from dpstats.formula.joined import joined_columns
+from dpstats.formula.packing import SLACK, packing_of
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.reading import SLACK, owned_blocks, prediction_rows, read_blocks, usable_rows
+from dpstats.formula.reading import owned_blocks, prediction_rows, read_blocks, usable_rows
 from dpstats.formula.response import Kind, bind_response
 from dpstats.formula.row_values import bind_offset, bind_subset, bind_weights
 from dpstats.formula.scaled import ScaledDesign
 from dpstats.formula.schema import check_counts, numeric_columns_undeclared, schema_domain, with_response
 from dpstats.privacy.information import Joined
 from dpstats.quiet import quiet
-from dpstats.rows import Block, Rows
+from dpstats.rows import Block, PackedRows, Packing, Rows
 from dpstats.rows.persons import Owned
 from dpstats.tables import Table, as_table
 from dpstats.tables.columns import usable_kind
@@ -53,11 +54,16 @@ class DesignSpec(ScaledDesign):
         """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
         cells.check_columns(as_table(data), self.domain, self._parsed.columns)
 
-    def rows(self, data: object, block_rows: int = 65536) -> Rows[Block]:
-        """Rows in model units, encoded whenever they are gone through; the rest as `blocks`."""
+    @cached_property
+    def packing(self) -> Packing:
+        """How rows are kept between passes."""
+        return packing_of(self)
+
+    def rows(self, data: object, block_rows: int = 65536) -> PackedRows:
+        """Rows in model units, encoded whenever they are gone through until they are held; the rest as `blocks`."""
         table = as_table(data)
         self.check_schema(table)
-        return table.batches(self.columns).through(partial(_encoded, self, block_rows))
+        return PackedRows(self.packing, table.batches(self.columns).through(partial(_encoded, self, block_rows)))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -99,7 +105,7 @@ class DesignSpec(ScaledDesign):
         Returns
         -------
         list of Block
-            float64 arrays of shapes (r, p), C-contiguous, and (r,); one block of no rows if `data` has none.
+            float64 arrays of shapes (r, p), Fortran-contiguous, and (r,); one block of no rows if `data` has none.
 
         Raises
         ------
@@ -110,11 +116,11 @@ class DesignSpec(ScaledDesign):
             return self.rows(data, block_rows).collected()
 
     def encoded(self, table: Table, block_rows: int) -> Iterator[Block]:
-        """The rows of one table, which has passed `check_schema`, in blocks."""
+        """The rows of one table, which has passed `check_schema`, in packed blocks."""
         return read_blocks(self, self._parsed, table, block_rows)
 
     def owned(self, data: object, person: str, block_rows: int = 65536) -> Rows[Owned[Block]]:
-        """Rows in model units with the identities in column `person`; the rest as `rows`."""
+        """Packed rows in model units with the identities in column `person`; the rest as `rows`."""
         table = as_table(data)
         self.check_schema(table)
         usable_kind(person, table.column(person))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from patsy.design_info import DesignInfo, SubtermInfo
 
+from dpstats.formula.coding import placed_subterms
 from dpstats.inference import Dummies
 
 Array = NDArray[np.float64]
@@ -27,10 +27,10 @@ def coded_dummies(info: DesignInfo, center: Array, scale: Array) -> tuple[Dummie
         return ()
     base = info.column_names.index("Intercept")
     found = []
-    for start, subterm in _subterms(info):
+    for place, subterm in placed_subterms(info):
         if not subterm.factors or any(factor not in subterm.contrast_matrices for factor in subterm.factors):
             continue
-        columns, codes = range(start, start + subterm.num_columns), _codes(subterm)
+        columns, codes = range(place.start, place.stop), _codes(subterm)
         used = codes != 0
         alone = np.all(used.sum(axis=0) == 1) and np.all(used.sum(axis=1) <= 1) and np.all(codes >= 0)
         if alone and np.sum(~used.any(axis=1)) == 1 and not center[list(columns)].any():
@@ -47,15 +47,6 @@ def restricted_dummies(factors: tuple[Dummies, ...], kept: NDArray[np.intp]) -> 
         for factor in factors
         if {factor.base, *factor.columns} <= set(place)
     )
-
-
-def _subterms(info: DesignInfo) -> Iterator[tuple[int, SubtermInfo]]:
-    """Every subterm with the position of its first column."""
-    start = 0
-    for subterms in info.term_codings.values():
-        for subterm in subterms:
-            yield start, subterm
-            start += subterm.num_columns
 
 
 def _codes(subterm: SubtermInfo) -> Array:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.domain import Domain
-from dpstats.formula import cells, coding
-from dpstats.formula.bounds import Array, Term
+from dpstats.formula import cells
+from dpstats.formula.bounds import Array
 from dpstats.formula.codes import Encoded
-from dpstats.privacy.bodies import shrink_block
+from dpstats.formula.packing import packed_rows
 from dpstats.rows import Block
 from dpstats.rows.persons import Owned
 from dpstats.tables import Column, Table, slices
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from dpstats.formula.design import DesignSpec
     from dpstats.formula.parse import Formula
 
-SLACK = 1e-12
-"""Rows are kept this share below the declared bounds, so that rounding never carries them above."""
-
 Read = Sequence[tuple[Mapping[str, Column], Domain]]
 """The columns of predictor, response, weights and condition, each with the Domain that encodes them."""
 
 
 def read_blocks(spec: DesignSpec, formula: Formula, table: Table, block_rows: int) -> Iterator[Block]:
-    """The complete rows of a table in blocks.
+    """The complete rows of a table in packed blocks.
 
     Parameters
     ----------
@@ -69,14 +66,14 @@ def _read(
 
 
 def _block(spec: DesignSpec, read: Read, rows: slice) -> tuple[Block, NDArray[np.bool_]]:
-    """One block of complete rows, and which of `rows` they are."""
+    """One packed block of complete rows, and which of `rows` they are."""
     parts = [cells.encode(columns, domain, rows) for columns, domain in read]
     complete = np.logical_and.reduce([known for _, known in parts])
     whole = complete.all()
     encoded, outcome, weighed, conditions = (part if whole else cells.take(part, complete) for part, _ in parts)
     endog = spec.encoder.encode(outcome)
-    exog = model_rows(spec, encoded, len(endog))
-    kept = np.isfinite(exog).all(axis=1) & np.isfinite(endog)
+    numbers, levels, known = packed_rows(spec, encoded, len(endog))
+    kept = known & np.isfinite(endog)
     if spec.subset is not None:
         kept &= spec.subset(conditions)
     weights, offset = _weights(spec, outcome, weighed), None
@@ -85,7 +82,7 @@ def _block(spec: DesignSpec, read: Read, rows: slice) -> tuple[Block, NDArray[np
     if spec.offset is not None:
         offset = spec.scaled_offset(spec.offset(encoded))
         kept &= np.isfinite(offset)
-    block = Block(exog, endog, weights, offset)
+    block = Block(numbers, endog, weights, offset, levels=levels)
     complete[complete] = kept
     return block if kept.all() else block.take(kept), complete
 
@@ -112,8 +109,9 @@ def _prediction_part(spec: DesignSpec, offset: bool, table: Table) -> Array:
     for rows in slices(table.rows, 65536):
         encoded, complete = cells.encode(columns, spec.domain, rows)
         encoded = cells.take(encoded, complete)
-        exog = model_rows(spec, encoded, int(complete.sum()))
-        exog[~np.isfinite(exog).all(axis=1)] = np.nan
+        numbers, levels, known = packed_rows(spec, encoded, int(complete.sum()))
+        exog = spec.packing.columns_of(numbers, levels)
+        exog[~known] = np.nan
         at = rows.start + np.flatnonzero(complete)
         result[at, :-1] = exog
         result[at, -1] = 0.0 if beside is None else spec.scaled_offset(beside(encoded))
@@ -141,34 +139,3 @@ def _weights(spec: DesignSpec, outcome: dict[str, Encoded], weighed: dict[str, E
         return trials
     given = spec.weights(weighed) / spec.weights.high
     return given if trials is None else given * trials
-
-
-def model_rows(spec: DesignSpec, encoded: Mapping[str, Encoded], rows: int) -> Array:
-    """Complete encoded rows in model units, shape (rows, p); what is not finite stays so, as NaN."""
-    exog = coding.design_rows(spec.coding, encoded, rows)
-    finite = np.isfinite(exog)
-    if not finite.all():
-        exog[~finite] = np.nan
-    np.clip(exog, spec.lower, spec.upper, out=exog)
-    exog -= spec.center
-    exog /= spec.scale
-    for term in spec.shrunk:
-        _shrink(exog[:, term.columns], term)
-    for body in spec.bodies:
-        if body.scales is not None:
-            shrink_block(exog[:, body.columns], body.image.block, body.scales)
-    return np.ascontiguousarray(exog)
-
-
-def _shrink(part: Array, term: Term) -> None:
-    """Scale each row of `part` down, in place, to the term's bounds less the slack."""
-    squares, sizes = np.zeros(len(part)), np.zeros(len(part))
-    # Column by column: a sum along rows could be rounded in another order when the number of rows changes.
-    for column in part.T:
-        squares += column * column
-        sizes += np.abs(column)
-    with np.errstate(all="ignore"):
-        by_l2 = term.l2 / (1 + SLACK) / np.sqrt(squares)
-        by_l1 = term.l1 / (1 + SLACK) / sizes
-    factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
-    part *= factor[:, None]

@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.privacy.randomness import RandomSource, secret_key
 from dpstats.privacy.unit import Unit
-from dpstats.rows import Block, MemoryRows, Rows
+from dpstats.rows import Block, MemoryRows, PackedRows, Rows
 from dpstats.rows.persons import Owned, drawing, drawn_block, drawn_values, sharing
 from dpstats.tables import Table
 from dpstats.tables.columns import usable_kind
@@ -44,20 +44,19 @@ def check_unit(table: Table, record: Unit) -> None:
         )
 
 
-def person_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> Rows[Block]:
+def person_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> PackedRows:
     """The rows of a fit: those of a person share a weight of 1, or are few enough. Reads rows: charge first."""
-    if record.column is None:
-        return design.rows(table)
-    rows = _kept(design.owned(table, record.column))
-    return sharing(rows) if record.shared else drawing(rows, record.rows, secret_key(random), drawn_block)
+    if record.column is None or not record.shared:
+        return counted_rows(design, table, record, random)
+    return PackedRows(design.packing, sharing(_kept(design.owned(table, record.column))))
 
 
-def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> Rows[Block]:
+def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> PackedRows:
     """Complete rows to be counted: all, or as many of a person as may be counted. Reads rows: charge first."""
     if record.column is None:
         return design.rows(table)
     rows = _kept(design.owned(table, record.column))
-    return drawing(rows, record.rows, secret_key(random), drawn_block)
+    return PackedRows(design.packing, drawing(rows, record.rows, secret_key(random), drawn_block))
 
 
 def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Values]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -197,7 +197,7 @@ class FormulaSource:
         assert self.data is not None
         with quiet():
             rows = person_rows(plan.design, self.data, plan.request.options.record, random or random_source(None))
-            return rows.each(partial(capped, plan.family)).held()
+            return capped_rows(rows, plan.family)
 
     def public_rows(self) -> int:
         """The number of rows as given."""
@@ -221,9 +221,18 @@ class FormulaSource:
         return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
 
 
+def capped_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
+    """The rows as the family takes them, kept for the passes of a fit."""
+    return rows.chosen(partial(_all_capped, family)).held()
+
+
 def capped(family: Family, block: Block) -> Block:
     """The family's own cap on the response may lie below the declared range, and L is proved for the cap."""
     return block._replace(endog=family.clip_response(block.endog))
+
+
+def _all_capped(family: Family, _: int, blocks: Iterable[Block]) -> Iterator[Block]:
+    return map(partial(capped, family), blocks)
 
 
 def model_formula(formula: str, family: str | Family, **beside: Unpack[RowKeywords]) -> str:

@@ -26,6 +26,8 @@ class Block(NamedTuple):
     person : ndarray of int, shape (rows,), or None
         A number for the person that a row is of, from 0 on without gaps in its shard; None where every row is by
         itself.
+    levels : ndarray of unsigned integers, shape (rows, k), or None
+        In place of columns that exog lacks; see `dpstats.rows.packed`. None in all that mechanisms see.
     """
 
     exog: Floats
@@ -33,15 +35,17 @@ class Block(NamedTuple):
     weights: Floats | None = None
     offset: Floats | None = None
     person: NDArray[np.intp] | None = None
+    levels: NDArray[Any] | None = None
 
     def part(self, rows: slice) -> Block:
         """Consecutive rows, without a copy."""
-        return self._each(rows)
+        return self._each(rows, self.exog[rows])
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Block:
-        """The rows chosen, C-contiguous."""
-        chosen = self._each(rows)
-        return chosen._replace(exog=np.ascontiguousarray(chosen.exog))
+        """The rows chosen, one after the other in memory, or one column after the other as before."""
+        by_columns = self.exog.flags.fnc
+        exog = np.ascontiguousarray(self.exog.T[:, rows]).T if by_columns else np.ascontiguousarray(self.exog[rows])
+        return self._each(rows, exog)
 
     def columns(self, kept: NDArray[np.intp]) -> Block:
         """Some columns, C-contiguous."""
@@ -53,11 +57,11 @@ class Block(NamedTuple):
 
     def doubles(self) -> Block:
         """In double precision."""
-        floats = (None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self[:-1])
-        return Block(*floats)._replace(person=self.person)  # type: ignore[arg-type]
+        floats = (None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self[:4])
+        return Block(*floats)._replace(person=self.person, levels=self.levels)  # type: ignore[arg-type]
 
-    def _each(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Block:
-        return Block(*(None if cells is None else cells[rows] for cells in self))  # type: ignore[arg-type]
+    def _each(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp], exog: Floats) -> Block:
+        return Block(exog, *(None if cells is None else cells[rows] for cells in self[1:]))  # type: ignore[arg-type]
 
 
 def joined(blocks: Sequence[Block]) -> Block:
@@ -66,4 +70,4 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 def _apart(cells: Floats) -> Floats:
-    return cells if getattr(cells.base, "nbytes", 0) <= cells.nbytes else cells.copy()
+    return cells if getattr(cells.base, "nbytes", 0) <= cells.nbytes else cells.copy("K")

@@ -66,9 +66,23 @@ class Rows(ABC, Generic[Element]):
     def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> Rows[Other]:
         """What `change` makes of the number of each shard and its elements, in every pass."""
 
+    def chosen(self, change: Callable[[int, Iterable[Element]], Iterable[Element]]) -> Rows[Element]:
+        """As `through`, of a change that takes and joins whole rows, or changes what they have beside their columns."""
+        return self.through(change)
+
     @abstractmethod
     def held(self) -> Rows[Element]:
         """The same elements, worked out once where they fit, and not again in every pass."""
+
+    @property
+    def beside(self) -> Rows[Element]:
+        """The same rows for what does not look at their columns, which need not be there."""
+        return self
+
+    @property
+    def stays(self) -> bool:
+        """Whether the elements are in memory as they are, and not made in every pass."""
+        return False
 
     scattered = False
     """Whether there are several shards, of which each may have some of a person's rows."""
@@ -146,13 +160,12 @@ def block_rows(blocks: Rows[Block] | Iterable[Sequence[Any]]) -> Rows[Block]:
 
 def row_count(rows: Rows[Block]) -> int:
     """How many rows there are: private."""
-    return rows.total(_count, operator.add)
+    return rows.beside.total(_count, operator.add)
 
 
 def thinned(rows: Rows[Block], every: int, chunk: int) -> Rows[Block]:
     """Every `every`-th chunk of at most `chunk` rows: a cheap sample to start a solver from."""
-    here = isinstance(rows, MemoryRows) and rows.stays
-    return rows.through(partial(_thinned, every, chunk, here)).held()
+    return rows.chosen(partial(_thinned, every, chunk, rows.stays)).held()
 
 
 def divided(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
@@ -162,13 +175,14 @@ def divided(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
     in every pass, and nothing about a row decides its coin. What one row, or person, costs in one part it does not in
     the other: the releases of both together cost what the dearer one does (docs/proofs/composition).
     """
-    one, other = (rows.numbered(partial(_side, key, heads)).held() for heads in (True, False))
+    one, other = (rows.chosen(partial(_numbered, partial(_side, key, heads))).held() for heads in (True, False))
     return one, other
 
 
 def parted(rows: Rows[Block], key: bytes, parts: int) -> tuple[Rows[Block], ...]:
     """Each row in one of several parts by a draw of its own, as `divided` does with two; one row changes one part."""
-    return tuple(rows.numbered(partial(_part, key, parts, place)).held() for place in range(parts))
+    changes = [partial(_part, key, parts, place) for place in range(parts)]
+    return tuple(rows.chosen(partial(_numbered, change)).held() for change in changes)
 
 
 def coins(key: bytes, number: int, rows: int) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ class Piece(NamedTuple):
     place: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    order: Literal["C", "F"]
 
 
 class Spool:
@@ -67,16 +68,16 @@ class Spool:
     def _append(self, array: NDArray[Any] | None) -> Piece | None:
         if array is None:
             return None
-        piece = Piece(self._size, array.shape, array.dtype)
-        rest = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        piece = Piece(self._size, array.shape, array.dtype, "F" if array.flags.fnc else "C")
+        rest = array.reshape(-1, order=piece.order).view(np.uint8).data
         while len(rest):
             rest = rest[self._file.write(rest) :]
         self._size += array.nbytes
         return piece
 
     def _load(self, piece: Piece) -> NDArray[Any]:
-        array = np.empty(piece.shape, dtype=piece.dtype)
-        rest = array.reshape(-1).view(np.uint8).data
+        array = np.empty(piece.shape, dtype=piece.dtype, order=piece.order)
+        rest = array.reshape(-1, order=piece.order).view(np.uint8).data
         with self._lock:
             self._file.seek(piece.place)
             while len(rest) and (count := self._file.readinto(rest)):

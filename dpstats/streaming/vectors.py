@@ -211,7 +211,7 @@ class _Part(NamedTuple):
 def _parts(blocks: Iterable[Block]) -> Iterable[_Part]:
     """A few rows at a time, so that products add up without rounding."""
     for block in blocks:
-        exog, endog, weights, offset, _ = block.doubles()
+        exog, endog, weights, offset, *_ = block.doubles()
         shares = np.ones(len(exog)) if weights is None else np.clip(weights, 0.0, 1.0)
         added = np.zeros(len(exog)) if offset is None else offset
         for part in row_parts(*exog.shape):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
 
 import numpy as np
 
 from dpstats.formula.design import DesignSpec
 from dpstats.models.glm import release_rows
 from dpstats.models.persons import person_rows
-from dpstats.models.sources import FormulaSource, capped
+from dpstats.models.sources import FormulaSource, capped_rows
 from dpstats.plan import Plan
 from dpstats.privacy.choice import STEPS
 from dpstats.privacy.lattice import noisy_integers
@@ -67,7 +66,7 @@ class Fitting:
 
     def fit_to(self, completed: Plan, rows: Rows[Block], nobs: int | None = None) -> GLMResults:
         """The fit of a completed plan to some rows."""
-        fitted = rows.each(partial(capped, completed.family)).held()
+        fitted = capped_rows(rows, completed.family)
         return release_rows(completed, completed.guarantee, fitted, nobs, self.random)
 
 
