@@ -69,7 +69,7 @@ class Spool:
         if array is None:
             return None
         piece = Piece(self._size, array.shape, array.dtype, "F" if array.flags.fnc else "C")
-        rest = array.reshape(-1, order=piece.order).view(np.uint8).data
+        rest = array.ravel(piece.order).view(np.uint8).data
         while len(rest):
             rest = rest[self._file.write(rest) :]
         self._size += array.nbytes
