@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.rows import Block, Rows, divided, row_count, thinned
+from dpstats.rows import Block, Coded, Packing, Rows, divided, row_count, thinned
 
 
 def blocks_of(sizes: Sequence[int], columns: int = 2) -> list[Block]:
@@ -21,6 +21,19 @@ def blocks_of(sizes: Sequence[int], columns: int = 2) -> list[Block]:
         Block(np.column_stack([np.arange(a, b)] * columns).astype(float), np.arange(a, b, dtype=float))
         for a, b in itertools.pairwise(ends)
     ]
+
+
+LEVELS = 20_000
+
+
+def packed(block: Block) -> Block:
+    """The second of the two columns of such a block, which are alike, as a level."""
+    levels = (block.exog[:, 1:] + LEVELS // 2).astype(np.uint16)
+    return block._replace(exog=np.asfortranarray(block.exog[:, :1]), levels=levels)
+
+
+PACKING = Packing(2, (Coded(slice(1, 2), np.arange(LEVELS)[None] - LEVELS / 2),), np.array([0]))
+"""Of such blocks."""
 
 
 def responses(blocks: Iterable[Block]) -> list[float]:

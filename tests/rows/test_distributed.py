@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows_contract import RowsContract, blocks_of, doubled, responses, total_response
+from rows_contract import PACKING, RowsContract, blocks_of, doubled, packed, responses, total_response
 
 from dpstats.errors import DataError
-from dpstats.rows import Block, row_count
+from dpstats.rows import Block, PackedRows, row_count
 from dpstats.rows.distributed import FAN_IN, DaskRows, Shard, Tasks
 from dpstats.rows.remote import Kept, Lost, Sealed, mark_of
 
@@ -35,6 +35,14 @@ def rows_of(client: Any, blocks: list[Block], shards: int) -> DaskRows[Block]:
     ends = np.linspace(0, len(blocks), shards + 1).astype(int)
     pieces = [blocks[a:b] for a, b in itertools.pairwise(ends)]
     return DaskRows(client, [Shard(partial(given, piece)) for piece in pieces])
+
+
+def second_columns(blocks: Iterable[Block]) -> list[float]:
+    return [value for block in blocks for value in block.exog[:, 1].tolist()]
+
+
+def widths(blocks: Iterable[Block]) -> list[int]:
+    return [block.exog.shape[1] for block in blocks]
 
 
 def task_names(client: Any) -> list[str]:
@@ -88,6 +96,18 @@ class TestShards(_Contract):
 class TestKept(_Contract):
     def make(self, blocks: list[Block]) -> DaskRows[Block]:
         return rows_of(self.client, blocks, 2).held()
+
+
+class TestPacked(_Contract):
+    """Workers keep levels, and open them in each pass."""
+
+    def make(self, blocks: list[Block]) -> PackedRows:
+        return PackedRows(PACKING, rows_of(self.client, [packed(block) for block in blocks], 2)).held()
+
+    def test_columns(self) -> None:
+        rows = self.make(blocks_of([3, 4]))
+        assert rows.total(second_columns, operator.add) == list(range(7))
+        assert rows.beside.total(widths, operator.add) == [1, 1]
 
 
 def _numbered(number: int, _: Block) -> int:

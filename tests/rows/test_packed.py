@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+import rows_contract as contract
 from rows_contract import RowsContract, blocks_of, responses
 
 from dpstats.rows import (
@@ -73,13 +74,12 @@ class TestPacked(RowsContract):
     """One column is a number and the other, which is the same, a level."""
 
     def make(self, blocks: list[Block]) -> Rows[Block]:
-        values = np.arange(-10_000.0, 10_000.0)
-        own = [
-            block._replace(exog=block.exog[:, :1], levels=(block.exog[:, 1:] + 10_000).astype(np.uint16))
-            for block in blocks
-        ]
-        packing = Packing(2, (Coded(slice(1, 2), values[None]),), np.array([0]))
-        return PackedRows(packing, self.within(own))
+        return PackedRows(contract.PACKING, self.within([contract.packed(block) for block in blocks]))
+
+    def test_opened(self) -> None:
+        blocks = blocks_of([3, 0, 4])
+        for one, other in zip(self.make(blocks).collected(), blocks, strict=True):
+            np.testing.assert_array_equal(one.exog, other.exog)
 
     def within(self, blocks: list[Block]) -> Rows[Block]:
         return MemoryRows(blocks)
