@@ -15,7 +15,8 @@ from dpstats.inference.inverse import check_symmetric
 from dpstats.inference.laws import public_draws, standard_laws
 from dpstats.inference.linear import LinearLaw
 from dpstats.inference.matrix import MatrixLaw
-from dpstats.inference.spread import ModelSpread, Sampling, Spread, sampling_variances
+from dpstats.inference.movement import Movement, Parts, known_tilt
+from dpstats.inference.spread import ModelSpread, Spread, sampling_variances
 
 Float = NDArray[np.float64]
 
@@ -46,8 +47,8 @@ class Estimates:
     found : Identified, optional
         `identify(information, matrix)` if it is at hand.
     debiasing_moves : bool
-        Whether the debiasing part of A counts among what noise in the information moves, and loses what this noise
-        adds to it on average. Without it intervals cover too little where that part is most of A.
+        Whether the debiasing part of A counts among what noise in the information moves, loses what this noise adds to
+        it on average, and errors and A move together. Without it intervals are those first published.
 
     Raises
     ------
@@ -102,13 +103,8 @@ class Estimates:
         """The combinations c'theta for the rows c, shape (k, p)."""
         rows = self.check_rows(rows)
         parts = self.parts(rows)
-        total = parts.sampling.variance + parts.noise + parts.debiasing
-        model = self.is_model
-        pull = parts.sampling.pull[:, None] * parts.directions
-        # C = g m' + m g' with m = n + phi g / 2: the derivative of A by the information; HC0's phi counts twice.
-        tilted = parts.noise_directions + (pull / 2 if model else pull)
+        total, beta = parts.total, self._information_noise(parts)
         with np.errstate(invalid="ignore", divide="ignore"):
-            beta = self._moved(parts, tilted) / total**2
             fixed = parts.sampling.deviation**2 / (4 * total)
             weights = np.sqrt(parts.linear_share * parts.noise / total)
         bad = ~(parts.inside & np.isfinite(total))
@@ -127,27 +123,15 @@ class Estimates:
             laws=laws,
         )
 
-    def _moved(self, parts: Parts, tilted: Float) -> Float:
-        """The variance of half the change of A by the noise in the information, shape (k,).
-
-        dA / 2 = -g'E (m + G S(dd') g) - d'E G S(gg') d: where most of A is the shrinkage that is undone, A goes with
-        the fourth power of the inverse information.
-        """
-        found, shift = self.identified, self.correction[self.identified.active]
-        directions, law = parts.directions, found.law
+    def _information_noise(self, parts: Parts) -> Float:
+        """beta: what intervals pay for the noise of the information in A, shape (k,)."""
+        found = self.identified
         if not self.debiasing_moves:
-            return law.bilinear(directions, tilted)
-        size, left = len(shift), parts.debiasing_left[:, None]
-        by_shift = tilted + left * (directions @ law.square(np.outer(shift, shift)) @ found.inverse)
-        # S is adjoint to itself: e'S(g g') d = g'S(d e') g, so that p matrices serve all directions.
-        images = self._images.reshape(size, size**2)
-        products = (directions[:, :, None] * directions[:, None, :]).reshape(len(directions), size**2)
-        by_direction = left * (products @ images.T @ found.inverse)
-        own = law.bilinear(directions, by_shift) + law.bilinear(np.broadcast_to(shift, directions.shape), by_direction)
-        # Cov(g'E m, d'E n) = m' S(g d') n.
-        inner = (directions @ images).reshape(len(directions), size, size)
-        both = np.sum((by_shift[:, None, :] @ inner)[:, 0] * by_direction, axis=1)
-        return np.asarray(np.maximum(own + 2 * both, 0.0), dtype=np.float64)
+            moved = found.law.bilinear(parts.directions, known_tilt(parts, self.is_model))
+            with np.errstate(invalid="ignore"):
+                return np.asarray(moved / parts.total**2)
+        shift = self.correction[found.active]
+        return Movement(parts, found, shift, self._images, self._noise[1], self.is_model).information_noise
 
     @cached_property
     def _images(self) -> Float:
@@ -258,31 +242,3 @@ def _positive_part(matrix: Float, inverse: Float) -> Float:
     values, vectors = np.linalg.eigh(root.T @ matrix @ root)
     back = np.linalg.solve(root.T, vectors * np.sqrt(np.maximum(values, 0.0)))
     return back @ back.T
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """What A consists of for k contrasts.
-
-    Attributes
-    ----------
-    inside : ndarray of bool, shape (k,)
-        Whether only active coefficients enter.
-    directions, noise_directions : ndarray, shape (k, active)
-        g = G c and n = N c.
-    sampling : Sampling
-    noise, debiasing : ndarray, shape (k,)
-    debiasing_left : ndarray, shape (k,)
-        The debiasing part over g'S(dd')g, from which what noise adds on average is taken off.
-    linear_share : ndarray, shape (k,)
-        The share of b in the noise; the rest are dropped coefficients.
-    """
-
-    inside: NDArray[np.bool_]
-    directions: Float
-    noise_directions: Float
-    sampling: Sampling
-    noise: Float
-    debiasing: Float
-    debiasing_left: Float
-    linear_share: Float

@@ -24,6 +24,7 @@ from dpstats.inference import (
     mean_response,
     wishart_difference,
 )
+from dpstats.inference.movement import GUARD, Movement
 from dpstats.privacy.noise import Noise
 
 B = [[200, 30, 0], [30, 90, -15], [0, -15, 25]]
@@ -109,13 +110,31 @@ def test_one_column_in_closed_form(
     debiasing = inverse**2 * square * shift**2 / (1 + 4 * square * inverse**2)
     total = inverse + noise / (1 + square * inverse**2) + debiasing
     moved = inverse * (noise + inverse / 2) + 2 * inverse * debiasing
-    beta = square * moved**2 / total**2
+    # In deviations of the noise: the error's linear and square parts, A's relative ones.
+    first, second = (power * shift * math.sqrt(square / total) for power in (inverse, inverse**2 * math.sqrt(square)))
+    change, bend = 2 * moved * math.sqrt(square) / total, square * inverse**2 * (inverse + 3 * noise + 10 * debiasing)
+    beta = attuned(first, second, change, bend / total)
     assert found.variances[0] == pytest.approx(total, rel=1e-8)
     assert found.information_noise[0] == pytest.approx(beta, rel=1e-8)
     quantile = found.laws.quantile(alpha)[0]
     room = 1 - (quantile**2 + 1) * beta
     half = quantile * math.sqrt(total / room) if room > 0 else math.inf
     assert found.half_width(alpha)[0] == pytest.approx(half, rel=1e-6)
+
+
+def attuned(first: float, second: float, change: float, bend: float) -> float:
+    """beta for an error first x + second (x^2 - 1) + ... and A^ = A (1 - change x + bend (x^2 - 1)), x normal.
+
+    By the cumulants of the error over the root of A^, see docs/proofs/inference, 5.
+    """
+    square, pull, skew = 1.959963984540054**2, first * change, 2 * first**2 * second
+    cross, curved = 2 * first * second * change, 2 * first**2 * bend
+    third = 3 * (skew - pull)
+    fourth = 48 * (first * second) ** 2 - 18 * pull * skew - 12 * cross - 6 * curved + 3 * change**2 + 18 * pull**2
+    needed = change**2 + 2 * pull**2 - 2 * cross - curved
+    needed += (square - 3) * (fourth / 12 - pull * third / 6) + (square**2 - 10 * square + 15) * third**2 / 36
+    apart = change**2 / 4
+    return min(apart, max(needed, 0.0) / (square + 1) + GUARD * (square + 1) * apart**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +279,57 @@ def test_unidentified_coefficients() -> None:
     assert mean_response(estimates, np.array([[1.0, 1, 0]]), np.tanh).mean_interval.tolist() == [[-1, 1]]
 
 
+def movement(estimates: Estimates, rows: np.ndarray) -> Movement:
+    """How the errors of some combinations move."""
+    found = estimates.identified
+    shift = estimates.correction[found.active]
+    covariance = estimates.linear.covariance[np.ix_(found.active, found.active)]
+    images = np.array([found.law.square(np.outer(unit, shift)) for unit in np.eye(len(shift))])
+    return Movement(estimates.parts(rows), found, shift, images, covariance, estimates.is_model)
+
+
+def test_cumulants_by_differences() -> None:
+    """Errors and A along each independent entry of the noise, and along pairs of them."""
+    estimates, step = CASE_B, 1e-3
+    parts, law = estimates.parts(np.eye(3)), estimates.matrix
+    assert isinstance(law, EntryNoise)
+    start, pulled = estimates.identified.inverse, estimates.curvature @ estimates.coef
+    phi, size = estimates.spread.value, 6  # type: ignore[union-attr]
+    entries = []
+    for row, column in zip(*np.triu_indices(3), strict=True):
+        entry = np.zeros((3, 3))
+        entry[row, column] = entry[column, row] = math.sqrt(law.variances[row, column])
+        entries.append(entry)
+
+    def at(noise: np.ndarray) -> np.ndarray:
+        """The error, and A, where G is moved by a multiple of the noise, to second order."""
+        inverse = start - start @ noise @ start + start @ noise @ start @ noise @ start
+        shift = inverse @ pulled
+        debiasing = np.diag(inverse @ law.square(np.outer(shift, shift)) @ inverse)
+        plain = np.diag(phi * inverse + inverse @ estimates.linear.covariance @ inverse)
+        return np.array([shift, plain + parts.debiasing_left * debiasing])
+
+    slopes = np.array([at(step * one) - at(-step * one) for one in entries]) / (2 * step)
+    middle, bends = at(np.zeros((3, 3))), np.empty((size, size, 2, 3))
+    for i, one in enumerate(entries):
+        for j, other in enumerate(entries):
+            plus, minus = at(step * (one + other)), at(step * (one - other))
+            bends[i, j] = (plus + at(-step * (one + other)) - minus - at(-step * (one - other))) / (8 * step**2)
+    assert middle[1] == pytest.approx(
+        np.diag(phi * start + start @ estimates.linear.covariance @ start) + parts.debiasing, rel=1e-9
+    )
+    error, change = slopes[:, 0], slopes[:, 1]
+    curve, bend = bends[:, :, 0], bends[:, :, 1]
+    pull, skew, length, cross, curved = movement(estimates, np.eye(3))._cumulants()
+    # R's slope is -change's: where G falls A falls, and so does the error.
+    turned = np.einsum("ik,ijk->jk", error, curve)
+    assert pull == pytest.approx(np.sum(error * change, axis=0), rel=1e-4)
+    assert skew == pytest.approx(2 * np.einsum("ik,ijk,jk->k", error, curve, error), rel=1e-4)
+    assert length == pytest.approx(4 * np.sum(turned**2, axis=0), rel=1e-4)
+    assert cross == pytest.approx(2 * np.sum(turned * change, axis=0), rel=1e-4)
+    assert curved == pytest.approx(2 * np.einsum("ik,ijk,jk->k", error, bend, error), rel=1e-4)
+
+
 def test_noise_moves_every_part_of_the_variance() -> None:
     """Var(dA) / 4 A^2 by differences along each independent entry of the noise, G^-1 moved by it.
 
@@ -283,8 +353,9 @@ def test_noise_moves_every_part_of_the_variance() -> None:
         entry[row, column] = entry[column, row] = step
         ends = [variances(np.linalg.inv(np.linalg.inv(start) + sign * entry)) for sign in (1, -1)]
         total += law.variances[row, column] * ((ends[0] - ends[1]) / (2 * step)) ** 2
-    found = estimates.contrasts(np.eye(3))
-    assert found.information_noise == pytest.approx(total / (4 * found.variances**2), rel=1e-5)
+    found = movement(estimates, np.eye(3))
+    assert found.variance == pytest.approx(total / 4, rel=1e-5)
+    assert np.all(found.information_noise <= found.variance / found.parts.total**2)
 
 
 def test_robust_spread() -> None:
@@ -301,7 +372,7 @@ def test_robust_spread() -> None:
     noise = direction @ np.diag([9.0, 9]) @ inverse
     expected = robust.matrix.bilinear(direction, noise + direction)[0] / known.variances[0] ** 2
     assert known.information_noise[0] == pytest.approx(expected)
-    assert ours.information_noise[0] > expected
+    assert movement(robust, np.eye(2)).variance[0] / ours.variances[0] ** 2 > expected
     both = robust.contrasts([[2.0, 0], [1, -1]]).sampling
     roots = np.sqrt(np.diag(inverse))
     assert both == pytest.approx([4 * inverse[0, 0], roots.sum() ** 2])
