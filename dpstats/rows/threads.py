@@ -1,13 +1,20 @@
-"""Runs of elements worked on at the same time: numpy and BLAS leave the interpreter free while they work."""
+"""Runs of elements worked on at the same time: numpy and BLAS leave the interpreter free while they work.
+
+BLAS itself is held to one thread meanwhile: threads of its own, beside ours, wait for each other most of the time.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager
+from functools import cache, partial
+from threading import Lock
 from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from dpstats.quiet import quiet
 
@@ -33,7 +40,7 @@ def of_each(part: Callable[[Any], Result], runs: Sequence[Any]) -> list[Result]:
     count = min(thread_count(), len(runs))
     if count < 2:
         return [part(run) for run in runs]
-    with ThreadPoolExecutor(count) as pool:
+    with _blas().alone(), ThreadPoolExecutor(count) as pool:
         return list(pool.map(partial(_quietly, part), runs))
 
 
@@ -42,6 +49,37 @@ def thread_count() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     given = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(given)) if given.isdigit() and int(given) else cores
+
+
+class _Blas:
+    """The threads of the process's BLAS libraries, of which several fits at a time may want one each."""
+
+    def __init__(self) -> None:
+        self._found = ThreadpoolController().select(user_api="blas")
+        self._lock = Lock()
+        self._inside = 0
+        self._limits: Any = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One thread until the last who asked for it is done; then as many as before."""
+        with self._lock:
+            if self._inside == 0:
+                self._limits = self._found.limit(limits=1)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._limits.restore_original_limits()
+
+
+@cache
+def _blas() -> _Blas:
+    """Found once, when numpy's and scipy's libraries have been loaded: a search takes milliseconds."""
+    return _Blas()
 
 
 def _quietly(part: Callable[[Any], Result], run: Any) -> Result:

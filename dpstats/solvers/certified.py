@@ -53,17 +53,17 @@ def _add(
     So they are over all chunks together, as long as these have at most `CERTIFIED_ROWS` rows.
     """
     weights = split(slope.high, bounds[0], SPLIT_BITS)
-    inside[0] += weights.leading @ rows.leading
+    inside[0] += np.dot(weights.leading, rows.leading)
     if precision.sums == 2:
-        inside[1] += weights.leading @ rows.rest
-        inside[1] += weights.rest.astype(np.float64, copy=False) @ rows.whole
+        inside[1] += np.dot(weights.leading, rows.rest)
+        inside[1] += np.dot(weights.rest.astype(np.float64, copy=False), rows.whole)
         return
     finer = split(weights.rest, bounds[0] * 2.0**-SPLIT_BITS, SPLIT_BITS)
     cells = split(rows.rest, bounds[1] * 2.0**-SPLIT_BITS, SPLIT_BITS)
-    inside[1] += weights.leading @ cells.leading
-    inside[2] += finer.leading @ rows.leading
-    inside[3] += weights.leading @ cells.rest + finer.leading @ rows.rest
-    inside[3] += (finer.rest + slope.low).astype(np.float64) @ rows.whole
+    inside[1] += np.dot(weights.leading, cells.leading)
+    inside[2] += np.dot(finer.leading, rows.leading)
+    inside[3] += np.dot(weights.leading, cells.rest) + np.dot(finer.leading, rows.rest)
+    inside[3] += np.dot((finer.rest + slope.low).astype(np.float64), rows.whole)
 
 
 def _room(width: int) -> tuple[Array, Array]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from dpstats.rows import Block
 
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 4096
 """At most so many rows are handled at once,"""
 
-CHUNK_CELLS = 2**18
+CHUNK_CELLS = 2**17
 """and of wide designs so many cells;"""
 
-CERTIFIED_CELLS = 2**15
+CERTIFIED_CELLS = 2**16
 """fewer where errors are bounded: rows are there three times over, with a leading part and a rest."""
 
 LEAST_CHUNK = 256
@@ -27,5 +27,8 @@ def chunks(blocks: Iterable[Block], rows: int, cells: int = CHUNK_CELLS) -> Iter
     """The blocks cut into such pieces."""
     for block in blocks:
         most = chunk_rows(block.exog.shape[1], rows, cells)
+        if len(block.endog) <= most:
+            yield block
+            continue
         for start in range(0, len(block.endog), most):
             yield block.part(slice(start, start + most))

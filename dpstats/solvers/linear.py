@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from dpstats.solvers.chunks import CHUNK_ROWS
+
 Vector = NDArray[np.float64]
+
+SMALL_COLUMNS = 32
+SMALL_PRODUCT = 10**6
+"""BLAS multiplies matrices of few columns, in so many products, as they lie in memory; larger ones it packs first."""
+
+
+def square_rows(width: int) -> int:
+    """How many rows of so many columns `weighted_square` is best given at a time."""
+    return CHUNK_ROWS if width > SMALL_COLUMNS else min(CHUNK_ROWS, SMALL_PRODUCT // width**2)
+
+
+def weighted_square(exog: NDArray[Any], weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """X' diag(w) X of rows X, shape (rows, p), and weights w >= 0, shape (rows,): shape (p, p).
+
+    Symmetric up to rounding.
+    """
+    # np.dot leaves the interpreter free whatever its result's size is, and the operator @ only where it is large.
+    if exog.shape[1] <= SMALL_COLUMNS:
+        return np.asarray(np.dot(exog.T, np.einsum("ij,i->ij", exog, weights)), dtype=np.float64)
+    rooted = np.einsum("ij,i->ij", exog, np.sqrt(weights))
+    return np.asarray(np.dot(rooted.T, rooted), dtype=np.float64)
 
 
 def solve_positive(hessian: NDArray[np.float64], gradient: Vector, floor: float) -> Vector:

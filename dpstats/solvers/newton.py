@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.solvers import pairs, safeguard
-from dpstats.solvers.chunks import CHUNK_ROWS
 from dpstats.solvers.linear import solve_positive
 from dpstats.solvers.objective import PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.secant import descend
 
-WARM_START_ROWS = 8 * CHUNK_ROWS
+WARM_START_ROWS = 65536
 """Data several times longer are first solved on a thinned sample of about so many rows."""
 
-SMALL_SAMPLES = (CHUNK_ROWS // 4, 2 * CHUNK_ROWS)
+SMALL_SAMPLES = (2048, 16384)
 """Any sample, and all rows where they are fewer, is solved from the optimum of a smaller one, of about so many."""
 
 SAMPLE_COLUMNS = 200
 """Designs of several times so many columns need larger samples."""
 
-SAMPLE_DECREMENT = 0.1
+NEAR_DECREMENT = 0.1
 """A column's part of the squared decrement at which a sample's optimum is near enough: sampling moves it by more."""
 
-ROWS_A_COLUMN = 400
-"""The Hessian of a sample of so many rows a column is within a tenth of that of all rows, for most data."""
+ROWS_A_COLUMN = 100
+"""The Hessian of a sample of so many rows a column is within a fifth of that of all rows, for most data."""
 
 WELL_BELOW = 1 / 8
 """Gradients are brought to this share of the tolerance before they are certified: once is mostly enough then."""
@@ -64,13 +65,12 @@ def optimum(objective: PerturbedObjective, tolerance: float, start: Vector | Non
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
     theta, sampled = sample_optimum(objective, theta)
-    decrement = 1e-9 * objective.natural_unit
     if sampled is None:
-        return _refine(objective, *damped_newton(objective, theta, decrement), tolerance)
+        theta, sampled = damped_newton(objective, theta, near(objective))
     found = descend(objective, theta, sampled, WELL_BELOW * tolerance)
     if found.reliable:
         return _refine(objective, found.theta, found.hessian, tolerance)
-    return _refine(objective, *damped_newton(objective, found.theta, decrement), tolerance)
+    return _refine(objective, *damped_newton(objective, found.theta, 1e-9 * objective.natural_unit), tolerance)
 
 
 def sample_optimum(objective: PerturbedObjective, theta: Vector) -> tuple[Vector, NDArray[np.float64] | None]:
@@ -79,13 +79,22 @@ def sample_optimum(objective: PerturbedObjective, theta: Vector) -> tuple[Vector
     The sample's own optimum is found from those of smaller ones. Theta and None where the rows are few.
     """
     hessian, rows = None, 0
-    decrement = SAMPLE_DECREMENT * objective.size * objective.natural_unit
     for wanted in (*SMALL_SAMPLES, WARM_START_ROWS):
         every = objective.count // (wanted * max(1, objective.size // SAMPLE_COLUMNS))
         if every >= 4:
-            theta, hessian = damped_newton(objective.thinned(every), theta, decrement)
+            sample = objective.thinned(every)
+            theta, hessian = damped_newton(sample, theta, near(sample))
             hessian, rows = every * hessian, objective.count // every
     return theta, hessian if rows >= ROWS_A_COLUMN * objective.size else None
+
+
+def near(objective: PerturbedObjective) -> float:
+    """The squared decrement from which one Newton step leads as near to the optimum as rows of a sample tell.
+
+    A step leaves about that share of it which it is of the whole objective: so it is for logistic regression, and
+    elsewhere the steps that follow see to it.
+    """
+    return objective.natural_unit * math.sqrt(NEAR_DECREMENT * objective.size * max(1, objective.count))
 
 
 def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float) -> tuple[Vector, NDArray[np.float64]]:

@@ -15,6 +15,7 @@ from dpstats.rows import Block, Floats, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding
 from dpstats.solvers.certified import certified_sums, plus_certified
 from dpstats.solvers.chunks import CHUNK_ROWS, chunks
+from dpstats.solvers.linear import square_rows, weighted_square
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.rounding import CERTIFIED_ROWS, SPLIT_BITS, WIDEST, Precision, Scale, split
 
@@ -202,12 +203,11 @@ def _derivatives(family: Family, theta: Vector, block: Block) -> Derivatives:
 def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:
     """The loss of some rows, its gradient and Hessian."""
     value, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
-    for block in chunks(blocks, CHUNK_ROWS):
+    for block in chunks(blocks, square_rows(len(theta))):
         derivatives = _derivatives(family, theta, block)
         value += float(np.sum(derivatives.value))
-        gradient += derivatives.gradient @ block.exog
-        weighted = block.exog * np.sqrt(derivatives.curvature)[:, None]
-        hessian += weighted.T @ weighted
+        gradient += np.dot(derivatives.gradient, block.exog)
+        hessian += weighted_square(block.exog, derivatives.curvature)
     return Accumulated(value, gradient, hessian)
 
 
@@ -217,7 +217,7 @@ def _value_gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> t
     for block in chunks(blocks, CHUNK_ROWS):
         derivatives = _derivatives(family, theta, block)
         value += float(np.sum(derivatives.value))
-        gradient += derivatives.gradient @ block.exog
+        gradient += np.dot(derivatives.gradient, block.exog)
     return value, gradient
 
 
@@ -226,7 +226,7 @@ def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
     gradient = np.zeros(len(theta))
     for block in chunks(blocks, CHUNK_ROWS):
         slope = family.slope(_predictors(theta, block), block.endog)
-        gradient += (slope if block.weights is None else block.weights * slope) @ block.exog
+        gradient += np.dot(slope if block.weights is None else block.weights * slope, block.exog)
     return gradient
 
 
@@ -250,8 +250,7 @@ def _averaged_hessian(
             bend = family.derivatives(eta, response).curvature
         if block.weights is not None:
             bend = bend * block.weights
-        weighted = rows.whole * np.sqrt(bend.astype(np.float64))[:, None]
-        hessian += weighted.T @ weighted
+        hessian += weighted_square(rows.whole, bend.astype(np.float64, copy=False))
     return hessian
 
 

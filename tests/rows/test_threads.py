@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 import dpstats as dp
 from dpstats.errors import ReleaseError
@@ -46,6 +47,39 @@ def test_threads_work_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_as_many_threads_as_other_libraries_may_use(given: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert 1 <= thread_count() <= most
+
+
+def test_blas_has_one_thread_until_the_last_of_ours_is_done() -> None:
+    """Planted, limits that each set and restore for itself: the second would restore the first's single thread."""
+    libraries = ThreadpoolController().select(user_api="blas")
+    with libraries.limit(limits=2):
+        before = blas_threads()
+        assert 2 in before
+        blas = module._Blas()
+        one, other = blas.alone(), blas.alone()
+        one.__enter__()
+        other.__enter__()
+        assert blas_threads() == [1]
+        one.__exit__(None, None, None)
+        assert blas_threads() == [1]
+        other.__exit__(None, None, None)
+        assert blas_threads() == before
+
+
+def test_workers_find_blas_at_one_thread_and_leave_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "thread_count", lambda: 2)
+    with ThreadpoolController().select(user_api="blas").limit(limits=2):
+        before = blas_threads()
+        assert of_each(lambda run: blas_threads(), [1, 2]) == [[1], [1]]
+        assert blas_threads() == before
+        with pytest.raises(ZeroDivisionError):
+            of_each(lambda run: run // 0, [1, 2])
+        assert blas_threads() == before
+
+
+def blas_threads() -> list[int]:
+    """How many threads the BLAS libraries of the process have now."""
+    return sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"})
 
 
 def test_seeded_releases_do_not_hang_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:

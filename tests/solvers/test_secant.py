@@ -93,3 +93,44 @@ def test_few_rows_have_no_sample():
     theta, hessian = newton.sample_optimum(objective, np.zeros(SIZE))
     assert hessian is None
     assert not theta.any()
+
+
+def test_all_rows_own_hessian_is_fetched_once_where_many_steps_are_ahead(monkeypatch):
+    """A rough Hessian gains a third a step: with the rows' own the optimum is there after a few passes."""
+    objective = problem(Binomial())
+    optimum = newton.minimize(objective, 1e-9).astype(float)
+    rough = 1.5 * objective.accumulate(optimum).hessian
+    passes = count_passes(monkeypatch)
+    found = secant.descend(objective, optimum + 0.01, rough, 1e-9)
+    assert found.reliable
+    assert passes.count("accumulate") == 1
+    assert len(passes) <= 6
+    np.testing.assert_allclose(found.theta, optimum, atol=1e-11)
+
+
+def test_where_few_steps_are_ahead_gradients_do(monkeypatch):
+    objective = problem(Binomial())
+    optimum = newton.minimize(objective, 1e-9).astype(float)
+    passes = count_passes(monkeypatch)
+    assert secant.descend(objective, optimum + 1e-6, objective.accumulate(optimum).hessian, 1e-6).reliable
+    assert "accumulate" not in passes[1:]
+
+
+def test_passes_ahead_of_steps_that_gain_and_of_those_that_do_not():
+    assert secant.passes_ahead(1.0, 0.1, 1e-6) == pytest.approx(6)
+    assert secant.passes_ahead(1e-7, 0.1, 1e-6) == 0
+    assert secant.passes_ahead(1.0, 1.5, 1e-6) == 0
+    assert secant.passes_ahead(np.nan, np.nan, 1e-6) == 0
+
+
+def count_passes(monkeypatch) -> list[str]:
+    """The names of the passes over rows from now on, in order."""
+    passes = []
+    for name in ("gradient", "accumulate"):
+        made = getattr(PerturbedObjective, name)
+        monkeypatch.setattr(
+            PerturbedObjective,
+            name,
+            lambda objective, theta, name=name, made=made: passes.append(name) or made(objective, theta),
+        )
+    return passes
