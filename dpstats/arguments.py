@@ -8,9 +8,11 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import ParamSpec, TypeVar
+from pathlib import Path
+from typing import ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 
@@ -54,15 +56,52 @@ def can_be_path(text: str) -> bool:
     return len(os.fsencode(text)) <= LONGEST_PATH and max(map(len, names)) <= LONGEST_NAME
 
 
-def check_names(name: str, value: object) -> list[str]:
+def check_path(name: str, value: object) -> Path:
+    """Return `value` as a Path if it can be one of a file, else raise ArgumentError, which quotes no file's text."""
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text:
+        raise ArgumentError(f"{name} must be the path of a file, got {shown(value)}")
+    if not can_be_path(text):
+        raise ArgumentError(f"{name} must be the path of a file; this text is too long for that, or has several lines")
+    return Path(text)
+
+
+def check_made(name: str, value: object, kinds: type | tuple[type, ...], made: str) -> None:
+    """Raise ArgumentError unless `value` is of the `kinds`; `made` says what that is and what makes it."""
+    if not isinstance(value, kinds):
+        raise ArgumentError(f"{name} must be {made}; got {shown(value)}")
+
+
+def check_numbers(name: str, value: object) -> NDArray[np.float64]:
+    """Return `value` as a matrix of finite numbers, of one row if it is a vector, else raise ArgumentError."""
+    try:
+        found = np.atleast_2d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
+        found = np.full((1, 1), np.nan)
+    if found.ndim > 2 or not np.isfinite(found).all():
+        raise ArgumentError(f"{name} must be finite numbers: one, a list, or a list of rows; got {shown(value)}")
+    return found
+
+
+def check_names(name: str, value: object, of: str = "columns") -> list[str]:
     """Return `value` as a list if it is a list or tuple of different texts, at least one, else raise ArgumentError.
 
     An array or a Series is refused by its type: it is a column, given in place of the name of one.
     """
     names = list(value) if isinstance(value, (list, tuple)) else []
     if not names or not all(isinstance(one, str) for one in names) or len(set(names)) < len(names):
-        raise ArgumentError(f"{name} must be a list of different names of columns, at least one; got {shown(value)}")
+        raise ArgumentError(f"{name} must be a list of different names of {of}, at least one; got {shown(value)}")
     return names
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is a number that a double holds, so a finite one, and not a bool."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_flag(name: str, value: object) -> bool:

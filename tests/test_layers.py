@@ -18,6 +18,7 @@ LAYERS = (
     "proving",
     "quiet",
     "progress",
+    "frames",
     "domain",
     "rows",
     "tables",

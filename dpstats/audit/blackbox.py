@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_flag, is_number, shown
 from dpstats.audit.bounds import lower_bounds
 from dpstats.audit.outcomes import Mechanism, Outcomes, observe_pair
 from dpstats.audit.result import AuditResult, Finding, HockeyStick, picture_of
@@ -91,6 +91,7 @@ def audit(
     """
     eps, delta = check_budget(eps, delta)
     _check(runs, confidence, n_jobs)
+    vectorized = check_flag("vectorized", vectorized)
     with counted("audit", 2 * runs, progress) as advance:
         first, second = observe_pair(
             mechanism,
@@ -108,7 +109,7 @@ def audit(
 def _check(runs: int, confidence: float, n_jobs: int) -> None:
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 100:
         raise ArgumentError(f"runs must be an integer of at least 100, got {shown(runs)}")
-    if not 0.5 <= confidence < 1:
+    if not is_number(confidence) or not 0.5 <= confidence < 1:
         raise ArgumentError(f"confidence must lie in [0.5, 1), got {shown(confidence)}")
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs < 1:
         raise ArgumentError(f"n_jobs must be a positive integer, got {shown(n_jobs)}")

@@ -14,10 +14,10 @@ from dpstats.cli.shared import (
     add_output,
     add_payment,
     as_json,
-    in_shell,
     new_file,
     paying,
     records,
+    worded,
 )
 from dpstats.domain.template import yaml_template_of
 from dpstats.errors import ArgumentError
@@ -79,4 +79,4 @@ def _check(options: argparse.Namespace) -> None:
         facts = {"formula": found.formula, "guarantee": found.guarantee.to_dict(), "findings": found.findings}
         print(as_json({**facts, "totals": records(totals), **tables}), end="")
     else:
-        print(in_shell(str(found.summary())))
+        print(worded(found.summary()))

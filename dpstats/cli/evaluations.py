@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpstats.cli.shared import ADJACENCIES, Commands, add_output, add_payment, as_json, new_file, paying, records
+from dpstats.cli.shared import (
+    ADJACENCIES,
+    Commands,
+    add_output,
+    add_payment,
+    as_json,
+    new_file,
+    paying,
+    records,
+    worded,
+)
 from dpstats.evaluation import evaluate
 from dpstats.results.glm_results import GLMResults
 
@@ -40,4 +50,4 @@ def _evaluate(options: argparse.Namespace) -> None:
         facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
         print(as_json({**facts, **tables}), end="")
     else:
-        print(found.summary())
+        print(worded(found.summary()))

@@ -16,16 +16,15 @@ from dpstats.cli.shared import (
     add_output,
     add_payment,
     as_json,
-    in_shell,
     new_file,
     paying,
     records,
+    worded,
 )
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.plan import Plan
-from dpstats.plan.tables import DETAILS
 from dpstats.privacy.ledger import Ledger
 from dpstats.request import METHODS
 
@@ -93,7 +92,7 @@ def _plan(options: argparse.Namespace) -> None:
     if options.json:
         print(as_json(_plan_facts(found)), end="")
     else:
-        print(in_shell(str(found.summary())))
+        print(worded(found.summary()))
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -110,7 +109,7 @@ def _fit(options: argparse.Namespace) -> None:
     else:
         kept = "FILE" if options.output is None else options.output
         more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
-        print(in_shell(DETAILS.sub(f"\n  Details: {more}.", str(found.summary(full=options.full)))))
+        print(worded(found.summary(full=options.full), more))
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

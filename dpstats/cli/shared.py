@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from typing import Any
 import pandas as pd
 
 from dpstats.errors import ArgumentError
+from dpstats.plan.tables import WIDTH, Summary
+from dpstats.plan.written import DETAILS, notes_of
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.ledger import Ledger
 
@@ -75,6 +79,9 @@ def new_file(path: Path | None) -> Iterator[None]:
 PHRASES = {
     "summary(full=True)": "--full",
     "dp.check counts them": "python -m dpstats check counts them",
+    "screen= chooses": "--set screen=K chooses",
+    "is in `located`": "is in --json",
+    "is in .roc": "is in --json",
     "dp.check": "python -m dpstats check",
     "pass domain=ledger.domain": "leave out --domain",
     "inference=True": "--inference yes",
@@ -99,6 +106,38 @@ def in_shell(text: str) -> str:
     text = re.sub(rf"(?<![\w.-])({'|'.join(SETTINGS)}){value}", r"--set \1=\2\3\4", text)
     found = re.sub(rf"(?<![\w.-])({'|'.join(OPTIONS)}){value}", r"--\1 \2\3\4", text)
     return re.sub(r"--(residual|mean|y)_(cap|max)", r"--\1-\2", found)
+
+
+def worded(summary: Summary, details: str | None = "--full") -> Summary:
+    """The summary with titles and notes in the shell's words, wrapped again; cells and formulas stay as they are.
+
+    Parameters
+    ----------
+    summary : Summary
+    details : str or None
+        What leads to the rest, in the place of ``summary(full=True)``, if anything does.
+    """
+    found = Summary()
+    found.tables = [copy.copy(table) for table in summary.tables]
+    for table in found.tables:
+        table.title = "\n".join(map(_title_line, (table.title or "").split("\n")))
+    if summary.extra_txt is not None:
+        found.add_extra_txt([line for note in notes_of(summary.extra_txt) for line in _note_lines(note, details)])
+    return found
+
+
+def _title_line(line: str) -> str:
+    """A line of a title, or the lines it takes now."""
+    meant = in_shell(line)
+    return line if meant == line else "\n".join(part.center(WIDTH) for part in textwrap.wrap(meant, WIDTH - 4))
+
+
+def _note_lines(note: str, details: str | None) -> list[str]:
+    """The lines of a note; what leads to the rest has one of its own, for it is copied."""
+    said = DETAILS.sub("", note)
+    indent = "    " if said.startswith("[") else "  "
+    lines = textwrap.wrap(in_shell(said), WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return lines if said == note or details is None else [*lines, f"{indent}Details: {details}."]
 
 
 def as_json(facts: Any) -> str:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from dpstats.cli.shared import Commands, as_json, in_shell, records
+from dpstats.cli.shared import Commands, as_json, records, worded
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation import Check, Evaluation
 from dpstats.results.glm_results import GLMResults
@@ -32,8 +32,7 @@ def _show(options: argparse.Namespace) -> None:
     if options.full and not isinstance(found, GLMResults):
         raise ArgumentError("--full is for a fit")
     summary = found.summary(full=options.full) if isinstance(found, GLMResults) else found.summary()
-    text = getattr(summary, f"as_{options.format}")()
-    print(in_shell(text) if options.format == "text" else text.replace("summary(full=True)", "--full"))
+    print(getattr(worded(summary, "--full" if options.format == "text" else None), f"as_{options.format}")())
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -7,10 +7,9 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_choice
 from dpstats.datasets.base import Dataset
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
 
 Split = Literal["train", "test", "all"]
 
@@ -43,8 +42,7 @@ def load_adult(split: Split = "train") -> Dataset:
     >>> load_adult("test").data.shape
     (16281, 15)
     """
-    if split not in get_args(Split):
-        raise ArgumentError(f"split must be one of {list(get_args(Split))}, got {shown(split)}")
+    check_choice("split", split, get_args(Split))
     parts = ["train", "test"] if split == "all" else [split]
     return Dataset(
         name=f"Adult ({split})",

@@ -26,6 +26,7 @@ from dpstats.evaluation.grids import MARGIN, Array, Indices, decision_grid, prob
 from dpstats.evaluation.tables import Tables, bin_table, joined
 from dpstats.families import Family
 from dpstats.families.binomial import Binomial
+from dpstats.frames import Printed
 
 PROBABILITY_METRICS = ("accuracy", "brier", "log_score", "deviance", "calibration", "roc", "residuals")
 DECISION_METRICS = ("accuracy", "roc")
@@ -185,7 +186,7 @@ def _confusion(block: Measured) -> pd.DataFrame:
         for y in (0, 1)
         for decision, chosen in ((0, ~decided), (1, decided))
     ]
-    return pd.DataFrame(entries)
+    return Printed(entries)
 
 
 def _roc(block: Measured, probabilities: bool) -> pd.DataFrame:
@@ -206,7 +207,7 @@ def _roc(block: Measured, probabilities: bool) -> pd.DataFrame:
         table[f"{name}_noise_se"] = np.sqrt(block.count_variance * (pulls**2).sum(axis=1))
         sampling = block.score_ratio * np.clip(rate * (1 - rate), 0.0, None) / total
         table[f"{name}_sampling_se"] = np.sqrt(sampling)
-    return pd.DataFrame(table)
+    return Printed(table)
 
 
 def _bins(block: Measured, bins: int) -> list[Array]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.evaluation.places import Place
+from dpstats.frames import Printed
 from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results import stored
@@ -117,14 +118,14 @@ class Check:
             found[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
             found["rows"] = (float(self.nobs), 0.0)
-        return pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"])
+        return Printed(pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"]))
 
     @property
     def table(self) -> pd.DataFrame:
         """One row a possible fault: column, fault, declared, rows, std_err, share of all rows, and advice if any."""
         counts = np.maximum(self.counts[1:], 0.0)
         shares = counts / max(self.rows, 1.0)
-        return pd.DataFrame(
+        return Printed(
             {
                 "column": [fault.column for fault in self.faults],
                 "fault": [fault.kind for fault in self.faults],
@@ -153,7 +154,7 @@ class Check:
         """Where rows without a fault lie: column, place (a level, or a part of the range), rows, std_err."""
         names = [(place.column, name) for place in self.places for name in place.names]
         table = pd.DataFrame(names, columns=["column", "place"])
-        return table.assign(rows=np.maximum(self.at, 0.0), std_err=self.place_err)
+        return Printed(table.assign(rows=np.maximum(self.at, 0.0), std_err=self.place_err))
 
     @property
     def findings(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import answered, shown
+from dpstats.arguments import answered, check_names, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
@@ -284,11 +284,11 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
     if metrics is None:
         return tuple(known)
     if isinstance(metrics, str):
-        raise ArgumentError(f"metrics must be a list of names: metrics=[{metrics!r}]")
-    chosen = tuple(metrics)
-    if not chosen or any(name not in known for name in chosen):
-        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {shown(list(chosen))}")
-    return chosen
+        raise ArgumentError(f"metrics must be a list of names: metrics=[{shown(metrics)}]")
+    chosen = check_names("metrics", metrics, "metrics")
+    if any(name not in known for name in chosen):
+        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {shown(chosen)}")
+    return tuple(chosen)
 
 
 def _source(

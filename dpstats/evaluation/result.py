@@ -12,6 +12,7 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.evaluation.noise import IntegerNoise
+from dpstats.frames import Printed
 from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
@@ -81,7 +82,7 @@ class Evaluation:
     def budget(self) -> pd.DataFrame:
         """What the budget was spent on: one release."""
         entry = (self.guarantee.eps, self.guarantee.delta, f"{self.noise.kind} noise")
-        return pd.DataFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
+        return Printed([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
     def summary(self) -> Summary:
         """Metrics and tables at 80 columns; as_text, as_html and as_latex.
@@ -238,7 +239,7 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
         name: [float(value) if isinstance(value, str) else value for value in values]
         for name, values in stored_table["columns"].items()
     }
-    return pd.DataFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
+    return Printed(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
 
 
 def _written(value: Any) -> Any:

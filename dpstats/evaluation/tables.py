@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dpstats.evaluation.blocks import UNKNOWN, Estimate, Pull
+from dpstats.frames import Printed
 
 METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
 
@@ -39,7 +40,7 @@ class Tables:
     def frame(self) -> pd.DataFrame:
         """The figures, one a row, held to their possible ranges."""
         found = {name: figure_row(*entry) for name, entry in self.metrics.items()}
-        return pd.DataFrame.from_dict(found, orient="index", columns=METRIC_COLUMNS).rename_axis("metric")
+        return Printed(pd.DataFrame.from_dict(found, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
 
 
 def figure_row(figure: Estimate, low: float, high: float) -> list[float]:
@@ -53,7 +54,7 @@ def figure_row(figure: Estimate, low: float, high: float) -> list[float]:
 
 def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a bin, numbered from 1."""
-    return pd.DataFrame(entries, index=pd.RangeIndex(1, len(entries) + 1, name="bin"))
+    return Printed(entries, index=pd.RangeIndex(1, len(entries) + 1, name="bin"))
 
 
 def joined(pulls: Sequence[Pull]) -> list[Pull]:

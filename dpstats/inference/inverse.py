@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
@@ -76,7 +77,8 @@ def solve(information: Float, law: MatrixLaw, start: Float | None = None) -> tup
 
     solved = False
     if start is not None:
-        factor, solved = _descend(scaled, np.linalg.cholesky(start * units), square)
+        with contextlib.suppress(np.linalg.LinAlgError):  # the last iterate of no solution may be no start either
+            factor, solved = _descend(scaled, np.linalg.cholesky(start * units), square)
     if not solved:
         factor, solved = _descend(scaled, _start(scaled, square(np.eye(size))), square)
     inverse = factor @ factor.T / units

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice
+from dpstats.arguments import check_choice, check_flag, check_made
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise, project_forms
@@ -115,6 +115,8 @@ def fit(
     >>> list(fit.params.index)
     ['Intercept', 'x']
     """
+    check_made("spec", spec, Spec, "a dp.local.Spec")
+    allow_uncertified = check_flag("allow_uncertified", allow_uncertified)
     convex = _checked_penalty(named_penalty(penalty, alpha), curvature, features)
     if not (spec.central_guarantee().certified or allow_uncertified):
         raise UncertifiedError(

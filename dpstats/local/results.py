@@ -17,6 +17,7 @@ from dpstats import penalties
 from dpstats.arguments import check_choice
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import Printed
 from dpstats.local.compiling import local_design
 from dpstats.local.spec import Spec
 from dpstats.penalties import Penalty
@@ -115,7 +116,7 @@ class LocalResults:
             {"eps": g.eps, "delta": g.delta, "mu": g.mu or np.nan, "certified": g.certified, "to": to}
             for g, to in rows.values()
         ]
-        return pd.DataFrame(facts, index=list(rows))
+        return Printed(facts, index=list(rows))
 
     def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> pd.Series[float]:
         """Predictions for new rows, as `GLMResults.predict`.
@@ -154,7 +155,7 @@ class LocalResults:
         True
         """
         back, _ = self.design.back_transform()
-        return pd.DataFrame(
+        return Printed(
             {
                 "term": list(self.design.names),
                 "estimate": self.params.to_numpy(),
@@ -183,7 +184,7 @@ class LocalResults:
             "certified": central.certified,
             "curvature": self.curvature,
         }
-        return pd.DataFrame([facts])
+        return Printed([facts])
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex.

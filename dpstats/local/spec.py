@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_choice, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.encoding import Program
@@ -382,5 +382,4 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
 
 def _check_names(family: object, scheme: object) -> None:
     for name, value, known in (("family", family, get_args(Family)), ("scheme", scheme, get_args(Scheme))):
-        if value not in known:
-            raise ArgumentError(f"{name} must be one of {list(known)}, got {shown(value)}")
+        check_choice(name, value, known)

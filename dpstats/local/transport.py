@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_made, check_path, shown
 from dpstats.errors import ArgumentError, DataError
 from dpstats.local.contributor import Report
 from dpstats.local.spec import Spec
@@ -27,6 +27,7 @@ BATCH, LINES = 8192, 1024
 REACH = 40
 """No honest integer is beyond a record's reach by so many standard deviations, but with probability e^-800."""
 
+MISMATCH = "a report answers another specification than spec; keep reports of different collections apart"
 
 CHANCE = 1e-6
 """Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
@@ -108,7 +109,8 @@ class Total:
 
 def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Iterator[Integers]:
     """The reports' integers in batches of shape (r, spec.size); errors as in `total`."""
-    batches = _batches(Path(reports)) if isinstance(reports, (str, Path)) else _batched(iter(reports))
+    check_made("reports", reports, (str, Path, Iterable), "dp.local.Report objects, a path or a Total")
+    batches = _batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _batched(reports)
     seen = _Fingerprints(spec)
     for batch in batches:
         values = _checked(batch, spec)
@@ -170,6 +172,7 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     >>> dp.local.total(reports, spec).count
     2
     """
+    check_made("spec", spec, Spec, "a dp.local.Spec")
     if isinstance(reports, Total):
         if reports.spec != spec.hash:
             raise ArgumentError(MISMATCH)
@@ -181,9 +184,6 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
             raise ArgumentError("these are too many reports for 64-bit sums; add up parts of them modulo 2**128")
         values += checked.sum(axis=0)
     return Total(spec.hash, values, count)
-
-
-MISMATCH = "a report answers another specification than spec; keep reports of different collections apart"
 
 
 def write(reports: Iterable[Report], path: str | Path) -> None:
@@ -205,7 +205,10 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
     >>> len(list(dp.local.read(path)))
     1
     """
-    target = Path(path)
+    target = check_path("path", path)
+    check_made("reports", reports, Iterable, "dp.local.Report objects")
+    if target.exists():
+        raise ArgumentError(f"path: there is a file {shown(str(target))} already; choose another")
     if _suffix(target) == ".jsonl":
         with target.open("x") as lines:
             lines.writelines(to_json(report) + "\n" for report in reports)
@@ -237,7 +240,7 @@ def read(path: str | Path) -> Iterator[Report]:
     >>> len(list(dp.local.read(path)))
     2
     """
-    source = Path(path)
+    source = check_path("path", path)
     if _suffix(source) == ".jsonl":
         with source.open(encoding="utf-8", errors="replace") as lines:
             yield from map(from_json, lines)
@@ -258,6 +261,7 @@ def to_json(report: Report) -> str:
     >>> dp.local.to_json(report)[0]
     '{'
     """
+    check_made("report", report, Report, "what dp.local.randomize returns")
     return json.dumps({"spec": report.spec, "values": report.values.tolist()})
 
 
@@ -303,8 +307,9 @@ def _integers(rows: list[list[int]]) -> Integers:
     return values
 
 
-def _batched(reports: Iterator[Report]) -> Iterator[Batch]:
-    while some := list(itertools.islice(reports, BATCH)):
+def _batched(reports: Iterable[Report]) -> Iterator[Batch]:
+    each = iter(reports.ravel() if isinstance(reports, np.ndarray) else reports)
+    while some := list(itertools.islice(each, BATCH)):
         if not all(isinstance(report, Report) for report in some):
             raise DataError("reports must be dp.local.Report objects, a path or a Total")
         rows = [np.asarray(report.values).tolist() for report in some]

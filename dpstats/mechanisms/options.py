@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from dpstats.arguments import OTHER_ARGUMENTS, check_choice, shown
+from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, shown
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.ranges import ROWS_AT_LEAST
@@ -180,20 +179,20 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("curvature", "radius"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
+            if value is not None and not (is_number(value) and value > 0):
                 raise ArgumentError(f"{name} must be a positive finite number, got {shown(value)}")
         shares = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share")
         for name in (*shares, "selection_level"):
             value = getattr(self, name)
-            if not (_is_number(value) and 0 < value < 1):
+            if not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
-        if not (_is_number(self.rows_at_most) and 1 <= self.rows_at_most <= MOST_COVERED):
+        if not (is_number(self.rows_at_most) and 1 <= self.rows_at_most <= MOST_COVERED):
             raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {shown(self.rows_at_most)}")
         for name in ("rows_at_least", "rows_guess"):
             value = getattr(self, name)
-            if not (_is_number(value) and value > 0):
+            if not (is_number(value) and value > 0):
                 raise ArgumentError(f"{name} must be a positive finite number, got {shown(value)}")
-        if not (_is_number(self.refit_share) and 0 <= self.refit_share < 1):
+        if not (is_number(self.refit_share) and 0 <= self.refit_share < 1):
             raise ArgumentError(f"refit_share must lie in [0, 1), got {shown(self.refit_share)}")
         if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):
             raise ArgumentError(f"screen must be a positive whole number of terms to keep, got {shown(self.screen)}")
@@ -201,7 +200,7 @@ class Options:
             check_choice(name, getattr(self, name), allowed)
         for name in ("information_share", "spread_share"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < 1):
+            if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
@@ -212,7 +211,7 @@ class Options:
         if given is not None and not isinstance(given, Mapping):
             raise ArgumentError("penalty_weights must be a dict from terms or columns to weights")
         for key, weight in (given or {}).items():
-            if not (_is_number(weight) and weight >= 0):
+            if not (is_number(weight) and weight >= 0):
                 raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {shown(weight)}")
 
     @classmethod
@@ -288,9 +287,3 @@ class OptionKeywords(TypedDict, total=False):
 def _is_whole(value: Any) -> bool:
     """Whether `value` is an integer and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether `value` is a finite real number and not a bool."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return real and math.isfinite(value)

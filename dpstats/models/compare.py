@@ -15,6 +15,7 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import made_up_exog
+from dpstats.frames import Printed
 from dpstats.inference import ReleasedLaw
 from dpstats.keywords import DomainLike, RequestKeywords, written_out
 from dpstats.mechanisms.curvature import typical_sizes
@@ -138,8 +139,8 @@ def compare(
     return Comparison(
         formula=formula,
         n=count,
-        table=table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]],
-        curves=curves[["method", "n", "noise", "excess", "at_most"]],
+        table=Printed(table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]]),
+        curves=Printed(curves[["method", "n", "noise", "excess", "at_most"]]),
         left_out=left_out,
         counted=f"persons ({record.column})" if record.column is not None and record.shared else "rows",
         description=_description(model),

@@ -19,6 +19,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.made_up import SEED
+from dpstats.frames import Printed
 from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
 from dpstats.inference.identified import LIKELY
 from dpstats.mechanisms.information import Information, InformationPlan, known_information
@@ -101,7 +102,7 @@ class Forecast:
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
             "identified": chance,
         }
-        return pd.DataFrame(columns, index=list(self.plan.names))
+        return Printed(columns, index=list(self.plan.names))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpstats.arguments import shown
+from dpstats.arguments import is_number, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
@@ -255,9 +255,12 @@ def plan_many(
     whose = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
     if not isinstance(models, Mapping) or not models:
         raise ArgumentError("models must be a non-empty dict from names to formulas or dicts of arguments")
-    if weights is not None and len(weights) != len(models):
-        raise ArgumentError(f"weights must hold {len(models)} numbers, one a model, got {len(weights)}")
-    if not 0 < range_share < 1:
+    listed = isinstance(weights, (list, tuple)) and all(is_number(weight) and weight > 0 for weight in weights)
+    if weights is not None and not (listed and len(weights) == len(models)):
+        raise ArgumentError(
+            f"weights must be a list of {len(models)} positive numbers, one a model, got {shown(weights)}"
+        )
+    if not is_number(range_share) or not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {shown(range_share)}")
     common = {} if family is None else {"family": family}
     arguments = {name: {**common, **_with_formula(name, model), **whose} for name, model in models.items()}

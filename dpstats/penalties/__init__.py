@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_made, shown
 from dpstats.errors import ArgumentError
 from dpstats.penalties.base import NEGLIGIBLE, Penalty
 from dpstats.penalties.bridge import Bridge
@@ -102,6 +102,7 @@ def split_curvature(whole: Penalty) -> tuple[float, Penalty | None]:
     >>> modulus, rest.name
     (1.0, 'lasso')
     """
+    check_made("whole", whole, Penalty, "a penalty, such as dp.penalties.Ridge(1.0)")
     if isinstance(whole, Ridge) or (isinstance(whole, Bridge) and whole.q == 2):
         return whole.modulus, None
     if isinstance(whole, ElasticNet):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from dpstats.frames import Printed
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.request import Request
@@ -49,7 +50,7 @@ def budget_frame(plan: Plan) -> pd.DataFrame:
         rows.append(("choice, others", rest, delta, rest, rest, 0.0, "candidates and choice"))
         sums[0], planned = sums[0] + rest, plan.guarantee.eps
     rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, planned, sums[0], sums[1], ""))
-    return pd.DataFrame(rows, columns=COLUMNS).set_index("purchase")
+    return Printed(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
 
 
 def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:

@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import Printed
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import Stage, stored_plan
 from dpstats.mechanisms.objective_plan import ObjectivePlan
@@ -202,9 +204,10 @@ class Plan:
         True
         """
         table = risk_frame(self, pi, radius, n)
-        if printed:
+        if check_flag("printed", printed):
             return table
-        return table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]].drop_duplicates("bound")
+        proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
+        return Printed(proved.drop_duplicates("bound", ignore_index=True))
 
     def fit(
         self,

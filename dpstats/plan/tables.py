@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import html
-import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
@@ -20,6 +16,7 @@ from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.plan.written import Summary, with_rows
 from dpstats.privacy.information.statistics import StatisticsNoise
 from dpstats.proving import cited
 
@@ -38,74 +35,6 @@ MOST_TERMS = 60
 
 BREAKS = " :,;[(=*+/_-"
 """A name that is too long goes on in another line behind one of these."""
-
-DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
-"""What a table in a text does not lead to."""
-
-LATEX = str.maketrans(
-    {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-    }
-)
-"""How LaTeX writes the signs that mean something to it."""
-
-
-class Summary(statsmodels_summary.Summary):
-    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
-
-    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
-    """
-
-    def as_latex(self) -> str:
-        """Each table as a tabular of its own, then the notes."""
-        parts = [_with_texts(table, str).as_latex_tabular() for table in self.tables]
-        if self.extra_txt is not None:
-            parts.append(DETAILS.sub("", self.extra_txt).translate(LATEX).replace("\n", " \\newline\n"))
-        return "\n\n".join(parts)
-
-    def as_html(self) -> str:
-        """Each table, then the notes."""
-        parts = [_with_texts(table, html.escape).as_html() for table in self.tables]
-        if self.extra_txt is not None:
-            parts.append("<br/><br/>" + html.escape(self.extra_txt).replace("\n", "<br/>"))
-        return "".join(parts)
-
-    def as_markdown(self) -> str:
-        """Each table in the pipes of Markdown, then the notes."""
-        parts = [markdown_table(table) for table in self.tables]
-        if self.extra_txt is not None:
-            parts.append(DETAILS.sub("", self.extra_txt))
-        return "\n\n".join(parts)
-
-
-def _with_texts(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
-    """The table with `text` of its title, which is put on one line, and of its cells."""
-    found = copy.deepcopy(table)
-    found.title = text(" ".join((table.title or "").split()))
-    for row in found:
-        for cell in row:
-            cell.data = text(cell.data) if isinstance(cell.data, str) else cell.data
-    return found
-
-
-def markdown_table(table: SimpleTable) -> str:
-    """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
-    cells = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
-    size = max(map(len, cells))
-    cells = [["", *row] if len(row) < size else row for row in cells]
-    above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
-    head = [" ".join(filter(None, column)) for column in zip(*above, strict=True)] or [""] * size
-    rows = [head, *(row for row, made in zip(cells, table, strict=True) if made.datatype != "header")]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, f"|:---|{'---:|' * (size - 1)}")
-    title = " ".join((table.title or "").split())
-    return "\n".join([*([f"**{title}**", ""] if title else []), *lines])
 
 
 def plan_tables(plan: Plan) -> list[SimpleTable]:
@@ -326,7 +255,8 @@ def full_width(
     lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
     heads = ["\n".join(wrapped(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
     data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
-    return SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
+    table = SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
+    return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
 
 
 def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -> list[tuple[str, list[str]]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpstats.arguments import shown
-from dpstats.errors import ArgumentError
+from dpstats.arguments import check_choice
 from dpstats.plots.audits import Audited, audit
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.comparisons import Compared, methods
@@ -62,6 +61,5 @@ def draw_comparison(comparison: Compared, **arguments: Any) -> Axes:
 
 
 def _chosen(pictures: dict[str, Callable[..., Axes]], kind: str) -> Callable[..., Axes]:
-    if kind not in pictures:
-        raise ArgumentError(f"kind must be one of {list(pictures)}, got {shown(kind)}")
+    check_choice("kind", kind, pictures)
     return pictures[kind]

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpstats.arguments import check_choice
 from dpstats.plots import style
+from dpstats.plots.subjects import check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,6 +79,7 @@ def audit(result: Audited, *, what: str = "bounds", ax: Axes | None = None) -> A
     >>> dp.plots.audit(found).get_ylabel()
     'eps, at least'
     """
+    check_subject("result", result, "picture", "what dp.audit returns")
     check_choice("what", what, ("bounds", "scores"))
     ax = style.new_axes(ax)
     score = result.event.rsplit(" ", 2)[0]

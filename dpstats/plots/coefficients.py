@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.plan import Plan
 from dpstats.plots import style
-from dpstats.plots.subjects import Fitted
+from dpstats.plots.subjects import FIT, Fitted, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +77,9 @@ def coefficients(
     >>> axes.get_title(loc="left")
     'y (gaussian)'
     """
-    table = _table(result, alpha, intercept)
-    if by_range:
+    check_subject("result", result, "noise_at_most", FIT)
+    table = _table(result, alpha, check_flag("intercept", intercept))
+    if check_flag("by_range", by_range):
         table[["value", "low", "high", "noise"]] *= _widths(result.plan, table.index)[:, None]
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
@@ -124,8 +126,9 @@ def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -
     >>> axes.get_xlabel()
     'share of the squared standard error'
     """
+    check_subject("result", result, "noise_at_most", FIT)
     found = result.variance_shares
-    errors = _shown(result.bse, intercept)
+    errors = _shown(result.bse, check_flag("intercept", intercept))
     table, bounded = found.loc[errors.index], np.isfinite(errors.to_numpy())
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))

@@ -8,6 +8,7 @@ import pandas as pd
 
 from dpstats.arguments import check_choice
 from dpstats.plots import style
+from dpstats.plots.subjects import check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +71,7 @@ def methods(
     >>> dp.plots.methods(found).get_xlabel()
     'rows'
     """
+    check_subject("comparison", comparison, "curves", "what dp.compare returns")
     check_choice("what", what, MEASURES)
     ax = style.new_axes(ax)
     drawn = comparison.curves.dropna(subset=[what])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.plots import style
-from dpstats.plots.subjects import Fitted
+from dpstats.plots.subjects import FIT, Fitted, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,14 +80,16 @@ def effect(
     >>> axes.get_xlabel()
     'x'
     """
+    check_subject("result", result, "get_prediction", FIT)
     design = _design(result)
     read = parse(design.formula).predicting_columns
-    if column not in read:
+    if not isinstance(column, str) or column not in read:
         raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {shown(column)}")
     others = [name for name in read if name != column]
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:
         raise ArgumentError(f"points must be an integer of at least 2, got {shown(points)}")
-    held, several = _held(design, others, at or {})
+    at = {} if at is None else at
+    held, several = _held(design, others, at)
     ax = style.new_axes(ax)
     declared = _drawn(design.domain[column])
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
@@ -105,7 +108,7 @@ def effect(
     style.finish(
         ax,
         f"Effect of {column} ({result.plan.family.name})",
-        _fixed(held, at or {}),
+        _fixed(held, at),
         _band(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
@@ -211,9 +214,9 @@ def _draw(
 
 
 def _name_levels(ax: Axes, declared: Levels) -> None:
-    """The levels below their points, slanted if they are long together."""
+    """The levels below their points, slanted if two neighbours would meet."""
     names = [style.shorten(level, 20) for level in declared.values]
-    slanted = sum(len(name) + 2 for name in names) > 70
+    slanted = any(len(left) + len(right) + 4 > 2 * 70 / len(names) for left, right in pairwise(names))
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
     ax.set_xticks(range(len(names)), names, **turned)
     style.plain(ax.get_xticklabels())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, shown
+from dpstats.arguments import check_choice, check_made, is_number, shown
 from dpstats.errors import ArgumentError
 from dpstats.inference.identified import LIKELY
 from dpstats.plan import Plan, replanned
@@ -79,6 +79,7 @@ def budget(
     'eps'
     """
     check_choice("what", what, ("risk", "noise", "se"))
+    check_made("plan", plan, Plan, "what dp.plan returns")
     supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
     for name, given in {"coefficient": coefficient, **supposed}.items():
         if what != "se" and given is not None:
@@ -123,11 +124,11 @@ def budget(
 def _rows(n: int | Sequence[int] | None) -> list[int | None]:
     if n is None:
         return [None]
-    counts = [n] if isinstance(n, (int, np.integer)) else list(n)
+    counts: list[Any] = list(n) if isinstance(n, (list, tuple, range)) else [n]
     if not 1 <= len(counts) <= len(style.SERIES):
         raise ArgumentError(f"n must hold 1 to {len(style.SERIES)} numbers of rows, got {len(counts)}")
     for count in counts:
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count < 2**53:
             raise ArgumentError(f"n must be a positive integer or several, got {shown(count)}")
     return [int(count) for count in counts]
 
@@ -135,7 +136,8 @@ def _rows(n: int | Sequence[int] | None) -> list[int | None]:
 def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
     """Plans at the budgets asked for, or at those around the plan's own that can be planned."""
     if eps is not None:
-        if isinstance(eps, (str, int, float)) or len(eps) < 2:
+        listed = isinstance(eps, (list, tuple, np.ndarray)) and np.ndim(np.asarray(eps, dtype=object)) == 1
+        if not listed or len(eps) < 2 or not all(map(is_number, eps)):
             raise ArgumentError(f"eps must hold at least two budgets, got {shown(eps)}")
         return [replanned(plan, value) for value in sorted(eps)]
     found = []

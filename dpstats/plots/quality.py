@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
-from dpstats.plots.subjects import Evaluated
+from dpstats.plots.subjects import EVALUATION, Evaluated, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +55,7 @@ def calibration(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     >>> axes.get_xlabel()
     'predicted frequency'
     """
+    check_subject("evaluation", evaluation, "calibration", EVALUATION)
     table = _known(_table(evaluation.calibration, "calibration"), ["predicted", "observed"])
     ax = style.new_axes(ax)
     ax.plot([0, 1], [0, 1], "--", color=style.GREY, linewidth=1.0, label="perfect")
@@ -84,6 +85,7 @@ def residuals(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     >>> axes.get_xlabel()
     'fitted value'
     """
+    check_subject("evaluation", evaluation, "calibration", EVALUATION)
     table = _known(_table(evaluation.residuals, "residuals"), ["fitted", "residual"])
     ax = style.new_axes(ax)
     ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
@@ -112,6 +114,7 @@ def roc(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     >>> axes.get_xlabel()
     'false positive rate'
     """
+    check_subject("evaluation", evaluation, "calibration", EVALUATION)
     table = _known(_table(evaluation.roc, "roc"), ["false_positive", "true_positive"])
     false, true = (table[name].to_numpy() for name in ("false_positive", "true_positive"))
     ax = style.new_axes(ax, 6.0, 5.4)  # about square: a fixed aspect would leave the caption no room

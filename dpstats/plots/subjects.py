@@ -6,8 +6,20 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from dpstats.arguments import shown
+from dpstats.errors import ArgumentError
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
+
+
+def check_subject(name: str, value: object, shows: str, made: str) -> None:
+    """Raise ArgumentError unless a picture can show `value`: it has the attribute `shows`; `made` says what has."""
+    if isinstance(value, (type, pd.DataFrame, pd.Series)) or not hasattr(value, shows):
+        raise ArgumentError(f"{name} must be {made}; got {shown(value)}")
+
+
+FIT = "a fit, such as dp.glm returns"
+EVALUATION = "an evaluation, as dp.evaluate returns"
 
 
 class Fitted(Protocol):

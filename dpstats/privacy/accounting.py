@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -164,7 +164,10 @@ def compose(
         basic_delta = float_up(total_delta)
         candidates.append((float_up(sum((exact(part.eps) for part in parts), Fraction(0))), basic_delta))
     if accountant != "basic" and target > 0:
-        tighter = (_zcdp_total if accountant == "zcdp" else _pld_total)(parts, target)
+        try:
+            tighter = (_zcdp_total if accountant == "zcdp" else _pld_total)(parts, target)
+        except OverflowError:  # of exp(eps), where eps is in the hundreds
+            tighter = math.inf
         if math.isfinite(tighter):
             candidates.append((max(tighter, float(EPS_UNIT)), target))
     if not candidates:
@@ -211,7 +214,7 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 def _one_adjacency(guarantees: Sequence[Any]) -> list[Guarantee]:
     """The parts under one adjacency; add_remove parts are converted when replace_one ones are present."""
-    parts = [getattr(part, "guarantee", part) for part in guarantees]
+    parts = [getattr(part, "guarantee", part) for part in guarantees] if isinstance(guarantees, Iterable) else []
     if not parts or not all(isinstance(part, Guarantee) for part in parts):
         raise ArgumentError("guarantees must be a non-empty sequence of Guarantee objects, or of results that have one")
     units = {part.unit for part in parts}

@@ -14,9 +14,10 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_choice, check_flag, is_number, shown
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.families.base import check_cap
 from dpstats.privacy.bodies import ROUNDED, BodyNoise, Image, body_noise
 from dpstats.privacy.calibration_gaussian import check_delta, gaussian_eps, gaussian_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -84,8 +85,8 @@ def joint_scale(
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     reach = norm * family.lipschitz
     curve = family.curve(CELLS)
+    check_pure(delta, shared=shared)
     if delta > 0:
-        check_pure(delta, shared=shared)
         mu = gaussian_mu(curve, family.signed, eps, delta, kappa, adjacency)
         return reach / mu if mu > 0 else math.inf
     left = eps * (1 - ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
@@ -138,7 +139,8 @@ def joint_loss(
     _, delta = check_budget(1.0, delta)
     check_delta(delta)
     check_pure(delta, shared=shared)
-    if kind not in ("laplace", "gaussian") or (kind == "gaussian") != (delta > 0):
+    check_choice("kind", kind, ("laplace", "gaussian"))
+    if (kind == "gaussian") != (delta > 0):
         raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {shown(kind)}")
     adjacency = check_adjacency(adjacency)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
@@ -162,7 +164,7 @@ def determinant_loss(kappa: float, curvature: NDArray[np.float64], *, shared: bo
 
 def check_pure(delta: float, *, shared: bool) -> None:
     """Raise ArgumentError for rows that share a weight and a positive delta, for which nothing is proved."""
-    if shared and delta > 0:
+    if check_flag("shared", shared) and delta > 0:
         raise ArgumentError(
             f"delta must be 0 for persons with several rows, got {shown(delta)}: normal noise is proved for one row a "
             "record only"
@@ -289,6 +291,8 @@ def objective_noise(
     eps, delta = check_budget(eps, delta)
     diagonal = _check_curvature(curvature)
     if design is not None:
+        if not hasattr(design, "images"):
+            raise ArgumentError(f"design must be that of a plan, dp.plan(...).design; got {shown(design)}")
         return _design_noise(family, design, diagonal, eps, delta, adjacency)
     size = _check_size(size, diagonal)
     bounds = _check_norms(row_norm)
@@ -340,8 +344,7 @@ def _check_scale(scale: float, family: Family, row_square: float, eps: float) ->
 
 def check_positive(name: str, value: Any) -> float:
     """The value as a float if it is a finite positive number, else ArgumentError naming it."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:
+    if not is_number(value) or value <= 0:
         raise ArgumentError(f"{name} must be a finite positive number, got {shown(value)}")
     return float(value)
 
@@ -349,7 +352,7 @@ def check_positive(name: str, value: Any) -> float:
 def _check_curvature(curvature: Any) -> NDArray[np.float64]:
     try:
         diagonal = np.atleast_1d(np.asarray(curvature, dtype=np.float64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError("curvature must be a positive number or a 1-D array of them") from None
     if diagonal.ndim != 1 or diagonal.size == 0 or not np.all(np.isfinite(diagonal) & (diagonal > 0)):
         raise ArgumentError("curvature must be a finite positive number or a 1-D array of them, one per column")
@@ -359,16 +362,21 @@ def _check_curvature(curvature: Any) -> NDArray[np.float64]:
 def _check_size(size: int | None, diagonal: NDArray[np.float64]) -> int | None:
     if size is None:
         return len(diagonal) if len(diagonal) > 1 else None
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size < 2**53:
         raise ArgumentError(f"size must be a positive integer, got {shown(size)}")
     if len(diagonal) not in (1, size):
         raise ArgumentError(f"curvature must have one entry or one per column: {size}, got {len(diagonal)}")
     return int(size)
 
 
+NORMS = (1e-100, 1e100)
+"""Row norms lie between these, so that their squares are normal floats."""
+
+
 def _check_norms(row_norm: float | Mapping[str, float]) -> dict[Norm, float]:
     if not isinstance(row_norm, Mapping):
-        return {"l2": check_positive("row_norm", row_norm)}
+        check_cap("row_norm", row_norm, NORMS)
+        return {"l2": float(row_norm)}
     unknown = [key for key in row_norm if key not in _WIDE_ORDER]
     if unknown or not row_norm:
         raise ArgumentError(f"row_norm must have keys among {list(_WIDE_ORDER)}, got {shown(list(row_norm))}")

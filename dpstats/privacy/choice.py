@@ -12,7 +12,7 @@ import opendp.prelude as opendp
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dpstats.arguments import shown
+from dpstats.arguments import is_number, shown
 from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
@@ -107,7 +107,7 @@ class Choice:
         ArgumentError
             If `beta` is not strictly between 0 and 1.
         """
-        if not 0 < beta < 1:
+        if not is_number(beta) or not 0 < beta < 1:
             raise ArgumentError(f"beta must lie strictly between 0 and 1, got {shown(beta)}")
         if self.failure(0.0) <= beta:
             return 0.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from dpstats.arguments import check_choice, shown
+from dpstats.arguments import check_choice, check_flag, is_number, shown
 from dpstats.errors import ArgumentError
+from dpstats.families.base import check_cap
 
 Adjacency = Literal["add_remove", "replace_one"]
 
@@ -23,11 +21,12 @@ def check_adjacency(adjacency: str) -> Adjacency:
 def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
     """Return (eps, delta) as floats if eps is finite and positive and delta is in [0, 1), else raise ArgumentError."""
     for name, value in (("eps", eps), ("delta", delta)):
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value):
+        if not is_number(value):
             raise ArgumentError(f"{name} must be a finite number, got {shown(value)}")
     if eps <= 0:
         raise ArgumentError(f"eps must be positive, got {shown(eps)}")
+    # Beyond, what the noise is worked out from are no numbers of a computer.
+    check_cap("eps", float(eps))
     if not 0 <= delta < 1:
         raise ArgumentError(f"delta must lie in [0, 1), got {shown(delta)}")
     return float(eps), float(delta)
@@ -80,10 +79,11 @@ class Guarantee:
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
         check_budget(self.eps, self.delta)
+        check_flag("certified", self.certified)
         if self.certified == (self.reason is not None):
             raise ArgumentError("reason must be given exactly when certified is False")
         for name, value in (("rho", self.rho), ("mu", self.mu)):
-            if value is not None and not 0 < value < math.inf:
+            if value is not None and not (is_number(value) and value > 0):
                 raise ArgumentError(f"{name} must be None or a positive number, got {shown(value)}")
         if self.unit is not None and not (isinstance(self.unit, str) and self.unit):
             raise ArgumentError(f"unit must be None or the name of a column, got {shown(self.unit)}")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_choice, is_number, shown
 from dpstats.errors import ArgumentError
 from dpstats.privacy.randomness import RandomSource, folded
 
@@ -56,11 +56,11 @@ class Noise:
     scale: float
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {shown(self.kind)}")
-        if self.norm not in get_args(Norm) or (self.kind == "gaussian" and self.norm != "l2"):
-            raise ArgumentError(f"norm must be one of {list(get_args(Norm))}, and 'l2' for Gaussian noise")
-        if not (math.isfinite(self.scale) and self.scale > 0):
+        check_choice("kind", self.kind, get_args(Kind))
+        check_choice("norm", self.norm, get_args(Norm))
+        if self.kind == "gaussian" and self.norm != "l2":
+            raise ArgumentError("norm must be 'l2' for Gaussian noise")
+        if not is_number(self.scale) or self.scale <= 0:
             raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
 
     def scaled(self, scale: float) -> Noise:

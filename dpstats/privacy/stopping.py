@@ -65,7 +65,7 @@ class Runs:
 
     def total(self, each: float) -> float:
         """What releasing the best of K runs costs if each is `each`-private: exact, attained by some mechanism."""
-        worse = 1 / (1 + math.exp(each))
+        worse = math.exp(-each) / (1 + math.exp(-each))
         gamma = self.gamma
         gained = math.log((gamma + (1 - gamma) * (1 - worse)) / (gamma + (1 - gamma) * worse))
         return each + (1 + self.eta) * gained

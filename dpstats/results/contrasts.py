@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 from dpstats.plan.tables import Summary, full_width
 from dpstats.results.digits import to_the_noise
 
@@ -54,7 +57,7 @@ class ContrastTests:
         """One row a combination; columns as statsmodels names them."""
         columns = ["coef", "std err", "z", "P>|z|", "Conf. Int. Low", "Conf. Int. Upp."]
         values = np.column_stack((self.effect, self.sd, self.statistic, self.pvalue, self.intervals))
-        return pd.DataFrame(values, index=list(self.names), columns=columns)
+        return Printed(values, index=list(self.names), columns=columns)
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
@@ -68,6 +71,9 @@ class ContrastTests:
     def __str__(self) -> str:
         return self.summary().as_text()
 
+
+MOST = 1e100
+"""What coefficients are tested against is less: its square is a number."""
 
 COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]
 """Widths of a regression table's columns beside the names."""
@@ -136,8 +142,15 @@ class WaldTestTerms:
 
     def summary_frame(self) -> pd.DataFrame:
         """The table, its columns named as in statsmodels' summary."""
-        return self.table.rename(
-            columns={"statistic": "chi2", "pvalue": "P>chi2", "df_constraint": "df constraint", "untested": "untested"}
+        return Printed(
+            self.table.rename(
+                columns={
+                    "statistic": "chi2",
+                    "pvalue": "P>chi2",
+                    "df_constraint": "df constraint",
+                    "untested": "untested",
+                }
+            )
         )
 
     def __str__(self) -> str:
@@ -199,4 +212,12 @@ class PredictionResults:
             "mean_ci_lower": self.intervals[:, 0],
             "mean_ci_upper": self.intervals[:, 1],
         }
-        return pd.DataFrame(columns, index=self.index)
+        return Printed(columns, index=self.index)
+
+
+def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:
+    """Combinations of coefficients, shape (k, q), and what they are tested against, shape (k,); else ArgumentError."""
+    rows, against = check_numbers("weights", weights), check_numbers("values", values)[0]
+    if len(against) not in (1, len(rows)) or np.max(np.abs(against), initial=0.0) > MOST:
+        raise ArgumentError(f"values must be one number, or one for each of {len(rows)} combinations, to {MOST:g}")
+    return rows, against

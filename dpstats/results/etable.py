@@ -12,6 +12,7 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 from dpstats.penalties import Penalty
 from dpstats.plan.tables import WIDTH, Summary, beside_facts, capped_at, full_width, modelled, wrap_notes, wrapped
 from dpstats.privacy.accounting import compose
@@ -57,7 +58,9 @@ class ETable:
 
         "coef" is debiased where there are errors and as released where there are none; NaN for what a fit has not.
         """
-        return pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
+        return Printed(
+            pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
+        )
 
     def summary(self) -> Summary:
         """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
@@ -199,7 +202,8 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
                 f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
                 "change of the stream for them side by side"
             )
-    named = [f"({place + 1})" for place in range(len(found))] if labels is None else list(labels)
+    given = list(labels) if isinstance(labels, (list, tuple)) else []
+    named = [f"({place + 1})" for place in range(len(found))] if labels is None else given
     if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
         raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
     return ETable(found, tuple(named))  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from dpstats.arguments import check_flag, shown
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import Printed
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
 from dpstats.plan import Plan
@@ -279,7 +280,7 @@ class GLMResults(Inferential):
             table[list(TESTED)] = self.uncertainty().to_numpy()
         table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
         as_released = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
-        return table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy())
+        return Printed(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing where it is private."""
@@ -296,7 +297,7 @@ class GLMResults(Inferential):
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }
-        return pd.DataFrame([facts])
+        return Printed([facts])
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
@@ -320,7 +321,7 @@ class GLMResults(Inferential):
         >>> "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
         (True, True)
         """
-        return summarize(self, full=full, n=n)
+        return summarize(self, full=check_flag("full", full), n=n)
 
     def to_latex(self) -> str:
         """The summary as LaTeX."""

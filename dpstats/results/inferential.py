@@ -13,6 +13,7 @@ from patsy.design_info import DesignInfo
 
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import Printed
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
@@ -89,7 +90,7 @@ class Inferential:
         if self.released is None:
             raise NotReleasedError(missing_information(self.plan))
         names = self._fitted_names
-        return pd.DataFrame(self.released.matrix, index=names, columns=names)
+        return Printed(self.released.matrix, index=names, columns=names)
 
     @property
     def debiased(self) -> pd.Series[float]:
@@ -137,7 +138,7 @@ class Inferential:
         (2, 2)
         """
         ends = self._inference.conf_int(alpha)
-        return pd.DataFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
+        return Printed({side: self._series(ends[:, side], "ends") for side in (0, 1)})
 
     def cov_params(self) -> pd.DataFrame:
         """Covariance of the errors of `debiased`, for the fitted columns.
@@ -151,7 +152,7 @@ class Inferential:
         (2, 2)
         """
         matrix, names = self._inference.cov_params(), self._fitted_names
-        return pd.DataFrame(matrix, index=names, columns=names)
+        return Printed(matrix, index=names, columns=names)
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
         """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient.
@@ -164,14 +165,14 @@ class Inferential:
         ends = self.conf_int(alpha)
         columns = [self.debiased, self.bse, self.tvalues, self.pvalues, ends[0], ends[1]]
         names = ["coef", "std_error", "z", "p_value", "low", "high"]
-        return pd.DataFrame(dict(zip(names, columns, strict=True)))
+        return Printed(dict(zip(names, columns, strict=True)))
 
     @property
     def variance_shares(self) -> pd.DataFrame:
         """Of the squared standard error, the shares of sampling, of the noise in the fit and in the information."""
         shares = self._inference.shares
         names = ["sampling", "noise", "information"]
-        return pd.DataFrame({name: self._series(shares[:, at], name) for at, name in enumerate(names)})
+        return Printed({name: self._series(shares[:, at], name) for at, name in enumerate(names)})
 
     @property
     def scale(self) -> float:
@@ -269,7 +270,7 @@ class Inferential:
                 rows[term.name] = (test.statistic, test.pvalue, test.df, test.untested)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
-        return WaldTestTerms(table.astype({"df_constraint": int, "untested": int}))
+        return WaldTestTerms(Printed(table.astype({"df_constraint": int, "untested": int})))
 
     def anova(self) -> pd.DataFrame:
         """The table of `wald_test_terms`.
@@ -384,7 +385,7 @@ class Inferential:
         names = list(self.plan.names)
         try:
             constraint = DesignInfo(names).linear_constraint(r_matrix)
-        except (patsy.PatsyError, ValueError, TypeError, KeyError) as error:
+        except (patsy.PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "
                 f"{', '.join(names)}"

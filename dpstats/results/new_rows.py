@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import is_number
 from dpstats.errors import ArgumentError, DataError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
@@ -74,7 +75,7 @@ def as_offset(offset: Any, rows: int) -> Vector:
     ArgumentError, DataError
         If it is neither.
     """
-    if isinstance(offset, (int, float, np.integer, np.floating)) and not isinstance(offset, bool):
+    if is_number(offset):
         return np.full(rows, float(offset))
     column = as_endog(offset, "offset")
     if len(column) != rows:

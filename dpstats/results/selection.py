@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.frames import Printed
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 
@@ -17,7 +18,7 @@ def selection_facts(plan: Plan, scaled_params: NDArray[np.float64]) -> pd.DataFr
     objective = plan.objective
     sparse = objective.penalty is not None and objective.penalty.sparse
     if not sparse and plan.screening is None:
-        return pd.DataFrame(columns=COLUMNS)
+        return Printed(columns=COLUMNS)
     selected = scaled_params != 0
     table = {"selected": selected if sparse else plan.kept}
     if plan.screening is not None:
@@ -29,7 +30,7 @@ def selection_facts(plan: Plan, scaled_params: NDArray[np.float64]) -> pd.DataFr
         weight[plan.kept] = float(slope) * objective.penalty_weights
         threshold[plan.kept] = objective.threshold
         table |= {"weight": weight, "threshold": threshold}
-    return pd.DataFrame(table, index=pd.Index(plan.names, name="term"))
+    return Printed(table, index=pd.Index(plan.names, name="term"))
 
 
 def _screened(plan: Plan) -> NDArray[np.str_]:

@@ -17,6 +17,7 @@ from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.spanning import combinations
+from dpstats.frames import Printed
 from dpstats.inference import Inference
 from dpstats.mechanisms.moments import Moments, inference_of, rows_of
 from dpstats.mechanisms.statistics import StatisticsPlan, check_size
@@ -27,7 +28,7 @@ from dpstats.plan.tables import Summary
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.results.contrasts import ContrastTests
+from dpstats.results.contrasts import ContrastTests, hypotheses
 from dpstats.results.statistics_summary import summarize_model, summarize_release
 from dpstats.tables import as_table
 
@@ -84,7 +85,7 @@ class ReleasedStatistics:
             ("cover", cover, 0.0, "floating point"),
         ]
         found = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
-        return found if ranges else found.drop(index="ranges")
+        return Printed(found if ranges else found.drop(index="ranges"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -333,7 +334,7 @@ class StatisticsResults:
         >>> model.conf_int(alpha=0.1).shape
         (2, 2)
         """
-        return pd.DataFrame(self._inference.conf_int(alpha), index=list(self.design.names))
+        return Printed(self._inference.conf_int(alpha), index=list(self.design.names))
 
     def t_test(self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05) -> ContrastTests:
         """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
@@ -343,11 +344,9 @@ class StatisticsResults:
         >>> model.t_test([1, 1]).effect.shape
         (1,)
         """
-        tests = self._inference.t_test(np.atleast_2d(np.asarray(weights, dtype=np.float64)), values, alpha)
-        names = tuple(f"c{number}" for number in range(len(tests.effect)))
-        return ContrastTests(
-            names, tests.effect, tests.se, tests.statistics, tests.pvalues, np.asarray(tests.conf_int), alpha
-        )
+        tests = self._inference.t_test(*hypotheses(weights, values), alpha)
+        names, ends = tuple(f"c{number}" for number in range(len(tests.effect))), np.asarray(tests.conf_int)
+        return ContrastTests(names, tests.effect, tests.se, tests.statistics, tests.pvalues, ends, alpha)
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex.

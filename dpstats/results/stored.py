@@ -7,15 +7,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpstats.arguments import shown
-from dpstats.errors import DataError
+from dpstats.arguments import check_path, shown
+from dpstats.errors import ArgumentError, DataError
 
 Loaded = TypeVar("Loaded")
 
 
 def write(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
-    """Write released values and public facts."""
-    Path(path).write_text(json.dumps({"format": 1, "kind": kind, **facts}, indent=1, allow_nan=False))
+    """Write released values and public facts.
+
+    Raises
+    ------
+    ArgumentError
+        If `path` is none, or cannot be written.
+    """
+    target = check_path("path", path)
+    try:
+        target.write_text(json.dumps({"format": 1, "kind": kind, **facts}, indent=1, allow_nan=False))
+    except OSError as error:
+        raise ArgumentError(
+            f"path: {shown(str(target))} cannot be written ({error.strerror}); choose another"
+        ) from error
 
 
 def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
@@ -26,7 +38,7 @@ def read(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded])
     DataError
         If there is no such file, or it is not one of this kind.
     """
-    if not Path(path).is_file():
+    if not check_path("path", path).is_file():
         raise DataError(f"path: there is no file {shown(str(path))}")
     try:
         facts = json.loads(Path(path).read_text())

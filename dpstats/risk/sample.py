@@ -14,6 +14,8 @@ from scipy import optimize
 from dpstats.arguments import check_choice, shown
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.families.base import check_cap
+from dpstats.frames import Printed
 from dpstats.mechanisms.design import array_norms
 from dpstats.privacy.calibration import check_positive, objective_noise
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -126,13 +128,14 @@ def sample_size(
     curvature = check_positive("curvature", curvature)
     n = _whole(rule.rows(curvature), "curvature")
     table = _table(rule, n, curvature, method)
-    return SampleSize(n, curvature, rule.noise(curvature), table, rule.target, rule.radius, rule.pi)
+    return SampleSize(n, curvature, rule.noise(curvature), Printed(table), rule.target, rule.radius, rule.pi)
 
 
 def _rule(family: Family, columns: object, asked: tuple[Any, ...], method: str) -> _ObjectiveRule | _OutputRule:
     """How many rows a method needs; ArgumentError for the first argument outside its range."""
     eps, delta, pi, row_norm, adjacency, target, radius = asked
-    target, radius = check_positive("target", target), check_positive("radius", radius)
+    check_cap("target", target)
+    check_cap("radius", radius)
     if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
         raise ArgumentError(f"columns must be a positive integer, got {shown(columns)}")
     check_choice("method", method, ("objective", "output"))
@@ -208,7 +211,7 @@ def _of_plan(
     bounds = plan.excess_risk(pi, radius).set_index("bound")["value"]
     n = _whole(float(bounds[f"unregularised, with probability {1 - pi:g}"]) / best.target, "target")
     own = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
-    table = pd.concat([pd.DataFrame([own], columns=best.table.columns), best.table], ignore_index=True)
+    table = Printed(pd.concat([pd.DataFrame([own], columns=best.table.columns), best.table], ignore_index=True))
     table.loc[1, "note"] = f"by the best curvature for it, {best.curvature:.4g}, and noise of norms"
     return replace(best, n=n, curvature=float(np.min(plan.curvature)), noise=plan.noise, table=table)
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.progress import watched
@@ -180,7 +181,7 @@ def rows_for_errors(
     information = plan.stages[-1].plan.information
     free = information is not None and information.purchase.free
     least, most = map(_rounded, ends or [usual, usual])
-    return ErrorSize(n, table, plan.request.eps, free, _rounded(usual), least, most, foreseen.known)
+    return ErrorSize(n, Printed(table), plan.request.eps, free, _rounded(usual), least, most, foreseen.known)
 
 
 def _rows_of(foreseen: Any, population: str, wanted: pd.Series[float], close: float) -> float:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
-from dpstats.families.base import Family
+from dpstats.families.base import Family, check_cap
+from dpstats.frames import Printed
 from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
 from dpstats.risk.new_rows import PROOF as NEW_ROWS
@@ -152,8 +152,9 @@ def posterior_risk(
 def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:
     """The arguments of a table, checked, the radius filled in."""
     pi = check_failure(pi)
-    radius = check_positive("radius", plan.radius if radius is None else radius)
-    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+    radius = plan.radius if radius is None else radius
+    check_cap("radius", radius)
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n < 2**53):
         raise ArgumentError(f"n must be a positive integer, got {shown(n)}")
     return pi, radius, None if n is None else int(n)
 
@@ -166,7 +167,7 @@ def _table(proved: list[Bound], printed: list[Bound], pi: float, n: int | None) 
         (_describe(bound, pi), bound.source, bound.value, bound.value / (n or math.nan), holds, bound.note)
         for bound, holds in bounds
     ]
-    return pd.DataFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
+    return Printed(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
 
 
 def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:

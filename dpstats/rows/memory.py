@@ -6,7 +6,7 @@ import os
 import weakref
 from pathlib import Path
 
-from dpstats.arguments import shown
+from dpstats.arguments import is_number, shown
 from dpstats.errors import ArgumentError
 
 SHARE = 0.5
@@ -33,7 +33,7 @@ class Memory:
     """
 
     def __init__(self, limit: float | None = None) -> None:
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0):
+        if limit is not None and not (is_number(limit) and limit > 0):
             raise ArgumentError(f"memory must be a positive number of bytes, such as 2e9, got {shown(limit)}")
         self.limit = SHARE * machine_bytes() if limit is None else float(limit)
         self.taken = 0

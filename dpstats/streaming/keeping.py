@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpstats.arguments import check_path
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger.opening import LedgerLike, as_ledger
@@ -46,8 +47,7 @@ class Keeper:
 
     def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
         ledger = as_ledger(ledger)
-        if path is not None and not isinstance(path, (str, os.PathLike)):
-            raise ArgumentError("state must be the path of a file that only this stream uses")
+        path = None if path is None else check_path("state", path)
         # Links are followed: a state has one name, or two objects would go on from it.
         self.path = None if path is None else Path(os.path.realpath(path))
         if self.path is not None and not self.path.parent.is_dir():

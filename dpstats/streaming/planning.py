@@ -14,9 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.arguments import is_number
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import Printed
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -225,7 +227,7 @@ class StreamPlan:
             null = weighed * typical * self.radius**2 / len(self.names) / 2
             rows.append((deviation / self.vector.cross, weighed, excess, excess / weighed, null))
         columns = ["noise_sd", "rows", "excess", "per_row", "null"]
-        return pd.DataFrame(rows, index=pd.Index([int(tick) for tick in ticks], name="tick"), columns=columns)
+        return Printed(rows, index=pd.Index([int(tick) for tick in ticks], name="tick"), columns=columns)
 
     def weighed(self, tick: int) -> float:
         """Ticks that a release is of, older ones by their weight."""
@@ -389,7 +391,6 @@ def ticks_table(frame: pd.DataFrame) -> SimpleTable:
 
 def check_guess(name: str, value: object, low: float, high: float) -> float:
     """`value` as a float; ArgumentError unless it is a number from `low` to `high`."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not low <= float(value) <= high:  # type: ignore[arg-type]
+    if not is_number(value) or not low <= value <= high:
         raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)

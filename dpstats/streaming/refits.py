@@ -21,6 +21,7 @@ from dpstats.arguments import answered
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
+from dpstats.frames import Printed
 from dpstats.keywords import PlanKeywords, RowKeywords, parted, written_out
 from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
@@ -197,7 +198,7 @@ class Refits:
     @property
     def history(self) -> pd.DataFrame:
         """The coefficients of every fit: tick, term, estimate."""
-        return pd.DataFrame(self._history, columns=["tick", "term", "estimate"])
+        return Printed(self._history, columns=["tick", "term", "estimate"])
 
     @sealed
     def update(self, so_far: object) -> GLMResults | None:

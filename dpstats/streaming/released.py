@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError, StreamError
+from dpstats.frames import Printed
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.streaming.pictures import coefficient_picture
@@ -194,7 +195,7 @@ class Released:
         ticks = list(range(self._running.releases.first, self.tick + 1))
         scaled = np.array([self._running.releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
         names = list(self._plan.names)
-        return pd.DataFrame(
+        return Printed(
             {
                 "tick": np.repeat(np.array(ticks, dtype=np.int64), len(names)),
                 "term": names * len(ticks),

@@ -15,6 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.frames import Printed
 from dpstats.inference import Inference
 from dpstats.inference.contrasts import LEVEL
 from dpstats.inference.known import self_adjoint
@@ -116,14 +117,14 @@ class StreamResults(GLMResults):
         with quiet():
             moments = self.plan.fitting.moments(self.sums, self.deviation)
         names = list(self.plan.names)
-        return pd.DataFrame(self_adjoint(moments.matrix[:-1, :-1]), index=names, columns=names)
+        return Printed(self_adjoint(moments.matrix[:-1, :-1]), index=names, columns=names)
 
     @property
     def budget(self) -> pd.DataFrame:
         """One charge for the whole stream, whatever is looked at."""
         paid = self.plan.guarantee
         names = pd.Index(["stream"], name="purchase")
-        return pd.DataFrame([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
+        return Printed([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
 
     @property
     def noise_sd(self) -> pd.Series[float]:
@@ -145,7 +146,7 @@ class StreamResults(GLMResults):
             names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
             table[names] = self.uncertainty().to_numpy()
         table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
-        return table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params)
+        return Printed(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the regression."""
@@ -162,7 +163,7 @@ class StreamResults(GLMResults):
             "last_tick": self.last,
             "noise_sd": self.deviation,
         }
-        return pd.DataFrame([facts])
+        return Printed([facts])
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
@@ -279,8 +280,15 @@ class StreamResults(GLMResults):
     def selection(self) -> pd.DataFrame:
         """Which coefficients are not zero, under a sparse penalty; empty without one."""
         if self.plan.penalty is None or not self.plan.penalty.sparse:
-            return pd.DataFrame()
-        return pd.DataFrame({"selected": self.scaled_params != 0}, index=list(self.plan.names))
+            return Printed()
+        return Printed({"selected": self.scaled_params != 0}, index=list(self.plan.names))
+
+    @property
+    def statistics(self) -> NoReturn:
+        """Not released apart: the sums of a stream are for its own model."""
+        raise NotReleasedError(
+            "statistics: a stream's sums are for its own model; release_statistics buys them of a table"
+        )
 
     def excess_risk(self, *arguments: Any, **options: Any) -> NoReturn:
         """Not proved for streams: `StreamPlan.ticks` predicts it."""
@@ -330,4 +338,4 @@ def change_table(
         "low": change - half,
         "high": change + half,
     }
-    return pd.DataFrame(columns, index=pd.Index(list(names), name="term"))
+    return Printed(columns, index=pd.Index(list(names), name="term"))

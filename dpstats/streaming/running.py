@@ -65,7 +65,7 @@ class Running:
         recall: int,
         seed: int | None,
     ) -> None:
-        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 1:
+        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
         self.plan = plan
         self._keeper = Keeper(state, ledger)

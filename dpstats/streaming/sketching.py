@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import NotReleasedError
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import Printed
 from dpstats.models.sources import scaled_family
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.information import MatrixNoise
@@ -165,7 +166,7 @@ class ProjectedPlan(StreamPlan):
         table["excess"] = noise + table["rows"] * reach**2 / projection.directions
         table["per_row"] = table["excess"] / table["rows"]
         table["null"] = table["rows"] * reach**2
-        return table
+        return Printed(table)
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""

@@ -8,6 +8,7 @@ import pandas as pd
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 from dpstats.privacy.choice import Choice
 
 
@@ -50,7 +51,7 @@ def utility(choice: Choice, beta: float, n: float | None) -> pd.DataFrame:
             found.append(("new rows, if one never errs", rest, realizable_bound(choice, beta, n), "proved"))
         printed = math.sqrt(math.log(size / beta) / n) + math.log(size / beta) / (n * choice.eps)
         found.append(("new rows, lecture, no constants", rest, printed, "printed"))
-    return pd.DataFrame(found, columns=["bound", "rows", "per_row", "holds"])
+    return Printed(found, columns=["bound", "rows", "per_row", "holds"])
 
 
 def exponential_bound(choice: Choice, beta: float) -> float:

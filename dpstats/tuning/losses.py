@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import MOST_SHOWN, shown
+from dpstats.arguments import MOST_SHOWN, is_number, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula import cells
@@ -343,8 +342,7 @@ class _Put(ast.NodeTransformer):
 
 
 def _substituted(score: str, candidate: Any) -> str:
-    number = isinstance(candidate, (int, float, np.integer, np.floating)) and not isinstance(candidate, bool)
-    if not isinstance(candidate, str) and not (number and math.isfinite(candidate)):
+    if not isinstance(candidate, str) and not is_number(candidate):
         raise ArgumentError(
             "candidates must all be fitted models, or all numbers or texts such as 'age > 40' to be put in place of "
             f"the name candidate in score; got {type(candidate).__name__}"

@@ -14,6 +14,7 @@ import pandas as pd
 from dpstats.arguments import answered, check_choice
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -115,7 +116,7 @@ class TuningPlan:
             paid.append(("fit", eps, delta, "once", total, "what public rows chose"))
         paid.append(("total", total, self.guarantee.delta, "", total, ""))
         columns = ["purchase", "eps", "delta", "times", "charged", "buys"]
-        return pd.DataFrame(paid, columns=columns).set_index("purchase")
+        return Printed(pd.DataFrame(paid, columns=columns).set_index("purchase"))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -134,7 +135,7 @@ class TuningPlan:
             for name, plan in plans.items()
         ]
         columns = ["candidate", "eps", "delta", "noise_sd", "curvature"]
-        return pd.DataFrame(rows, columns=columns).set_index("candidate")
+        return Printed(pd.DataFrame(rows, columns=columns).set_index("candidate"))
 
     def tables(self, chosen: str | None = None) -> list[Any]:
         """The tables that plan and result share; `chosen` is marked.

@@ -42,7 +42,7 @@ def checked_score(score: str | None, response: str) -> str:
     """The score's name, by the kind of response unless one is given."""
     if score is None:
         return "mistakes" if response == "binary" else "absolute_error"
-    if score not in MODEL_LOSSES or (score == "mistakes" and response != "binary"):
+    if not isinstance(score, str) or score not in MODEL_LOSSES or (score == "mistakes" and response != "binary"):
         suited: Sequence[str] = MODEL_LOSSES if response == "binary" else MODEL_LOSSES[1:]
         raise ArgumentError(f"score must be one of {list(suited)} for this family, got {shown(score)}")
     return score

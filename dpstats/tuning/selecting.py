@@ -12,6 +12,7 @@ import pandas as pd
 from dpstats.arguments import answered, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 from dpstats.models.charging import charged, check_for_unit
 from dpstats.models.persons import check_unit
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
@@ -75,7 +76,7 @@ class Selection:
     def budget(self) -> pd.DataFrame:
         """What the budget was spent on: one choice."""
         entry = (self.guarantee.eps, self.guarantee.delta, f"1 of {len(self.names)} candidates")
-        return pd.DataFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
+        return Printed([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
 
     def utility(self, beta: float = BETA, n: float | None = None) -> pd.DataFrame:
         """What the chosen candidate may lose beyond the best one; see `dpstats.tuning.bounds.utility`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 import dpstats as dp
 from dpstats.cli import main
-from dpstats.cli.shared import in_shell
+from dpstats.cli.shared import in_shell, worded
+from dpstats.plan.tables import Summary, full_width, wrap_notes
 
 YAML = """
 age: {range: [17, 90]}
@@ -86,6 +88,46 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
     Path("other.json").write_text('{"kind": "Ledger"}')
     assert main(["show", "other.json"]) == 1
     assert "no fit, check or evaluation" in capfd.readouterr().err
+
+
+PYTHON = re.compile(r"dp\.check|(?<!--set )(inference|method|screen|residual_cap)=|summary\(|`located`|\.roc\b")
+"""Words of Python that a shell has others for."""
+
+
+def test_every_form_has_the_words_of_the_shell(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(2)
+    data = {"x": np.linspace(0, 1, 90), "g": list("abc") * 30, "y": rng.integers(0, 2, 90)}
+    domain = {"x": (0, 1), "g": ["a", "b", "c"], "y": (0, 1)}
+    fit = dp.logit("y ~ x + g", data, 0.1, domain=domain)
+    assert PYTHON.search(str(fit.summary()))  # or the test looks for nothing
+    dp.ols("y ~ x + g", data, 0.1, domain=domain).save("linear.json")
+    fit.save("fit.json")
+    dp.evaluate(fit, data, 1.0).save("score.json")
+    dp.check("y ~ x + g", data, domain, 1.0).save("check.json")
+    for form in ("text", "markdown", "latex", "html"):
+        for file in ("fit.json", "linear.json", "score.json", "check.json"):
+            capfd.readouterr()
+            assert main(["show", file, "--format", form]) == 0
+            said = capfd.readouterr().out
+            found = PYTHON.search(" ".join(said.split()))
+            assert not found, (file, form, found)
+            assert "Details" not in said or form == "text"
+            if form == "text":
+                assert max(map(len, said.splitlines())) <= 80, file
+
+
+def test_notes_are_wrapped_again_and_cells_stay() -> None:
+    summary = Summary()
+    summary.tables = [full_width(["coef"], [("I(dp.check)", ["method='x'"])], [20], title="with inference=True")]
+    summary.add_extra_txt(wrap_notes(["dp.check counts them, " * 4, "shorter"]))
+    text = worded(summary, "--full").as_text()
+    assert "I(dp.check)" in text
+    assert "method='x'" in text
+    assert "with --inference yes" in text
+    assert text.count("python -m dpstats check counts them") + text.count("check counts") >= 4
+    assert max(map(len, text.splitlines())) <= 78
+    assert text.splitlines()[-1] == "[2] shorter"
+    assert "inference=True" in summary.as_text()
 
 
 def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

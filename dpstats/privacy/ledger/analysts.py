@@ -7,6 +7,7 @@ import sqlite3
 
 import pandas as pd
 
+from dpstats.frames import Printed
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 from dpstats.privacy.ledger.facts import Facts
 from dpstats.privacy.ledger.filters import largest
@@ -38,4 +39,4 @@ def analysts(connection: sqlite3.Connection, facts: Facts) -> pd.DataFrame:
             *(*limits, *remaining),
         )
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
-    return table.astype({name: int if name == "entries" else float for name in COLUMNS}).rename_axis("analyst")
+    return Printed(table.astype({name: int if name == "entries" else float for name in COLUMNS}).rename_axis("analyst"))

@@ -25,9 +25,11 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
 
 def check_parts(by: str, parts: Sequence[Level]) -> list[str]:
     """The parts as JSON, each distinct both as a value and as text."""
+    check_texts({"by": by if isinstance(by, str) else None})
     if not isinstance(by, str) or not by or by.startswith(HOLDOUT):
         raise ArgumentError("by must be the name of a column")
-    if isinstance(parts, str) or not parts or not all(isinstance(part, (str, int, bool)) for part in parts):
+    listed = isinstance(parts, (list, tuple)) and len(parts) > 0
+    if not listed or not all(isinstance(part, (str, int, bool)) for part in parts):
         raise ArgumentError("parts must be a non-empty sequence of strings, integers or booleans")
     if any(canonical(part) is None for part in parts):
         raise ArgumentError("parts must be text or numbers that a double can hold")

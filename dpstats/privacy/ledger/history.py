@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pandas as pd
 
+from dpstats.frames import Printed
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 from dpstats.privacy.ledger.facts import Facts
 from dpstats.privacy.ledger.filters import Amount, Books
@@ -37,7 +38,7 @@ def history(connection: sqlite3.Connection, facts: Facts, account: int) -> pd.Da
     names = ["time", "eps", "delta", "rho", "analyst", "by_analyst"]
     table = pd.DataFrame.from_dict(found, orient="index", columns=names).rename_axis("entry")
     table["time"] = pd.to_datetime(table["time"], utc=True, format="ISO8601")
-    return table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object})
+    return Printed(table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object}))
 
 
 def _empty(books: Books) -> Books:

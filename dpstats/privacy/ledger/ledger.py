@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dpstats._version import __version__
-from dpstats.arguments import can_be_path, shown
+from dpstats.arguments import can_be_path, check_choice, is_number, shown
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -91,10 +91,8 @@ class Ledger(Spender):
     ) -> None:
         eps, delta = check_budget(eps, delta)
         declared = None if domain is None else Domain.coerce(domain)
-        if accountant not in get_args(LedgerAccountant):
-            raise ArgumentError(
-                f"accountant must be one of {list(get_args(LedgerAccountant))}, got {shown(accountant)}"
-            )
+        check_choice("accountant", accountant, get_args(LedgerAccountant))
+        check_texts({"dataset": dataset if isinstance(dataset, str) else None, "unit": unit})
         if not isinstance(dataset, str) or not dataset.strip():
             raise ArgumentError("dataset must be a non-empty name")
         if unit is not None and not (isinstance(unit, str) and unit.strip()):
@@ -203,6 +201,8 @@ class Ledger(Spender):
         return f"Ledger({str(self.path)!r}, {facts}{signed})"
 
     def _open(self, path: Path, timeout: float) -> None:
+        if not is_number(timeout) or timeout < 0:
+            raise ArgumentError(f"timeout must be a number of seconds, 0 or more; got {shown(timeout)}")
         self._store, self._account = Store(path, timeout), ROOT
         self._store.verify()
         with self._store.transaction(write=False) as connection:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from dpstats.frames import Printed
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 from dpstats.privacy.ledger.facts import Statement
 from dpstats.privacy.ledger.filters import Books
@@ -58,7 +59,7 @@ def entries(connection: sqlite3.Connection, books: Books, account: int, unit: st
         name: pd.Series([word if isinstance(word, str) else None for word in table[name]], table.index, object)
         for name in _OPTIONAL
     }
-    return table.assign(**texts)[list(_COLUMNS)].astype({"eps": float, "delta": float})
+    return Printed(table.assign(**texts)[list(_COLUMNS)].astype({"eps": float, "delta": float}))
 
 
 def text(statement: Statement) -> str:

@@ -238,7 +238,7 @@ def make_workload(
         raise ArgumentError(f"give one of horizon, halflife and window, got {' and '.join(named)}")
     own = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
     meant = own[named[0]] if named else "cumulative"
-    if workload is not None and workload not in own.values():
+    if workload is not None and not (isinstance(workload, str) and workload in own.values()):
         raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {shown(workload)}")
     if workload is not None and workload != meant:
         raise ArgumentError(f"workload={workload!r} needs {'horizon' if workload == 'cumulative' else workload}=")

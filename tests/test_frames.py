@@ -1,0 +1,137 @@
+"""Every table that a public object returns prints whole at 80 columns, and is a plain DataFrame once worked on."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.frames import LONGEST, Printed
+
+ROWS = 400
+RNG = np.random.default_rng(1)
+FRAME = pd.DataFrame(
+    {
+        "age_of_patient": RNG.uniform(18, 90, ROWS),
+        "ward": RNG.choice(["surgery", "general medicine", "burns and plastic"], ROWS),
+        "readmitted": RNG.integers(0, 2, ROWS),
+        "pressure": RNG.uniform(80, 200, ROWS),
+    }
+)
+DOMAIN = dp.Domain(
+    age_of_patient=(18, 90),
+    ward=["surgery", "general medicine", "burns and plastic"],
+    readmitted=[0, 1],
+    pressure=(60, 220),
+)
+FORMULA = "pressure ~ age_of_patient * ward"
+LABEL = "the second model of the report on pressures that the committee asked for, with interactions"
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    ledger = dp.Ledger(tmp_path_factory.mktemp("books") / "ledger.db", dataset="stays", eps=50.0, delta=1e-5)
+    linear = dp.ols(FORMULA, FRAME, eps=4.0, domain=DOMAIN, inference=True, ledger=ledger, label=LABEL, analyst="Ada")
+    binary = dp.logit("readmitted ~ age_of_patient + ward", FRAME, eps=4.0, domain=DOMAIN)
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, inference=True)
+    sums = dp.release_statistics(DOMAIN, ["pressure", "age_of_patient"], 1.0, data=FRAME)
+    tuning = dp.plan_tuning("readmitted ~ ward", DOMAIN, eps=1.0, grid={"curvature": [1.0, 2.0]}, family="binomial")
+    stream = dp.streaming.Regression(FORMULA, DOMAIN, eps=1.0, delta=1e-6, horizon=8)
+    tick = stream.update(FRAME)
+    return {
+        "ledger": ledger,
+        "linear": linear,
+        "binary": binary,
+        "tests of terms": linear.wald_test_terms(),
+        "test": linear.t_test("age_of_patient = 0"),
+        "prediction": linear.get_prediction(FRAME.head(3)),
+        "plan": plan,
+        "etable": dp.etable([linear, binary]),
+        "evaluation": dp.evaluate(linear, FRAME, eps=1.0),
+        "classes": dp.evaluate(binary, FRAME, eps=1.0),
+        "check": dp.check(FORMULA, FRAME, eps=1.0, domain=DOMAIN),
+        "comparison": dp.compare(FORMULA, DOMAIN, 1.0, n=500),
+        "errors' size": dp.sample_size(plan, se={"age_of_patient": 0.5}),
+        "size": dp.sample_size("binomial", 3, eps=1.0, target=0.1, radius=1.0),
+        "statistics": sums,
+        "of statistics": sums.fit("pressure ~ age_of_patient"),
+        "tuning": tuning,
+        "stream": stream,
+        "stream's plan": stream.plan,
+        "tick": tick,
+    }
+
+
+def tables(owner: Any) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Every table among the public attributes and the methods that need no argument."""
+    for name in (name for name in dir(owner) if not name.startswith("_")):
+        try:
+            value = getattr(owner, name)
+            if inspect.ismethod(value) and "DataFrame" in str(inspect.signature(value).return_annotation):
+                required = [p for p in inspect.signature(value).parameters.values() if p.default is p.empty]
+                value = None if required else value()
+        except dp.errors.DPStatsError:
+            continue
+        if isinstance(value, pd.DataFrame):
+            yield name, value
+
+
+def test_all_tables_of_all_objects_print_whole(objects: dict[str, Any]) -> None:
+    seen = set()
+    for owner, held in objects.items():
+        for name, table in tables(held):
+            seen.add(name)
+            assert isinstance(table, Printed), (owner, name)
+            told = repr(table)
+            assert max(map(len, told.splitlines())) <= 80, (owner, name)
+            assert " ... " not in told, (owner, name)
+            assert all(str(column) in told for column in table.columns.get_level_values(0)), (owner, name)
+    expected = {"tidy", "glance", "anova", "uncertainty", "budget", "entries", "spending", "history", "metrics"}
+    assert expected | {"curves", "table", "frame", "located", "cov_params", "summary_frame"} <= seen
+
+
+def test_a_forecast_prints_whole(objects: dict[str, Any]) -> None:
+    for table in (objects["plan"].standard_errors(500), objects["plan"].excess_risk(n=500, printed=True)):
+        assert isinstance(table, Printed)
+        assert max(map(len, repr(table).splitlines())) <= 80
+
+
+def test_a_label_is_never_cut(objects: dict[str, Any]) -> None:
+    told = repr(objects["ledger"].entries())
+    assert len(LABEL) > LONGEST
+    assert " ".join(LABEL.split()[:5]) in told
+    assert LABEL.split()[-1] in told
+    assert "..." not in told
+
+
+def test_long_texts_go_on_below() -> None:
+    table = Printed(
+        {"a": [1.5, np.nan], "b": ["word " * 20, None], "c": ["q" * 70, ""]}, index=pd.Index([7, 8], name="n")
+    )
+    lines = repr(table).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.split().count("word") for line in lines) == 20
+    assert sum(line.count("q") for line in lines) == 70
+    assert sum(line.startswith(("7 ", "8 ")) for line in lines) == 4  # each name once a block of columns
+
+
+def test_what_is_made_of_it_is_plain() -> None:
+    table = Printed({"a": [1, 2], "b": ["x", "y"]})
+    for made in (table.copy(), table[["a"]], table.head(1), table.assign(c=1), table.set_index("a"), table.T):
+        assert type(made) is pd.DataFrame
+    assert type(table["a"]) is pd.Series
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(table)), table)
+    assert table.equals(pd.DataFrame(table))
+    assert repr(Printed()) == repr(pd.DataFrame())
+    assert Printed(table).to_html() == pd.DataFrame(table).to_html()
+
+
+def test_rows_beyond_pandas_limit_are_left_out_as_pandas_does() -> None:
+    table = Printed({"a": range(500), "b": ["long " * 30] * 500})
+    assert "[500 rows x 2 columns]" in repr(table)
