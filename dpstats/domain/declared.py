@@ -148,7 +148,7 @@ class Domain(Mapping[str, Range | Levels]):
         --------
         >>> import numpy as np
         >>> Domain.template({"age": np.zeros(0), "smoker": np.zeros(0, dtype=bool)})
-        # Fill in what the codebook says, not what the data hold; leave out what no model will use.
+        # Fill in what the codebook says, not what the data hold; leave out the rest.
         domain = dp.Domain(
             age=(..., ...),  # float64: least, greatest; a list of few codes
             smoker=bool,  # bool

@@ -19,6 +19,10 @@ NUMBERS = ("int", "uint", "float", "double", "decimal", "half")
 NEITHER = ("date", "time", "duration", "period", "interval", "complex", "list", "struct", "binary")
 """How the names of types begin that no model takes as they are."""
 
+WIDTH = 80
+"""Columns of a line, if names leave the choice."""
+
+HEAD = "# Fill in what the codebook says, not what the data hold; leave out the rest."
 
 UNKNOWN = "unknown"
 """The type of a column of a CSV file: only its rows could tell."""
@@ -45,24 +49,29 @@ def template_of(frame: Any) -> Template:
     for name, kind in _schema(frame):
         declaration, comment = _line(kind.lower())
         plain = name.isidentifier() and not keyword.iskeyword(name)
-        lines.append(f"        {name!r}: {declaration},  # {kind}{comment}" if not plain else "")
-        if plain:
-            lines[-1] = f"    {name}={declaration},  # {kind}{comment}"
+        own = f"    {name}={declaration}," if plain else f"        {name!r}: {declaration},"
+        lines.append(_with_comment(own, f"{kind}{comment}"))
     odd = [line for line in lines if line.startswith("        ")]
     rest = [line for line in lines if not line.startswith("        ")]
     quoted = ["    {", *odd, "    },"] if odd else []
-    head = "# Fill in what the codebook says, not what the data hold; leave out what no model will use."
-    return Template("\n".join([head, "domain = dp.Domain(", *quoted, *rest, ")"]))
+    return Template("\n".join([HEAD, "domain = dp.Domain(", *quoted, *rest, ")"]))
 
 
 def yaml_template_of(frame: Any) -> str:
     """The text of a codebook in YAML with a line for each column, to be filled in; errors as for `template_of`."""
-    lines = ["# Fill in what the codebook says, not what the data hold; leave out what no model will use."]
+    lines = [HEAD]
     for name, kind in _schema(frame):
         declaration, comment = _line(kind.lower())
         written = {"(..., ...)": "{range: [..., ...]}", "[...]": "{levels: [...]}"}.get(declaration, declaration)
-        lines.append(f"{json.dumps(name, ensure_ascii=False)}: {written}  # {kind}{comment}")
+        lines.append(_with_comment(f"{json.dumps(name, ensure_ascii=False)}: {written}", f"{kind}{comment}"))
     return "\n".join(lines) + "\n"
+
+
+def _with_comment(line: str, comment: str) -> str:
+    """The line with a comment behind it, or above it where both are too long for one line."""
+    both = f"{line}  # {comment}"
+    indent = " " * (len(line) - len(line.lstrip()))
+    return both if len(both) <= WIDTH else f"{indent}# {comment}\n{line}"
 
 
 def _line(kind: str) -> tuple[str, str]:

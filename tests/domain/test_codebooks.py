@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import dpstats as dp
 from dpstats.domain import as_number, codebooks
+from dpstats.domain.template import yaml_template_of
 from dpstats.errors import DataError, DomainError
 
 DECLARED = dp.Domain({"hours per week": (1, 99)}, age=(17, 90), bmi=(10.5, 80), sex=["F", "M"], code=["1", "2", "30"])
@@ -252,3 +253,10 @@ def test_a_template_of_a_file_reads_no_row(tmp_path: Path) -> None:
 def test_a_range_of_python_is_answered() -> None:
     with pytest.raises(DomainError, match=r"declare 'age' as \(1, 5\), a range of numbers, or as list"):
         dp.Domain(age=range(1, 6))
+
+
+def test_no_line_of_a_template_is_longer_than_a_terminal_for_its_comment() -> None:
+    wide = pd.DataFrame({"the_systolic_blood_pressure_at_admission": [120.0], "ward": ["a"]})
+    for text in (dp.Domain.template(wide), yaml_template_of(wide)):
+        assert max(map(len, text.splitlines())) <= 80
+        assert "least, greatest" in text

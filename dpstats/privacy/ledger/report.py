@@ -72,7 +72,8 @@ def text(statement: Statement) -> str:
     for entry in statement.entries.reset_index().to_dict("records"):
         time = entry["time"].strftime("%Y-%m-%d %H:%M")
         lines.append(f"{entry['entry']:>5}  {time}  {entry['eps']:>10.5g}  {entry['delta']:>10.3g}  {entry['state']}")
-        about = [entry["label"], entry["formula"], entry["method"], entry["part"], entry["note"]]
+        formula = "" if entry["formula"] and entry["formula"] in entry["label"] else entry["formula"]
+        about = [entry["label"], formula, entry["method"], entry["part"], entry["note"]]
         about += [entry["analyst"] and f"by {entry['analyst']}", entry["purpose"] and f"for {entry['purpose']}"]
         words = "; ".join(dict.fromkeys(plain(word) for word in about if isinstance(word, str) and word))
         lines += textwrap.wrap(words, WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
