@@ -16,7 +16,7 @@ from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.calibration_gaussian import check_delta
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.replication.paper_modes import UNCERTIFIED
 
@@ -95,7 +95,7 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
         If the request cannot be certified and `allow_uncertified` is False.
     """
     asked: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
-    eps, delta = check_budget(eps, asked["delta"])
+    eps, delta = check_planned(eps, asked["delta"])
     check_delta(delta, DELTA_LEAST)
     method = asked["method"]
     check_choice("method", method, METHODS)

@@ -229,7 +229,8 @@ def _one_adjacency(guarantees: Sequence[Any]) -> list[Guarantee]:
 def _summarise(parts: list[Guarantee], eps: float, delta: float) -> Guarantee:
     """A Guarantee with the total figures and whatever else holds of every part."""
     costs = [zcdp_cost(part) for part in parts]
-    rho = None if any(spent > 0 for _, spent in costs) else float_up(sum((rho for rho, _ in costs), Fraction(0)))
+    total = float_up(sum((rho for rho, _ in costs), Fraction(0)))
+    rho = None if any(spent > 0 for _, spent in costs) or math.isinf(total) else total
     mu = None
     if all(part.mu is not None for part in parts):
         squares = sum((exact(part.mu or 0.0) ** 2 for part in parts), Fraction(0))

@@ -15,8 +15,11 @@ def exact(value: float) -> Fraction:
 
 
 def float_up(value: Fraction) -> float:
-    """The least float whose printed decimal is at least `value`."""
-    nearest = float(value)
+    """The least float whose printed decimal is at least `value`; infinite beyond the greatest."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
     while exact(nearest) < value:
         nearest = math.nextafter(nearest, math.inf)
     return nearest

@@ -25,11 +25,16 @@ def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
             raise ArgumentError(f"{name} must be a finite number, got {shown(value)}")
     if eps <= 0:
         raise ArgumentError(f"eps must be positive, got {shown(eps)}")
-    # Beyond, what the noise is worked out from are no numbers of a computer.
-    check_cap("eps", float(eps))
     if not 0 <= delta < 1:
         raise ArgumentError(f"delta must lie in [0, 1), got {shown(delta)}")
     return float(eps), float(delta)
+
+
+def check_planned(eps: float, delta: float = 0.0) -> tuple[float, float]:
+    """As `check_budget`, of an eps that a release can be planned with: powers of the noise's scale are numbers too."""
+    eps, delta = check_budget(eps, delta)
+    check_cap("eps", eps)
+    return eps, delta
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dpstats.families.base import check_cap
 from dpstats.frames import Printed
 from dpstats.mechanisms.design import array_norms
 from dpstats.privacy.calibration import check_positive, objective_noise
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.output import output_noise
 from dpstats.risk import printed
@@ -120,7 +120,7 @@ def sample_size(
             raise ArgumentError(
                 f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
             )
-    eps, delta = check_budget(eps, delta)  # type: ignore[arg-type]
+    eps, delta = check_planned(eps, delta)  # type: ignore[arg-type]
     asked = (eps, delta, check_failure(pi), row_norm, check_adjacency(adjacency), target, radius)
     rule = _rule(get_family(family), columns, asked, method)
     if curvature is None:

@@ -16,7 +16,7 @@ from dpstats.mechanisms.statistics import check_size
 from dpstats.models.sources import model_formula
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_planned
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
 from dpstats.streaming.vectors import RowVector
@@ -116,7 +116,7 @@ class StreamRequest:
     @cached_property
     def budget(self) -> tuple[float, float]:
         """Eps and delta."""
-        return check_budget(self.eps, self.delta)
+        return check_planned(self.eps, self.delta)
 
     @cached_property
     def notion(self) -> Adjacency:

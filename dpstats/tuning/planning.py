@@ -20,7 +20,7 @@ from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.calibration_gaussian import check_delta
 from dpstats.privacy.choice import Choice
-from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_planned
 from dpstats.privacy.stopping import Runs
 from dpstats.privacy.unit import Unit, make_unit
 from dpstats.proving import cited
@@ -301,7 +301,7 @@ def tuning_plan(
     **common: Any,
 ) -> TuningPlan:
     """See `plan_tuning`; the source may have data, of which the schema alone is looked at."""
-    eps, delta = check_budget(eps, delta)
+    eps, delta = check_planned(eps, delta)
     check_delta(delta, DELTA_LEAST)
     notion = check_adjacency(adjacency)
     record = make_unit(common.get("unit"))
