@@ -14,7 +14,9 @@ from dpstats.families.base import Array, Family, LossCurve, check_cap, declared_
 
 def round_binary(endog: Array) -> Array:
     """0 below one half and 1 from there on; NaN stays NaN."""
-    return np.where(np.isnan(endog), endog, (endog >= 0.5).astype(endog.dtype))
+    rounded = (endog >= 0.5).astype(endog.dtype)
+    np.copyto(rounded, endog, where=np.isnan(endog))
+    return rounded
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from dpstats.mechanisms.design import NormName
 from dpstats.privacy.calibration import check_positive
 from dpstats.quiet import quiet
 from dpstats.rows import Block, Floats, MemoryRows
+from dpstats.rows.threads import of_each, runs_of
 from dpstats.tables import Column, Matrix, as_endog, slices
 
 BLOCK_ROWS = 8192
@@ -106,8 +109,21 @@ def array_blocks(
         Weights and offsets; none by default.
     """
     more = ArrayBeside() if beside is None else beside
+    blocks = partial(_blocks, endog, exog, family, norms, more)
     with quiet():
-        return MemoryRows([_block(endog, exog, family, norms, more, rows) for rows in slices(exog.rows, BLOCK_ROWS)])
+        return MemoryRows(list(chain.from_iterable(of_each(blocks, runs_of(list(slices(exog.rows, BLOCK_ROWS)))))))
+
+
+def _blocks(
+    endog: Column,
+    exog: Matrix,
+    family: Family,
+    norms: Mapping[NormName, float],
+    beside: ArrayBeside,
+    pieces: Sequence[slice],
+) -> list[Block]:
+    """One block for each piece of the rows."""
+    return [_block(endog, exog, family, norms, beside, rows) for rows in pieces]
 
 
 def _block(
@@ -125,7 +141,8 @@ def _block(
 
 def _finite(response: NDArray[np.float64]) -> NDArray[np.float64]:
     """The responses, NaN where they are infinite: a family would clip them to its largest."""
-    return np.where(np.isfinite(response), response, np.nan)
+    finite = np.isfinite(response)
+    return response if finite.all() else np.where(finite, response, np.nan)
 
 
 def _clean(block: Block, norms: Mapping[NormName, float]) -> Block:
