@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,13 @@ def certified_sums(
     """What some rows add; `bounds` are those on l' and on the rows, theta has shape (p,)."""
     point, width = precision.point(theta), len(theta.high)
     total, absolute = pairs.single(np.zeros((precision.sums, width)), widest), 0.0
-    inside, rows, room = np.zeros(total.high.shape), 0, _room(width)
+    inside, rows, room = np.zeros(total.high.shape), 0, None
     for block in chunks(blocks, CERTIFIED_ROWS, CERTIFIED_CELLS):
         if rows + len(block.endog) > CERTIFIED_ROWS:
             total, inside, rows = pairs.plus(total, inside), np.zeros_like(inside), 0
-        cells = split(np.asarray(block.exog, dtype=np.float64), bounds[1], SPLIT_BITS, room)
+        exog = np.asarray(block.exog, dtype=np.float64)
+        room = room or _room(exog)
+        cells = split(exog, bounds[1], SPLIT_BITS, room)
         slope = precision.slope(family, cells, point, block)
         _add(inside, slope, cells, precision, bounds)
         absolute, rows = absolute + float(np.sum(np.abs(slope.high))), rows + len(block.endog)
@@ -66,7 +69,8 @@ def _add(
     inside[3] += np.dot((finer.rest + slope.low).astype(np.float64), rows.whole)
 
 
-def _room(width: int) -> tuple[Array, Array]:
-    """For the parts of the rows of a chunk, used again and again: it stays in the cache."""
-    shape = chunk_rows(width, CERTIFIED_ROWS, CERTIFIED_CELLS), width
-    return np.empty(shape), np.empty(shape)
+def _room(exog: Array) -> tuple[Array, Array]:
+    """For the parts of the rows of a chunk, used again and again: it stays in the cache, laid out as the rows are."""
+    shape = chunk_rows(exog.shape[1], CERTIFIED_ROWS, CERTIFIED_CELLS), exog.shape[1]
+    order: Literal["C", "F"] = "F" if exog.strides[0] < exog.strides[1] else "C"
+    return np.empty(shape, order=order), np.empty(shape, order=order)
