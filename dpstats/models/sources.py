@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
-import numpy as np
-
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
@@ -75,8 +73,10 @@ class ArraySource:
             raise DataError("exog must have at least one column")
         if names is None:
             names = self.exog.names or [f"x{j + 1}" for j in range(size)]
-        listed = np.ndim(np.asarray(names, dtype=object)) == 1
-        names = [str(name) for name in names] if listed else []
+        try:
+            names = [str(name) for name in names]
+        except TypeError:  # no list at all
+            names = []
         if len(names) != size or len(set(names)) != size:
             raise ArgumentError(f"names must hold {size} different names, one for each column of exog")
         response = getattr(endog, "name", None)
