@@ -1,10 +1,11 @@
-"""Forecasts of standard errors beside those of fits: ``python -m benchmarks.inference.forecasts [chosen|held] [fits]``.
+"""Forecasts of standard errors beside those of fits: ``python -m benchmarks.inference.forecasts [chosen|held|counts] [fits]``.
 
 What is supposed of rows of which only the Domain is known (`dpstats.models.supposed`) was settled on the data sets
 `CHOSEN`; the others are a check. Declared ranges and levels are those of a codebook, or round numbers well beyond what
-is likely. Of each data set the least number of rows, of 250 times powers of two, is taken at which the default forecast
-has every coefficient identified with a chance of 0.95; so many rows are drawn with replacement, again and again, and
-fitted. The same number of rows is foreseen with the rows themselves as ``like=``, as a user of public rows could.
+is likely. Of each data set the least number of rows, of 250 times powers of two, is taken at which the default
+forecast has every coefficient identified with a chance of 0.95; so many rows are drawn with replacement, again and
+again, and fitted. Where it is more than 128,000, the budget is left out. The same number of rows is foreseen with the
+rows themselves as ``like=``, as a user of public rows could.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from dpstats.inference.identified import LIKELY
 
 FITS = 20
 SEED = 20_261_122
-LEAST_ROWS, MOST_ROWS = 250, 10**6
-EPS = 1.0
+LEAST_ROWS, MOST_ROWS = 250, 128_000
+BUDGETS = (1.0, 4.0)
+ROOT, FOREVER = 2**0.5, 1e8
 
 
 class Task(NamedTuple):
@@ -156,12 +158,14 @@ HELD: dict[str, Callable[[], Task]] = {
 }
 
 
-def enough(plan: dp.Plan) -> tuple[int, pd.DataFrame]:
+def enough(plan: dp.Plan) -> tuple[int, pd.DataFrame] | None:
     """The least number of rows at which all coefficients are likely to be identified, and its forecast."""
-    n = LEAST_ROWS
-    while (found := plan.standard_errors(n))["identified"].min() < LIKELY and n < MOST_ROWS:
+    foreseen, n = plan.forecast(), LEAST_ROWS
+    while n <= MOST_ROWS:
+        if foreseen.enough(n) and (found := foreseen.errors(n))["identified"].min() >= LIKELY:
+            return n, found
         n *= 2
-    return n, found
+    return None
 
 
 def fitted(plan: dp.Plan, frame: pd.DataFrame, n: int, fits: int) -> np.ndarray:
@@ -171,43 +175,66 @@ def fitted(plan: dp.Plan, frame: pd.DataFrame, n: int, fits: int) -> np.ndarray:
     return np.array([plan.fit(frame.iloc[drawn].reset_index(drop=True)).bse.to_numpy() for drawn in rows])
 
 
-def compared(foreseen: pd.DataFrame, errors: np.ndarray) -> dict[str, Any]:
+def compared(foreseen: pd.DataFrame, errors: np.ndarray, known: bool) -> dict[str, Any]:
     """How often coefficients foretold as likely were identified, and foretold errors over the fits' medians."""
     likely = foreseen["identified"].to_numpy() >= LIKELY
-    found = np.isfinite(errors).mean(axis=0)
+    found, real = np.isfinite(errors).mean(axis=0), np.median(errors, axis=0)
     with np.errstate(invalid="ignore"):
-        ratios = (foreseen["std_error"].to_numpy() / np.median(errors, axis=0))[likely]
-    within = (foreseen["lower"] <= np.median(errors, axis=0)) & (np.median(errors, axis=0) <= foreseen["upper"])
+        ratios = (foreseen["std_error"].to_numpy() / real)[likely]
+    inside = ((foreseen["lower"] <= real) & (real <= foreseen["upper"]))[likely]
+    of = f" of {likely.sum()}"
+    none = not likely.any()
     return {
         "likely": f"{likely.sum()} of {len(likely)}",
-        "found": np.round(found[likely].mean(), 2) if likely.any() else np.nan,
-        "least": np.round(found[likely].min(), 2) if likely.any() else np.nan,
-        "held": f"{(found[likely] >= 0.85).sum()} of {likely.sum()}",
-        "ratio": " ".join(f"{one:.2f}" for one in np.quantile(ratios, [0, 0.5, 1])) if likely.any() else "",
-        "double": f"{((ratios >= 0.5) & (ratios <= 2)).sum()} of {likely.sum()}",
-        "within": f"{within[likely].sum()} of {likely.sum()}",
+        "identified": "" if none else f"{found[likely].mean():.2f}",
+        "least": "" if none else f"{found[likely].min():.2f}",
+        "in 85 %": f"{(found[likely] >= HELD_SHARE).sum()}{of}",
+        "error, foretold over real": "" if none else " ".join(f"{one:.2f}" for one in np.quantile(ratios, [0, 0.5, 1])),
+        "within a factor of two": f"{((ratios >= 0.5) & (ratios <= 2)).sum()}{of}",
+        "within the range": "" if known else f"{inside.sum()}{of}",
     }
 
 
-def lines(name: str, task: Task, inference: Any, fits: int = FITS) -> list[dict[str, Any]]:
-    """By default and with the rows themselves."""
-    plan = dp.plan(task.formula, task.domain, EPS, family=task.family, inference=inference, **OPTIONS[task.family])
-    n, foreseen = enough(plan)
+def lines(name: str, task: Task, eps: float, inference: Any, fits: int = FITS) -> list[dict[str, Any]]:
+    """By default and with the rows themselves; none where too many rows would be needed."""
+    plan = dp.plan(task.formula, task.domain, eps, family=task.family, inference=inference, **OPTIONS[task.family])
+    if (found := enough(plan)) is None:
+        return []
+    n, foreseen = found
     errors = fitted(plan, task.frame, n, fits)
-    shared = {"data": name, "inference": inference, "n": n}
+    shared = {"data": name, "eps": eps, "inference": inference, "rows": n}
     return [
-        {**shared, "known": "Domain", **compared(foreseen, errors)},
-        {**shared, "known": "rows", **compared(plan.standard_errors(n, like=task.frame), errors)},
+        {**shared, "known": "Domain", **compared(foreseen, errors, known=False)},
+        {**shared, "known": "rows", **compared(plan.standard_errors(n, like=task.frame), errors, known=True)},
     ]
 
 
 OPTIONS: dict[str, dict[str, Any]] = {"gaussian": {}, "binomial": {}, "poisson": {"response": "declared"}}
 """Nothing is bought of counts, so that the whole budget goes to the fit that is foreseen."""
 
+HELD_SHARE = 0.85
+"""A coefficient that is foretold as likely should be identified in so many fits."""
+
+
+def counts(name: str, task: Task, eps: float) -> dict[str, Any]:
+    """Rows that are enough for paid errors of all coefficients, by the Domain alone and by the rows themselves."""
+    plan = dp.plan(task.formula, task.domain, eps, family=task.family, inference=True, **OPTIONS[task.family])
+    found = {}
+    for known, like in (("Domain", None), ("rows", task.frame)):
+        foreseen, n = plan.forecast(like=like), float(LEAST_ROWS)
+        while not foreseen.enough(int(n)) and n < FOREVER:
+            n *= ROOT
+        found[known] = int(n)
+    return {"data": name, "eps": eps, **found, "ratio": round(found["Domain"] / found["rows"], 2)}
+
 
 def main() -> None:
     """Print the lines as they are found."""
     words = sys.argv[1:]
+    if words == ["counts"]:
+        for name, make in {**CHOSEN, **HELD}.items():
+            print(*counts(name, make(), 1.0).values(), sep="|", flush=True)
+        return
     tasks = {"chosen": CHOSEN, "held": HELD}.get(words[0] if words else "", {**CHOSEN, **HELD})
     fits = int(words[-1]) if words and words[-1].isdigit() else FITS
     header = True
@@ -215,9 +242,10 @@ def main() -> None:
         task = make()
         # Least squares leave no room for errors that are free.
         for inference in (True,) if task.family == "gaussian" else ("auto", True):
-            table = pd.DataFrame(lines(name, task, inference, fits))
-            print(table.to_csv(index=False, header=header, sep="|"), end="", flush=True)
-            header = False
+            for eps in BUDGETS:
+                table = pd.DataFrame(lines(name, task, eps, inference, fits))
+                print(table.to_csv(index=False, header=header and len(table), sep="|"), end="", flush=True)
+                header = header and not len(table)
 
 
 if __name__ == "__main__":

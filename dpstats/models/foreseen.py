@@ -92,13 +92,17 @@ class Forecast:
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
         n = checked_rows(n, 10**15)
-        found = {name: self.expected(name, n) for name in self.populations}
-        chance = np.mean(list(self.drawn(n, NOISES)), axis=0)
-        unlikely = chance < HALF
+        usual, least, most = (
+            self.usual(n),
+            self.expected(self.names[1 % len(self.names)], n),
+            self.expected(self.last, n),
+        )
+        chance = np.mean(list(self.drawn(self.last, n, NOISES)), axis=0)
+        most = np.where(chance < HALF, np.inf, most)
         columns = {
-            "std_error": np.where(unlikely & self.known, np.inf, next(iter(found.values()))),
-            "lower": np.where(unlikely & self.known, np.inf, np.min(list(found.values()), axis=0)),
-            "upper": np.where(unlikely, np.inf, np.max(list(found.values()), axis=0)),
+            "std_error": usual,
+            "lower": np.minimum(usual, least) if not self.known else usual,
+            "upper": np.maximum(usual, most),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
             "identified": chance,
         }
@@ -106,8 +110,13 @@ class Forecast:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The populations, the last one of rows that say least."""
+        """The populations: the usual one or that which is known, and of rows that say more and less."""
         return tuple(self.populations)
+
+    @property
+    def last(self) -> str:
+        """The population that says least."""
+        return self.names[-1]
 
     @property
     def known(self) -> bool:
@@ -129,11 +138,17 @@ class Forecast:
                 typical = np.fmin(typical, _inferred(self.plan, means, float(n), corrected=False).se)
         return np.asarray(np.maximum(typical, least))
 
-    def drawn(self, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
-        """Which coefficients draws of the information's noise leave an error, of rows that say least, each (p,)."""
-        means, random = self.populations[self.names[-1]], np.random.default_rng(SEED)
+    def usual(self, n: int) -> Vector:
+        """Errors of `n` usual rows, or of known ones, shape (p,); inf where most draws of noise leave none."""
+        name = self.names[0]
+        chance = np.mean(list(self.drawn(name, n, NOISES if self.known else FEW_NOISES)), axis=0)
+        return np.where(chance < HALF, np.inf, self.expected(name, n))
+
+    def drawn(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
+        means, random = self.populations[name], np.random.default_rng(SEED)
         if isinstance(self.plan.objective, LeastSquaresPlan):
-            yield np.isfinite(self.expected(self.names[-1], n))
+            yield np.isfinite(self.expected(name, n))
             return
         information = self.plan.stages[-1].plan.information
         assert information is not None
@@ -146,7 +161,7 @@ class Forecast:
         kept = slice(None) if columns is None else list(columns)
         allowed = int((1 - LIKELY) * draws + 1e-9)
         missed = np.zeros(len(self.plan.names), dtype=int)[kept]
-        for found in self.drawn(n, draws):
+        for found in self.drawn(self.last, n, draws):
             missed += ~found[kept]
             if missed.max() > allowed:
                 return False
@@ -159,7 +174,8 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     assert isinstance(plan.design, DesignSpec)
     known = Known.checked(plan.design, typical, like)
     residual = _residual(plan, known, residual_sd)
-    habits = {"known": USUAL} if known.all_of(plan.design) else {"usual": USUAL, "rich": RICH, "poor": POOR}
+    whole = known.all_of(plan.design, response=residual is None)
+    habits = {"known": USUAL} if whole else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
         return Forecast(plan, {name: _means(plan, known, habit, residual) for name, habit in habits.items()})
 

@@ -110,9 +110,10 @@ class Known:
                 )
         return found
 
-    def all_of(self, design: DesignSpec) -> bool:
-        """Whether every column that the terms read is known."""
-        return self.like is not None or all(name in self.typical for name in design.predicting_columns)
+    def all_of(self, design: DesignSpec, *, response: bool) -> bool:
+        """Whether every column that the terms read is known, and the response too if that is asked for."""
+        names = {*design.predicting_columns, *(answering(design) if response else ())}
+        return all(name in self.typical or (self.like is not None and name in self.like) for name in names)
 
     def has_response(self, design: DesignSpec) -> bool:
         """Whether `like` has the response, and `typical` leaves it as it is."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, check_made, is_number, shown
 from dpstats.errors import ArgumentError
-from dpstats.inference.identified import LIKELY
 from dpstats.plan import Plan, replanned
 from dpstats.plots import style
+from dpstats.progress import watched
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,19 +99,17 @@ def budget(
     ax = style.new_axes(ax)
     budgets = np.array([found.request.eps for found in plans])
     for number, count in enumerate(rows):
-        if what == "se":
-            costs = np.stack([_errors(foreseen, found, count, named) for found in plans])
-        else:
-            costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
-            costs = costs / (count or 1)
         color, marker = style.SERIES[number], style.MARKERS[number]
-        low, middle, high, *without = costs.T
-        label = None if count is None else f"{count:,} rows"
-        ax.plot(budgets, middle, color=color, marker=marker, markersize=4, linewidth=1.6, label=label)
-        if what != "risk":
+        lines: dict[str, Any] = {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.6}
+        lines["label"] = None if count is None else f"{count:,} rows"
+        if foreseen is not None and count is not None:
+            _draw_errors(ax, foreseen, plans, count, plan.names.index(named), lines)
+            continue
+        costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
+        low, middle, high = costs.T / (count or 1)
+        ax.plot(budgets, middle, **lines)
+        if what == "noise":
             ax.fill_between(budgets, low, high, color=color, alpha=0.18, linewidth=0)
-        if what == "se":
-            ax.plot(budgets, without[0], color=color, linestyle="--", linewidth=1.0)
     ax.axvline(plan.request.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.request.eps:.4g}")
     ax.set(xscale="log", yscale="log")
     _tick_budgets(ax, budgets)
@@ -162,17 +160,31 @@ def _coefficient(plan: Plan, name: str | None) -> str:
     return plan.names[-1] if name is None else name
 
 
-def _errors(foreseen: Any, plan: Plan, count: int | None, name: str) -> Float:
-    """Standard errors of rows that say more, of usual ones, of those that say less, and without noise, shape (4,).
+def _draw_errors(ax: Axes, foreseen: Any, plans: Sequence[Plan], count: int, place: int, lines: dict[str, Any]) -> None:
+    """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
+    budgets = np.array([plan.request.eps for plan in plans])
+    with watched("foreseeing standard errors"):
+        found = np.array([_errors(foreseen, plan, count, place) for plan in plans])
+    low, usual, high, without, likely = found.T
+    ax.plot(budgets, usual, markevery=np.flatnonzero(likely == 1.0).tolist(), **lines)
+    ax.fill_between(budgets, low, np.where(likely == 1.0, high, np.nan), color=lines["color"], alpha=0.18, linewidth=0)
+    ax.plot(budgets, without, color=lines["color"], linestyle="--", linewidth=1.0)
 
-    NaN where none is likely.
+
+def _errors(foreseen: Any, plan: Plan, count: int, place: int) -> Float:
+    """Standard errors of rows that say more, usual ones and rows that say less, without noise, and whether likely.
+
+    NaN where there is none; shape (5,).
     """
     try:
-        row = foreseen.at(plan).errors(count).loc[name]
+        own = foreseen.at(plan)
     except ArgumentError:  # another eps than the plan's need not leave the information free
-        return np.full(4, np.nan)
-    found = row[["lower", "std_error", "upper"]] if row["identified"] >= LIKELY else np.full(3, np.nan)
-    return np.array([*found, row["sampling"]], dtype=np.float64)
+        return np.full(5, np.nan)
+    errors = np.array([own.usual(count)[place], *(own.expected(name, count)[place] for name in own.names[1:])])
+    errors = np.where(np.isfinite(errors), errors, np.nan)
+    without = own.sampling(own.names[0])[place] / np.sqrt(count)
+    ends = np.fmin.reduce(errors), np.fmax.reduce(errors)
+    return np.array([ends[0], errors[0], ends[1], without, own.enough(count, [place])], dtype=np.float64)
 
 
 def _noise(plan: Plan) -> Float:
@@ -206,9 +218,9 @@ def _said(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
         "se": (
             "Forecast for rows as typical= or like= has them. "
             if known
-            else "Forecast for rows made up from the Domain; band: from rows that say more to rows that say less. "
+            else "Forecast for rows made up from the Domain; band: from rows that say more to ones that say less. "
         )
-        + "Dashed: without noise. No point: no error is likely.",
+        + "Dashed: without noise. Marks and band: where an error is likely to be there.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

@@ -92,6 +92,18 @@ def test_less_is_promised_where_nothing_is_known() -> None:
     assert sum(known - default for default, known in promised) > 2
 
 
+def test_a_response_of_which_nothing_is_known_leaves_a_range() -> None:
+    plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=True)
+    known = {"x": (5, 2), "g": {"a": 0.4, "b": 0.3}}
+    open_, whole = (plan.standard_errors(50_000, typical=one) for one in (known, {**known, "b": {"yes": 0.25}}))
+    assert np.all(open_["lower"] < open_["std_error"])
+    assert np.all(open_["std_error"] < open_["upper"])
+    assert np.all(whole["lower"] == whole["upper"])
+    assert np.allclose(whole["std_error"], open_["std_error"], rtol=0.1)
+    rare = plan.standard_errors(50_000, typical={**known, "b": {"yes": 0.02}})
+    assert np.all(rare["std_error"] > 1.8 * whole["std_error"])
+
+
 def test_the_spread_of_residuals_is_the_analysts() -> None:
     plan = dp.plan("y ~ x", DOMAIN, 4.0, inference=True)
     default, half = (

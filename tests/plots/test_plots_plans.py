@@ -87,9 +87,10 @@ def test_standard_errors_against_eps() -> None:
     ax = plots.budget(plan, eps=[0.5, 2.0], what="se", n=[256_000, 1_024_000], coefficient="x")
     for count in (256_000, 1_024_000):
         foreseen = [plan.at(eps).standard_errors(count).loc["x"] for eps in (0.5, 2.0)]
-        likely = [one["std_error"] if one["identified"] >= 0.95 else np.nan for one in foreseen]
-        assert marks(ax, f"{count:,} rows")[:, 1] == pytest.approx(likely, nan_ok=True)
-    known = {"x": (0.0, 1.0), "z": (5.0, 2.0), "group": {"a": 0.4, "b": 0.3}}
+        assert marks(ax, f"{count:,} rows")[:, 1] == pytest.approx([one["std_error"] for one in foreseen])
+        (line,) = (line for line in ax.lines if line.get_label() == f"{count:,} rows")
+        assert line.get_markevery() == [at for at, one in enumerate(foreseen) if one["identified"] >= 0.95]
+    known = {"x": (0.0, 1.0), "z": (5.0, 2.0), "group": {"a": 0.4, "b": 0.3}, "b": {"yes": 0.5}}
     other = plots.budget(plan, eps=[0.5, 2.0], what="se", n=64_000, coefficient="x", typical=known)
     foreseen = [plan.at(eps).standard_errors(64_000, typical=known).loc["x", "std_error"] for eps in (0.5, 2.0)]
     assert marks(other, "64,000 rows")[:, 1] == pytest.approx(foreseen)
