@@ -1,4 +1,6 @@
-"""Forecasts of standard errors beside those of fits: ``python -m benchmarks.inference.forecasts [chosen|held|counts] [fits]``.
+"""Forecasts of standard errors beside those of fits.
+
+``python -m benchmarks.inference.forecasts [chosen|held] [fits]``, and ``counts`` for numbers of rows without fits.
 
 What is supposed of rows of which only the Domain is known (`dpstats.models.supposed`) was settled on the data sets
 `CHOSEN`; the others are a check. Declared ranges and levels are those of a codebook, or round numbers well beyond what
@@ -19,6 +21,7 @@ import pandas as pd
 
 import dpstats as dp
 from benchmarks.prediction import checked, cps1988
+from dpstats.domain import Levels
 from dpstats.inference.identified import LIKELY
 
 FITS = 20
@@ -216,16 +219,37 @@ HELD_SHARE = 0.85
 """A coefficient that is foretold as likely should be identified in so many fits."""
 
 
+def typical(task: Task, names: tuple[str, ...]) -> dict[str, Any]:
+    """What a codebook that tells means, deviations and shares would say of columns."""
+    domain, found = dp.Domain(task.domain), {}
+    for name in names:
+        declared, cells = domain[name], task.frame[name].dropna()
+        if isinstance(declared, Levels):
+            shares = cells.astype(str).value_counts(normalize=True)
+            known = {level: float(shares.get(str(level), 0.0)) for level in declared.values}
+            found[name] = {level: share / sum(known.values()) for level, share in known.items()}
+        else:
+            cells = cells.clip(declared.low, declared.high).astype(float)
+            found[name] = (float(cells.mean()), float(cells.std(ddof=0)))
+    return found
+
+
 def counts(name: str, task: Task, eps: float) -> dict[str, Any]:
-    """Rows that are enough for paid errors of all coefficients, by the Domain alone and by the rows themselves."""
+    """Rows that are enough for paid errors of all coefficients: by the Domain, by `typical` columns, by the rows."""
     plan = dp.plan(task.formula, task.domain, eps, family=task.family, inference=True, **OPTIONS[task.family])
+    suppositions = {
+        "Domain": {},
+        "typical": {"typical": typical(task, plan.design.columns)},
+        "rows": {"like": task.frame},
+    }
     found = {}
-    for known, like in (("Domain", None), ("rows", task.frame)):
-        foreseen, n = plan.forecast(like=like), float(LEAST_ROWS)
+    for known, given in suppositions.items():
+        foreseen, n = plan.forecast(**given), float(LEAST_ROWS)
         while not foreseen.enough(int(n)) and n < FOREVER:
             n *= ROOT
         found[known] = int(n)
-    return {"data": name, "eps": eps, **found, "ratio": round(found["Domain"] / found["rows"], 2)}
+    ratios = {f"{known} over rows": f"{found[known] / found['rows']:.2g}" for known in ("Domain", "typical")}
+    return {"data": name, "eps": eps, **found, **ratios}
 
 
 def main() -> None:

@@ -26,9 +26,10 @@ from dpstats.mechanisms.information import Information, InformationPlan, known_i
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
 from dpstats.models.made_up import EXPLAINED, checked_rows, counts, linear_predictor, made_up_signal, response_level
-from dpstats.models.supposed import POOR, RICH, USUAL, Habit, Known
+from dpstats.models.supposed import KNOWN, POOR, RICH, USUAL, Habit, Known
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
+from dpstats.progress import watched
 from dpstats.quiet import quiet
 from dpstats.results.inferring import inference_of, shrunk_towards, sums_inference
 from dpstats.results.missing import missing_information
@@ -92,17 +93,13 @@ class Forecast:
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
         n = checked_rows(n, 10**15)
-        usual, least, most = (
-            self.usual(n),
-            self.expected(self.names[1 % len(self.names)], n),
-            self.expected(self.last, n),
-        )
-        chance = np.mean(list(self.drawn(self.last, n, NOISES)), axis=0)
-        most = np.where(chance < HALF, np.inf, most)
+        with watched("foreseeing standard errors"):
+            usual, chance = self.usual(n), np.mean(list(self.drawn(self.last, n, NOISES)), axis=0)
+            others = [self.expected(name, n) for name in self.names[1:]] or [usual]
         columns = {
             "std_error": usual,
-            "lower": np.minimum(usual, least) if not self.known else usual,
-            "upper": np.maximum(usual, most),
+            "lower": np.minimum(usual, others[0]),
+            "upper": np.maximum(usual, np.where(chance < HALF, np.inf, others[-1])),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
             "identified": chance,
         }
@@ -175,7 +172,7 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     known = Known.checked(plan.design, typical, like)
     residual = _residual(plan, known, residual_sd)
     whole = known.all_of(plan.design, response=residual is None)
-    habits = {"known": USUAL} if whole else {"usual": USUAL, "rich": RICH, "poor": POOR}
+    habits = {"known": KNOWN} if whole else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
         return Forecast(plan, {name: _means(plan, known, habit, residual) for name, habit in habits.items()})
 

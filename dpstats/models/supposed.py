@@ -26,6 +26,9 @@ Vector = NDArray[np.float64]
 QUANTILES = 1025
 """Points that the inverse of a distribution function is drawn through."""
 
+ENDS = 1.001
+"""Rows at the two ends of a range have the largest standard deviation, up to this factor."""
+
 WHOLE = 1e-6
 """Shares of all levels may miss 1 by so much, by rounding."""
 
@@ -76,6 +79,9 @@ POOR = Habit(
     spread=1 / 16, curved=1 / 8, off=1 / 8, fall=3.0, ones=0.06, second=0.12, count=0.025, deviation=0.3, shared=0.2
 )
 """As ordinary data are that say less: narrow numbers off the middle, rarer levels, columns that go together."""
+
+KNOWN = replace(USUAL, shared=0.3)
+"""Where all columns are known one by one, what is left open is how they go together."""
 
 RICH = Habit(spread=0.25, curved=0.25, off=0.0, fall=1.0, ones=0.3, second=0.5, count=0.1, deviation=0.08, shared=0.0)
 """As data are that say more: numbers that nearly fill their range, levels about as common as each other."""
@@ -229,11 +235,15 @@ def _checked(name: str, declared: Range, said: object) -> float | tuple[float, f
     if not low <= mean <= high:
         raise ArgumentError(f"typical: the mean of {name!r} must be within its range, {low:g} to {high:g}")
     most = math.sqrt((mean - low) * (high - mean))
-    if not (deviation == 0 or 0 < deviation < most):
+    if not 0 <= deviation <= ENDS * most:
         raise ArgumentError(
-            f"typical: the sd of {name!r} must be at least 0 and, for a mean of {mean:g} in its range, below {most:.4g}"
+            f"typical: the sd of {name!r} must be at least 0 and, for a mean of {mean:g}, at most {most:.4g} (the ends "
+            "of its range)"
         )
-    return mean, deviation
+    if zero_or_one(declared) and deviation >= most / ENDS:
+        return mean
+    # A standard deviation of a sample may be a little more than that of rows at the two ends of the range.
+    return mean, min(deviation, most / ENDS)
 
 
 def _is_number(value: object) -> bool:

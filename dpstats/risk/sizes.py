@@ -176,7 +176,7 @@ def rows_for_errors(
         usual = _rows_of(foreseen, foreseen.names[0], wanted, CLOSE)
         ends = [_rows_of(foreseen, name, wanted, ROUGH) for name in foreseen.names[1:]]
         n = _rounded(_identified(foreseen, usual, [plan.names.index(one) for one in wanted.index]))
-        table = foreseen.errors(n).loc[wanted.index]
+    table = foreseen.errors(n).loc[wanted.index]
     table.insert(0, "wanted", wanted)
     information = plan.stages[-1].plan.information
     free = information is not None and information.purchase.free
@@ -187,12 +187,9 @@ def rows_for_errors(
 def _rows_of(foreseen: Any, population: str, wanted: pd.Series[float], close: float) -> float:
     """The number of rows at which errors of a population meet those wanted, to a factor `close`."""
     places = [foreseen.plan.names.index(name) for name in wanted.index]
-    most = np.log(MOST)
 
     def excess(log_rows: float) -> float:
-        if log_rows > most:
-            raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
-        errors = foreseen.expected(population, math.ceil(math.exp(log_rows)))[places]
+        errors = foreseen.expected(population, math.ceil(_possible(math.exp(log_rows))))[places]
         return float(np.log(np.max(errors / wanted.to_numpy())))
 
     # No fewer rows than without any noise.
@@ -213,19 +210,23 @@ def _rows_of(foreseen: Any, population: str, wanted: pd.Series[float], close: fl
     return math.exp(high)
 
 
+def _possible(n: float) -> float:
+    """A number of rows; ArgumentError if it is beyond all."""
+    if n > MOST:
+        raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+    return n
+
+
 def _identified(foreseen: Any, n: float, places: list[int]) -> float:
     """The number of rows, `n` at least, at which coefficients are likely to be identified, to a twentieth."""
-    if foreseen.enough(math.ceil(n), places):
-        low = high = n
-    else:
-        low, high = n, 2 * n
-        while not foreseen.enough(math.ceil(high), places):
-            low, high = high, 2 * high
-        while high > NEAR * low:
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if foreseen.enough(math.ceil(middle), places) else (middle, high)
+    low = high = n
+    while not foreseen.enough(math.ceil(high), places):
+        low, high = high, _possible(2 * high)
+    while high > NEAR * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if foreseen.enough(math.ceil(middle), places) else (middle, high)
     while not foreseen.enough(_rounded(high), places, MANY):
-        high *= NEAR
+        high = _possible(NEAR * high)
     return high
 
 

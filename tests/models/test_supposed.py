@@ -40,7 +40,9 @@ def test_columns_are_as_typical_has_them() -> None:
     assert shares["a"] == pytest.approx(9 * shares["c"], rel=0.1)
 
 
-@pytest.mark.parametrize(("pair", "spread"), [((60, 0), 0.0), ((12.5, 3), 3.0), ((36, 13.9), 13.9), ((36, 23), 23.0)])
+@pytest.mark.parametrize(
+    ("pair", "spread"), [((60, 0), 0.0), ((12.5, 3), 3.0), ((36, 13.9), 13.9), ((36, 23), 23.0), ((36, 24.01), 24.0)]
+)
 def test_a_mean_and_an_sd_fill_no_more_than_the_range(pair: tuple[float, float], spread: float) -> None:
     """A constant, a skewed number, one that fills its range, and one at its two ends."""
     bmi = made_up("sbp ~ bmi", typical={"bmi": pair})["bmi"]
@@ -52,6 +54,9 @@ def test_a_mean_and_an_sd_fill_no_more_than_the_range(pair: tuple[float, float],
 def test_a_response_is_as_typical_has_it() -> None:
     died = made_up("died ~ bmi", family="binomial", typical={"died": {"yes": 0.03}})["died"]
     assert (died == "yes").mean() == pytest.approx(0.03, abs=0.005)
+    old = made_up("old ~ bmi", family="binomial", typical={"old": (0.2, 0.4)})["old"]
+    assert old.isin([0, 1]).all()
+    assert old.mean() == pytest.approx(0.2, abs=0.02)
     falls = made_up("falls ~ bmi", family="poisson", typical={"falls": (0.6, 1)})["falls"]
     assert falls.mean() == pytest.approx(0.6, abs=0.05)
 
@@ -80,6 +85,15 @@ def test_columns_that_go_together_have_larger_errors() -> None:
     assert together.loc["u", "std_error"] > 3 * alone.loc["u", "std_error"]
 
 
+def test_columns_that_are_one_are_never_told_apart() -> None:
+    plan = dp.plan("y ~ u + v", {"u": (0, 10), "v": (0, 10), "y": (0, 10)}, 1.0, inference=True)
+    u = np.linspace(0, 10, 500)
+    one = {"u": u, "v": u, "y": 5 + 0.2 * np.sin(7 * u)}
+    assert plan.standard_errors(10**7, like=one).loc["u", "identified"] < 0.95
+    with pytest.raises(ArgumentError, match="more than 1,000,000,000,000 rows would be needed"):
+        dp.sample_size(plan, se={"u": 0.1}, like=one)
+
+
 def test_what_is_typical_is_foreseen() -> None:
     plan = dp.plan("sbp ~ bmi", DOMAIN, 1.0, inference=True)
     errors = [
@@ -98,7 +112,7 @@ def test_what_is_typical_is_foreseen() -> None:
         ({"typical": {"old": "yes"}}, "or the share of ones"),
         ({"typical": {"old": 1.5}}, "or the share of ones"),
         ({"typical": {"bmi": (27, -1)}}, "sd of 'bmi' must be at least 0"),
-        ({"typical": {"bmi": (27, 30)}}, "below 22.25"),
+        ({"typical": {"bmi": (27, 30)}}, "at most 22.25"),
         ({"typical": {"bmi": (270, 4)}}, "mean of 'bmi' must be within its range, 12 to 60"),
         ({"typical": {"bmi": (np.nan, 4)}}, "mean and sd as a pair"),
         ({"typical": {"ward": 0.1}}, "give shares of some or all, such as {'d': 0.1}"),
