@@ -87,6 +87,8 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "Noise", dp.Noise, {"kind": "laplace", "norm": "l2", "scale": 1.0}
     yield "Ledger.open", dp.Ledger.open, {"path": folder / "books.db"}
     yield "signed", ledger.signed, {"analyst": "Ada"}
+    yield "charge", ledger.charge, {"guarantee": dp.Guarantee(1e-3), "label": "a count"}
+    yield "set_quota", ledger.set_quota, {"analyst": "Ada", "eps": 1.0}
     yield "partition", ledger.partition, {"by": "x", "parts": [1, 2]}
     for family in ("BinomialCounts", "Gaussian", "HuberSVM", "NegativeBinomial", "Poisson", "SmoothSVM"):
         yield family, getattr(dp.families, family), {}

@@ -155,7 +155,7 @@ def neighbours(guarantee: Guarantee) -> str:
 
 def shorten(name: object, width: int) -> str:
     """The name cut in its middle to at most `width` characters: levels of a factor differ at the end."""
-    text = str(name)
+    text = "".join(letter if letter.isprintable() else " " for letter in str(name))
     if len(text) <= width:
         return text
     front = (width - 1) // 2

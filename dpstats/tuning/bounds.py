@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from dpstats.arguments import shown
+from dpstats.arguments import is_number, shown
 from dpstats.errors import ArgumentError
 from dpstats.frames import Printed
 from dpstats.privacy.choice import Choice
@@ -34,7 +34,7 @@ def utility(choice: Choice, beta: float, n: float | None) -> pd.DataFrame:
         If `beta` or `n` is not usable.
     """
     ours = choice.bound(beta)
-    if n is not None and not (isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < math.inf):
+    if n is not None and not (is_number(n) and n > 0):
         raise ArgumentError(f"n must be a positive number of rows, got {shown(n)}")
     size, rest = choice.candidates, math.nan
     lines = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpstats._version import __version__
+from dpstats.arguments import check_made
 from dpstats.domain import Domain, canonical
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
 from dpstats.privacy.guarantee import Guarantee
@@ -135,6 +136,7 @@ class Spender(Reader):
         named = self._named(label=label, analyst=analyst, purpose=purpose)
         texts = {"formula": formula, "method": method, "plan_hash": plan_hash, **named}
         check_texts({"label": label, **texts})
+        check_made("columns", columns, (Sequence, Set, Iterator), "the names of the columns that are read")
         taken = converted(guarantee, self._facts, self._account)
         price, names = cost(self.accountant, taken), tuple(columns)
         notes = self._notes(guarantee, taken, price)
@@ -244,9 +246,11 @@ class Spender(Reader):
     def _named(self, **given: str | None) -> dict[str, str | None]:
         """Label, analyst and purpose of an entry: a signature's label comes first, of the others the call's own."""
         signed = self._signature._asdict()
-        return {
-            name: (signed[name] or text) if name == "label" else (text or signed[name]) for name, text in given.items()
+        own = {
+            name: signed[name] if text is None or (isinstance(text, str) and not text) else text
+            for name, text in given.items()
         }
+        return {**own, "label": signed["label"] or given["label"]}
 
     def _notes(self, guarantee: Guarantee, taken: Guarantee, price: Amount) -> list[str]:
         """What an entry says of how its price came about."""
