@@ -33,6 +33,7 @@ from dpstats.replication.modes import release_replication
 from dpstats.request import Request, make_request
 from dpstats.results.glm_results import GLMResults
 from dpstats.rows import Block, Memory, Rows
+from dpstats.rows.threads import blas_alone
 from dpstats.tables import as_table
 
 _log = logging.getLogger("dpstats")
@@ -290,11 +291,12 @@ def release_rows(
     options = plan.request.options
     weights = penalty_weights(plan.design, options)
     rest = (plan.stages, plan.design, plan.request.penalty, weights, rows, random, options)
-    if plan.screening is not None:
-        screening, fitted = release_screened(plan.screening, *rest)
-        plan = replace(plan, screening=screening)
-    else:
-        fitted = (release_replication if options.replicates else release_stages)(*rest)
+    with blas_alone(len(plan.design.names)):
+        if plan.screening is not None:
+            screening, fitted = release_screened(plan.screening, *rest)
+            plan = replace(plan, screening=screening)
+        else:
+            fitted = (release_replication if options.replicates else release_stages)(*rest)
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
     return GLMResults(plan, fitted.params, nobs, fitted.information)

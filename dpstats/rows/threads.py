@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from threading import Lock
 from typing import Any, TypeVar
@@ -25,6 +25,9 @@ RUNS = 4
 
 LEAST_ELEMENTS = 16
 """Fewer are not worth a thread."""
+
+MODERATE_COLUMNS = 1000
+"""Systems of so many equations are not worth BLAS's threads, nor are pieces of rows so long."""
 
 
 def runs_of(elements: Sequence[Any]) -> list[Sequence[Any]]:
@@ -42,6 +45,15 @@ def of_each(part: Callable[[Any], Result], runs: Sequence[Any]) -> list[Result]:
         return [part(run) for run in runs]
     with _blas().alone(), ThreadPoolExecutor(count) as pool:
         return list(pool.map(partial(_quietly, part), runs))
+
+
+def blas_alone(columns: int) -> AbstractContextManager[None]:
+    """BLAS held to one thread while a model of so many columns is fitted, unless it is wide.
+
+    The passes have threads of their own, and on what is small BLAS's wait for each other: where others use the machine,
+    a hundred times longer than one takes.
+    """
+    return nullcontext() if thread_count() < 2 or columns > MODERATE_COLUMNS else _blas().alone()
 
 
 def thread_count() -> int:

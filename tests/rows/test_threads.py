@@ -77,6 +77,18 @@ def test_workers_find_blas_at_one_thread_and_leave_it_as_it_was(monkeypatch: pyt
         assert blas_threads() == before
 
 
+@pytest.mark.parametrize(("columns", "cores", "held"), [(3, 2, True), (3, 1, False), (5000, 2, False)])
+def test_models_of_moderate_width_hold_blas(
+    columns: int, cores: int, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "thread_count", lambda: cores)
+    with ThreadpoolController().select(user_api="blas").limit(limits=2):
+        before = blas_threads()
+        with module.blas_alone(columns):
+            assert blas_threads() == ([1] if held else before)
+        assert blas_threads() == before
+
+
 def blas_threads() -> list[int]:
     """How many threads the BLAS libraries of the process have now."""
     return sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"})
