@@ -171,6 +171,17 @@ class Family(ABC):
         """
         return self.derivatives(eta, endog).curvature
 
+    def slope_and_weight(self, eta: Array, endog: Array) -> tuple[Array, Array]:
+        """l' and l''; shape (rows,) each, in the dtype of eta.
+
+        Examples
+        --------
+        >>> logistic.slope_and_weight(np.zeros(1), np.ones(1))
+        (array([-0.5]), array([0.25]))
+        """
+        _, slope, weight = self.derivatives(eta, endog)
+        return slope, weight
+
     def resolve(self, response_range: tuple[float, float] | None) -> Family:
         """Fill in caps left open from the public range of the response (after scaling); the default has none.
 
@@ -198,7 +209,8 @@ def padded(values: NDArray[Any]) -> NDArray[Any]:
     A vectorised exponential or logarithm may round what is left over at the end of an array in another way: then the
     number of rows would move others.
     """
-    return np.concatenate([values, np.ones(-len(values) % 64)])
+    beyond = -len(values) % 64
+    return np.concatenate([values, np.ones(beyond)]) if beyond else values
 
 
 CAPS = (1e-50, 1e50)

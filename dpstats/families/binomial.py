@@ -90,6 +90,10 @@ class Binomial(Family):
         small *= inverse
         return small
 
+    def slope_and_weight(self, eta: Array, endog: Array) -> tuple[Array, Array]:
+        """l' and l'', without the loss and its logarithm."""
+        return self.slope(eta, endog), self.weight(eta, endog)
+
     def mean(self, eta: Array) -> Array:
         """The probability of 1."""
         return np.exp(np.minimum(eta, 0)) / (1 + np.exp(-np.abs(eta)))

@@ -31,10 +31,10 @@ from dpstats.privacy.information import (
     spread_allowances,
     spread_bound,
 )
-from dpstats.privacy.information.matrix import Mixing
-from dpstats.privacy.information.rows import inner_sums
+from dpstats.privacy.information.rows import columns_of, inner_sums
+from dpstats.privacy.information.scores import whole_parts
 from dpstats.privacy.randomness import RandomSource
-from dpstats.rows import Block, Rows
+from dpstats.rows import Block, Floats, Rows
 
 Vector = NDArray[np.float64]
 
@@ -82,58 +82,73 @@ def release_information(
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
     sums = _sums(plan, family, params, rows)
-    rows = rows.through(_by_columns)
     matrix = noisy_information(
-        rows.each(partial(_weighted, family, params)),
+        (),
         plan.noise,
         weight_bound=plan.weight_bound,
         cover_eps=plan.purchase.cover_eps,
         random=random,
-        total=sums[0],
+        total=sums.matrices[0],
     )
     every = tuple(range(len(params)))
     if plan.purchase.spread == "known":
         # Weights leave the score's covariance open: a plan that has them buys it.
         return Information(every, matrix, ModelSpread(design.score_ratio or 1.0))
     if plan.purchase.spread in ("robust", "clustered"):
-        spread = _robust(plan, family, design, params, matrix, rows, sums[-1], adjacency, random)
+        spread = _robust(plan, family, design, params, matrix, rows, sums.matrices[-1], adjacency, random)
         return Information(every, matrix, spread)
-    return Information(every, matrix, _dispersion(plan, family, design, params, matrix, rows, random))
+    return Information(every, matrix, _dispersion(plan, family, design, matrix, sums.numbers, random))
 
 
-def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> NDArray[np.object_]:
-    """The exact sums of w l'' x x' and, where spread is bought by row, of (w l')^2 x x': shape (1 or 2, p, p).
+class _Sums(NamedTuple):
+    """Exact sums at the released coefficients, of one pass; the noise of each is drawn where it is bought.
 
-    Both are at released coefficients, so that one pass makes them; the noise of each is drawn where it is bought.
+    Attributes
+    ----------
+    matrices : ndarray of object, shape (1 or 2, p, p)
+        Of w l'' x x' and, where spread is bought by row, of (w l')^2 x x'.
+    numbers : tuple of int
+        For a dispersion that of (w l')^2 and, where it is bought, that of w l'', in whole parts of their bounds.
     """
-    bounds = (plan.weight_bound, family.lipschitz**2)[: 2 if plan.purchase.spread == "robust" else 1]
-    part = partial(_exact_sums, np.array(plan.noise.diagonal), plan.noise.mixing, bounds, family, params)
-    return rows.added(part, operator.add)
+
+    matrices: NDArray[np.object_]
+    numbers: tuple[int, ...]
+
+    def plus(self, other: _Sums) -> _Sums:
+        """The sums over the rows of both."""
+        numbers = tuple(map(operator.add, self.numbers, other.numbers))
+        return _Sums(np.asarray(self.matrices + other.matrices, dtype=object), numbers)
 
 
-def _exact_sums(
-    diagonal: Vector, mixing: Mixing, bounds: tuple[float, ...], family: Family, params: Vector, blocks: Iterable[Block]
-) -> NDArray[np.object_]:
+def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> _Sums:
+    """What the plan takes of the rows, all but what is bought by person."""
+    return rows.added(partial(_exact_sums, plan, family, params), _Sums.plus)
+
+
+def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: Iterable[Block]) -> _Sums:
     """What some rows add."""
-    bent = partial(_bends_and_squares, family, params, len(bounds) > 1)
-    return inner_sums(diagonal, mixing, bounds, map(bent, _by_columns(0, blocks)))
+    noise, spread = plan.noise, plan.purchase.spread
+    bounds = (plan.weight_bound, family.lipschitz**2)
+    numbers = [0] * (0 if spread != "dispersion" else 2 if plan.purchase.weights_eps else 1)
 
+    def weighed() -> Iterator[tuple[Vector, tuple[Vector, ...]]]:
+        for block in _by_columns(0, blocks):
+            bends, slopes = _bends_and_slopes(family, params, block, slopes=spread in ("dispersion", "robust"))
+            squares = bends if slopes is None else slopes**2
+            for place, own in zip(range(len(numbers)), (squares, bends), strict=False):
+                numbers[place] += whole_parts(bounds[1 - place], own)
+            yield block.exog.T, (bends, squares) if spread == "robust" else (bends,)
 
-def _bends_and_squares(
-    family: Family, params: Vector, squares: bool, block: Block
-) -> tuple[Vector, tuple[Vector, ...]]:
-    """Rows, w l'' and, if they are wanted, (w l')^2 at the released coefficients."""
-    eta = _predictors(params, block)
-    bends = _bends(family, eta, block)
-    return block.exog, (bends, _own_slopes(family, eta, block) ** 2) if squares else (bends,)
+    matrices = inner_sums(np.array(noise.diagonal), noise.mixing, bounds[: 2 if spread == "robust" else 1], weighed())
+    return _Sums(matrices, tuple(numbers))
 
 
 def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks in double precision and in pieces that stay in the cache, one column after the other in memory."""
+    """Copies in double precision, in pieces that stay in the cache, one column after the other in memory."""
     for block in blocks:
         for part in row_parts(*block.exog.shape):
-            piece = block.part(part).doubles()
-            yield piece._replace(exog=np.asfortranarray(piece.exog))
+            piece = block.part(part)
+            yield piece._replace(exog=columns_of(piece.exog).T).doubles()
 
 
 def _predictors(params: Vector, block: Block) -> Vector:
@@ -142,63 +157,44 @@ def _predictors(params: Vector, block: Block) -> Vector:
     return eta if block.offset is None else eta + block.offset
 
 
-def _weighted(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
-    """Rows and w l'' at the released coefficients."""
-    return block.exog, _bends(family, _predictors(params, block), block)
+def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: bool) -> tuple[Vector, Vector | None]:
+    """w l'' and, if they are wanted, w l' at the released coefficients: to the last bit functions of a row alone."""
+    eta = _predictors(params, block)
+    predictors, endog = padded(eta), padded(block.endog)
+    if not slopes:
+        return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
+    slope, bend = (found[: len(eta)] for found in family.slope_and_weight(predictors, endog))
+    return _times(block.weights, bend), _times(block.weights, slope)
 
 
-def _bends(family: Family, eta: Vector, block: Block) -> Vector:
-    """w l'' at eta."""
-    bends = row_weights(family, eta, block.endog)
-    return bends if block.weights is None else block.weights * bends
-
-
-def _slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector]:
-    """Rows and w l' at the released coefficients."""
-    return block.exog, _own_slopes(family, _predictors(params, block), block)
-
-
-def _own_slopes(family: Family, eta: Vector, block: Block) -> Vector:
-    """w l' at eta, to the last bit a function of a row alone."""
-    slopes = np.asarray(family.slope(padded(eta), padded(block.endog)), dtype=np.float64)[: len(eta)]
-    return slopes if block.weights is None else block.weights * slopes
+def _times(weights: Vector | None, found: Floats) -> Vector:
+    """What belongs to rows, times their weights."""
+    return np.asarray(found if weights is None else weights * found, dtype=np.float64)
 
 
 def _person_slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector, Vector, NDArray[np.intp]]:
     """Rows, l', weights and persons."""
     assert block.person is not None
-    exog, slopes = _slopes(family, params, block._replace(weights=None))
+    _, slopes = _bends_and_slopes(family, params, block._replace(weights=None), slopes=True)
+    assert slopes is not None
     weights = np.ones(len(slopes)) if block.weights is None else np.asarray(block.weights, dtype=np.float64)
-    return exog, slopes, weights, block.person
-
-
-def _weights(family: Family, params: Vector, block: Block) -> Vector:
-    """w l'' of each row."""
-    return _weighted(family, params, block)[1]
-
-
-def _squares(family: Family, params: Vector, block: Block) -> Vector:
-    """(w l')^2 of each row."""
-    return _slopes(family, params, block)[1] ** 2
+    return block.exog, slopes, weights, block.person
 
 
 def _dispersion(
     plan: InformationPlan,
     family: Family,
     design: Bounds,
-    params: Vector,
     matrix: Vector,
-    rows: Rows[Block],
+    numbers: tuple[int, ...],
     random: RandomSource,
 ) -> ModelSpread:
-    """phi = Q / W: the sum of squared scores over that of the weights."""
+    """phi = Q / W: the sum of squared scores over that of the weights, of which `numbers` are exact."""
     bound, purchase = family.lipschitz**2, plan.purchase
-    squares = rows.each(partial(_squares, family, params))
-    total = noisy_sum(squares, bound, eps=purchase.spread_eps, random=random)
+    total = noisy_sum((), bound, eps=purchase.spread_eps, random=random, total=numbers[0])
     _, mass_sd = dispersion_noise(plan, family, design)
     if purchase.weights_eps:
-        weights = rows.each(partial(_weights, family, params))
-        mass = noisy_sum(weights, plan.weight_bound, eps=purchase.weights_eps, random=random)
+        mass = noisy_sum((), plan.weight_bound, eps=purchase.weights_eps, random=random, total=numbers[1])
     else:
         known = constant_column(design)
         assert known is not None
@@ -283,10 +279,11 @@ def _robust(
     if inside.any():
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
+        persons = rows.through(_by_columns).each(partial(_person_slopes, family, params))
         buy = (
-            partial(noisy_spread, rows.each(partial(_slopes, family, params)), total=squares)
+            partial(noisy_spread, (), total=squares)
             if plan.purchase.spread == "robust"
-            else partial(noisy_cluster_spread, rows.each(partial(_person_slopes, family, params)), most=most)
+            else partial(noisy_cluster_spread, persons, most=most)
         )
         variances[inside] = buy(
             inverse=inverse,

@@ -312,22 +312,26 @@ def stated(family: Family) -> str:
     return "robust" if family.response == "binary" and not isinstance(family, Binomial) else "model"
 
 
-Weighed = Callable[[Family, np.ndarray, Block], Any]
+Weighed = Callable[[Family, np.ndarray, Block], np.ndarray]
 
 
 def weights_seen(monkeypatch: pytest.MonkeyPatch, family: Family, planted: Weighed | None = None) -> tuple[Any, Fitted]:
     """The weights that went into the matrix, and what was released."""
     seen: list[np.ndarray] = []
-    honest = mechanism.noisy_information
+    summed, bent = mechanism.inner_sums, mechanism._bends_and_slopes
 
-    def spied(blocks: Any, *rest: Any, **named: Any) -> Any:
-        blocks = list(blocks)
-        seen.extend(weights for _, weights in blocks)
-        return honest(blocks, *rest, **named)
+    def spied(diagonal: Any, mixing: Any, bounds: Any, parts: Any) -> Any:
+        parts = list(parts)
+        seen.extend(weights[0].copy() for _, weights in parts)
+        return summed(diagonal, mixing, bounds, parts)
 
-    monkeypatch.setattr(mechanism, "noisy_information", spied)
+    def wrong(family: Family, params: np.ndarray, block: Block, *, slopes: bool) -> Any:
+        assert planted is not None
+        return planted(family, params, block), bent(family, params, block, slopes=slopes)[1]
+
+    monkeypatch.setattr(mechanism, "inner_sums", spied)
     if planted is not None:
-        monkeypatch.setattr(mechanism, "_weighted", planted)
+        monkeypatch.setattr(mechanism, "_bends_and_slopes", wrong)
     fitted = carried_out(family, Options(inference=stated(family)))
     return np.concatenate(seen), fitted
 
@@ -349,8 +353,8 @@ class TestOrder:
         assert at_released(*weights_seen(monkeypatch, family), family)
 
     def test_planted_curvature_at_another_eta(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def elsewhere(family: Family, params: np.ndarray, block: Block) -> Any:
-            return block.exog, row_weights(family, block.exog @ params + 1e-6, block.endog)
+        def elsewhere(family: Family, params: np.ndarray, block: Block) -> np.ndarray:
+            return row_weights(family, block.exog @ params + 1e-6, block.endog)
 
         assert not at_released(*weights_seen(monkeypatch, Binomial(), elsewhere), Binomial())
 
@@ -367,8 +371,8 @@ class TestOrder:
 
         monkeypatch.setattr(objective.newton, "optimum", spied)
 
-        def before(family: Family, params: np.ndarray, block: Block) -> Any:
-            return block.exog, row_weights(family, block.exog @ points[-1], block.endog)
+        def before(family: Family, params: np.ndarray, block: Block) -> np.ndarray:
+            return row_weights(family, block.exog @ points[-1], block.endog)
 
         weights, fitted = weights_seen(monkeypatch, Binomial(), before)
         assert not np.array_equal(points[-1], fitted.params)
@@ -651,7 +655,7 @@ class TestRobust:
         covered: list[tuple[float, float]] = []
         whole = mechanism.noisy_information
 
-        def bought(values: Any, bound: float, *, eps: float, random: Any) -> float:
+        def bought(values: Any, bound: float, *, eps: float, random: Any, total: int) -> float:
             seen.append((bound, eps))
             return 100.0
 

@@ -299,10 +299,13 @@ class TestPlantedErrors:
         assert (np.abs(wrong.bse / errors - 1) > 0.03).all()
 
     def test_weights_left_out_of_the_scores(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-        slopes = information._own_slopes
-        monkeypatch.setattr(
-            information, "_own_slopes", lambda family, eta, block: slopes(family, eta, block._replace(weights=None))
-        )
+        right = information._bends_and_slopes
+
+        def unweighted(family: Any, params: Any, block: Any, *, slopes: bool) -> Any:
+            bends, _ = right(family, params, block, slopes=slopes)
+            return bends, right(family, params, block._replace(weights=None), slopes=slopes)[1]
+
+        monkeypatch.setattr(information, "_bends_and_slopes", unweighted)
         model = smf.glm("b ~ x + g", data, family=sm.families.Binomial(), var_weights=data["w"])
         wrong = fit(data, "b ~ x + g", "binomial", weights="w")
         assert (np.abs(wrong.bse / model.fit(cov_type="HC0").bse - 1) > 0.1).all()

@@ -229,15 +229,17 @@ def check_mixing(mixing: tuple[tuple[float, ...], ...], size: int) -> None:
 
 def forward_substituted(exog: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
     """Rows z with L z = x, shape (rows, p), by elementwise steps: a row's z does not depend on the other rows."""
-    if not mixing:
-        return exog
-    cells = np.array(exog, dtype=np.float64, order="F")
-    spare = np.empty(len(cells))
-    for column, row in enumerate(mixing):
-        for other, entry in enumerate(row[:column]):
+    return substituted(np.array(exog.T, dtype=np.float64, order="C"), mixing).T if mixing else exog
+
+
+def substituted(columns: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
+    """`forward_substituted` of columns, shape (p, rows), in their place."""
+    spare = np.empty(columns.shape[1])
+    for place, row in enumerate(mixing):
+        for other, entry in enumerate(row[:place]):
             if entry != 0:
-                cells[:, column] -= np.multiply(cells[:, other], entry, out=spare)
-    return cells
+                columns[place] -= np.multiply(columns[other], entry, out=spare)
+    return columns
 
 
 def _entry_variance(law: MatrixLaw, scale: float, size: int) -> float:

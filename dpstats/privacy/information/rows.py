@@ -9,9 +9,10 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.information.matrix import MatrixNoise, Mixing, forward_substituted
+from dpstats.privacy.information.matrix import MatrixNoise, Mixing, substituted
 from dpstats.privacy.lattice import noisy_integers
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Rows, as_rows
@@ -20,16 +21,25 @@ Float = NDArray[np.float64]
 Pair = tuple[Float, Float]
 Blocks = Iterable[Pair]
 Weighted = tuple[Float, tuple[Float, ...]]
-"""Rows (rows, p), and some weights of each (rows,)."""
+"""Columns (p, rows), and some weights of each row (rows,)."""
 
 PLACES = 20
 """Binary places of a row's cells: products have twice as many."""
 
+UNIT_PLACES = 22
+"""Binary places of its cells before it is weighted: squares of a row up to `FARTHEST_ROW` add up without rounding."""
+
+FARTHEST_ROW = 16.0
+"""A row of so many times the length that it may have counts for nothing."""
+
 BLOCK_ROWS = 4096
 """So many products of twice `PLACES` places add up without rounding in a float64, in any order."""
 
-PART_CELLS, LEAST_ROWS = 2**17, 256
-"""So many cells of a wide design are handled at once, but at least so many rows."""
+PART_CELLS, LEAST_ROWS = 40960, 256
+"""So many cells are handled at once, but at least so many rows."""
+
+SMALL_PRODUCT = 10**6
+"""Below so many multiplications BLAS is quicker to multiply than to use that the product is symmetric."""
 
 MACHINE_PARTS = 1024
 """So many of those sums, each at most 2^52, fit a 64-bit integer."""
@@ -53,7 +63,7 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
     Parameters
     ----------
     exog : ndarray (rows, p)
-        x; a row with x' D^-1 x > 1 is shortened to 1.
+        x; a row with x' D^-1 x > 1 is shortened to 1, and one beyond `FARTHEST_ROW` to nothing.
     weights : ndarray (rows,)
         w, clipped to [0, weight_bound].
     diagonal : ndarray (p,)
@@ -65,71 +75,93 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
     -------
     ndarray (rows, p)
         sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
-        is elementwise: a row's integers do not depend on the other rows.
+        is elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
     """
-    cells, norms = _unit_columns(exog, diagonal)
-    return _whole(cells, norms, weights, weight_bound, cells).T
+    cells, shares = _unit_integers(columns_of(exog), diagonal)
+    return _whole(cells, shares, weights, weight_bound, cells).T
 
 
-def _unit_columns(exog: Float, diagonal: Float) -> Pair:
-    """D^-1/2 x, shape (p, rows), and how much longer than 1 each row is, at least 1.
+def columns_of(exog: Float) -> Float:
+    """A copy that may be written over, shape (p, rows): one column after the other."""
+    return np.array(exog.T, dtype=np.float64, order="C")
 
-    One column after the other, in place: every step is elementwise and its arrays stay in the cache.
+
+def _unit_integers(columns: Float, diagonal: Float) -> Pair:
+    """In place of x, u = D^-1/2 x 2^22 truncated, shape (p, rows), and what takes a row to 20 places and its length.
+
+    The latter, shape (rows,), is KEPT 2^20 / max(2^22, |u|). |u|^2 is a sum of squares of integers: exact below 2^53 in
+    any order, and above 2^52, where the row is left out, whenever the exact one is.
     """
-    cells = np.empty(exog.shape[::-1])
-    np.multiply(exog.T, (1 / np.sqrt(diagonal))[:, None], out=cells)
-    square, product = np.zeros(len(exog)), np.empty(len(exog))
-    for column in cells:
-        square += np.multiply(column, column, out=product)
-    return cells, np.maximum(1.0, np.sqrt(square))
+    for column, scale in zip(columns, 2.0**UNIT_PLACES / np.sqrt(diagonal), strict=True):
+        column *= scale
+    np.trunc(columns, out=columns)
+    squares = np.einsum("ji,ji->i", columns, columns)
+    shares = KEPT * 2.0**PLACES / np.sqrt(np.maximum(squares, 4.0**UNIT_PLACES))
+    shares[~(squares < FARTHEST_ROW**2 * 4.0**UNIT_PLACES)] = 0.0
+    return columns, shares
 
 
-def _whole(cells: Float, norms: Float, weights: Float, weight_bound: float, out: Float) -> Float:
+def _whole(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
     """The integers of `integer_rows`, shape (p, rows), in `out`, which may be `cells`."""
-    length = np.sqrt(np.clip(weights, 0.0, weight_bound) / weight_bound) / norms
-    np.multiply(cells, length * (KEPT * 2.0**PLACES), out=out)
+    length = np.minimum(np.maximum(weights, 0.0), weight_bound)
+    length /= weight_bound
+    np.sqrt(length, out=length)
+    length *= shares
+    for cell, product in zip(cells, out, strict=True):
+        np.multiply(cell, length, out=product)
     return np.trunc(out, out=out)
+
+
+def _products(whole: Float) -> NDArray[np.int64]:
+    """The sum of v v' over integers v, shape (p, rows): exact, in whatever order it is made."""
+    size, rows = whole.shape
+    if size * size * rows > SMALL_PRODUCT:
+        return (whole @ whole.T).astype(np.int64)
+    return np.asarray(blas.dgemm(1.0, whole.T, whole.T, trans_a=True).astype(np.int64))
 
 
 def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) -> NDArray[np.object_]:
     """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
-    several = ((exog, (weights,)) for exog, weights in blocks)
-    return integer_sums(several, diagonal, (weight_bound,))[0]
+    return integer_sums(_parts(blocks), diagonal, (weight_bound,))[0]
 
 
-def integer_sums(blocks: Iterable[Weighted], diagonal: Float, weight_bounds: tuple[float, ...]) -> NDArray[np.object_]:
-    """The exact sums of v v' for each of some weights of the rows, Python integers of shape (weights, p, p)."""
+def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tuple[float, ...]) -> NDArray[np.object_]:
+    """The exact sums of v v' for each of some weights of the rows, Python integers of shape (weights, p, p).
+
+    Columns, shape (p, rows) with at most `BLOCK_ROWS` rows, are written over.
+    """
     shape = len(weight_bounds), len(diagonal), len(diagonal)
     total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
-    count = 0
+    for count, (columns, weights) in enumerate(parts, 1):
+        cells, shares = _unit_integers(columns, diagonal)
+        spare = cells if len(weights) == 1 else np.empty_like(cells)
+        for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
+            inside[place - 1] += _products(_whole(cells, shares, own, bound, cells if place == len(weights) else spare))
+        if count % MACHINE_PARTS == 0:
+            total, inside = total + inside, np.zeros(shape, dtype=np.int64)
+    return np.asarray(total + inside, dtype=object)
+
+
+def _parts(blocks: Blocks) -> Iterator[Weighted]:
+    """Small parts stay in the cache; every step is row by row, so that they change nothing."""
     for exog, weights in blocks:
         for part in row_parts(*exog.shape):
-            cells, norms = _unit_columns(exog[part], diagonal)
-            spare = cells if len(weights) == 1 else np.empty_like(cells)
-            for own, bound, sums in zip(weights, weight_bounds, inside, strict=True):
-                whole = _whole(cells, norms, own[part], bound, spare)
-                sums += (whole @ whole.T).astype(np.int64)
-            count += 1
-            if count % MACHINE_PARTS == 0:
-                total, inside = total + inside, np.zeros(shape, dtype=np.int64)
-    return np.asarray(total + inside, dtype=object)
+            yield columns_of(exog[part]), (weights[part],)
 
 
 def inner_information(diagonal: Float, mixing: Mixing, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
     """The exact sum over some rows x, in the coordinates z = L^-1 x with L the rows of `mixing`."""
-    return inner_sums(diagonal, mixing, (weight_bound,), ((exog, (weights,)) for exog, weights in blocks))[0]
+    return inner_sums(diagonal, mixing, (weight_bound,), _parts(blocks))[0]
 
 
 def inner_sums(
-    diagonal: Float, mixing: Mixing, weight_bounds: tuple[float, ...], blocks: Iterable[Weighted]
+    diagonal: Float, mixing: Mixing, weight_bounds: tuple[float, ...], parts: Iterable[Weighted]
 ) -> NDArray[np.object_]:
-    """`inner_information` for each of some weights of the rows, in one pass: shape (weights, p, p)."""
-    # Small parts stay in the cache; every step is row by row, so that they change nothing.
-    inner = (
-        (forward_substituted(exog[part], mixing), tuple(own[part] for own in weights))
-        for exog, weights in blocks
-        for part in row_parts(*exog.shape)
-    )
+    """`inner_information` for each of some weights of the rows, in one pass: shape (weights, p, p).
+
+    Columns are written over, as by `integer_sums`.
+    """
+    inner = ((substituted(columns, mixing), weights) for columns, weights in parts)
     return integer_sums(inner, diagonal, weight_bounds)
 
 
@@ -236,6 +268,9 @@ def linear_predictor(exog: Float, params: Float) -> Float:
 
 
 def row_parts(rows: int, columns: int = 1) -> Iterator[slice]:
-    """Slices of at most `BLOCK_ROWS`, fewer of wide designs: their cells stay in a core's cache."""
-    most = min(BLOCK_ROWS, max(LEAST_ROWS, PART_CELLS // max(1, columns)))
+    """Slices of at most `BLOCK_ROWS`, fewer of wide designs: their cells stay in a core's cache.
+
+    All but the last have a multiple of 64 rows, as vectorised functions like them (`dpstats.families.base.padded`).
+    """
+    most = min(BLOCK_ROWS, max(LEAST_ROWS, PART_CELLS // max(1, columns) // 64 * 64))
     return (slice(start, start + most) for start in range(0, rows, most))

@@ -30,7 +30,9 @@ DIRECTION_PLACES = 31
 """Binary places of a public direction."""
 
 
-def noisy_sum(values: Rows[Float] | Iterable[Float], bound: float, *, eps: float, random: RandomSource) -> float:
+def noisy_sum(
+    values: Rows[Float] | Iterable[Float], bound: float, *, eps: float, random: RandomSource, total: int | None = None
+) -> float:
     """The sum of numbers within [0, bound], one a row, eps-private to add, remove or replace a row.
 
     Parameters
@@ -41,6 +43,8 @@ def noisy_sum(values: Rows[Float] | Iterable[Float], bound: float, *, eps: float
         L^2 for squared scores, h for weights.
     eps : float
     random : RandomSource
+    total : int, optional
+        Their `whole_parts` if they are there already: the rows are not read then.
 
     Returns
     -------
@@ -48,15 +52,20 @@ def noisy_sum(values: Rows[Float] | Iterable[Float], bound: float, *, eps: float
         With Laplace noise of scale bound / eps; may be negative.
     """
     bound = check_positive("bound", bound)
-    total = as_rows(values).total(partial(_whole_parts, bound), operator.add)
-    held = np.array([min(int(total[0]), MOST_PARTS)], dtype=np.int64)
+    if total is None:
+        total = int(as_rows(values).total(partial(_all_parts, bound), operator.add)[0])
+    held = np.array([min(total, MOST_PARTS)], dtype=np.int64)
     return float(noisy_integers(held, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
 
 
-def _whole_parts(bound: float, values: Iterable[Float]) -> NDArray[np.object_]:
-    """The sum of some rows' numbers, in `PARTS` of the bound: a Python integer of any length, shape (1,)."""
-    sums = (int(np.rint(np.clip(block, 0.0, bound) / bound * PARTS).astype(np.int64).sum()) for block in values)
-    return np.array([sum(sums), None], dtype=object)[:-1]
+def whole_parts(bound: float, values: Float) -> int:
+    """The sum of some rows' numbers, each in whole `PARTS` of the bound: exact for fewer than 2^33 rows."""
+    return int(np.rint(np.clip(values, 0.0, bound) / bound * PARTS).astype(np.int64).sum())
+
+
+def _all_parts(bound: float, values: Iterable[Float]) -> NDArray[np.object_]:
+    """`whole_parts` of several arrays: a Python integer of any length, shape (1,)."""
+    return np.array([sum(whole_parts(bound, block) for block in values), None], dtype=object)[:-1]
 
 
 ALLOWANCE = 0.75
