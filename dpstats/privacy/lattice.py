@@ -53,7 +53,7 @@ def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, rand
     while measurement.map(sensitivity) > eps:
         scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
         measurement = opendp.m.make_laplace(*space, scale=scale)
-    return np.asarray(measurement([int(value) for value in values]), dtype=np.int64)
+    return np.asarray(measurement(np.ascontiguousarray(values, dtype=np.int64)), dtype=np.int64)
 
 
 def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[np.int64]:

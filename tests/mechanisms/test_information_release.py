@@ -693,3 +693,76 @@ class TestRobust:
         assert np.isfinite(fit.params).all()
         assert fit.released is not None
         assert np.isnan(fit.released.spread.variances).all()
+
+
+class TestOnePass:
+    """What rows add to every sum does not depend on the rows beside them, to the last bit."""
+
+    FAMILIES = (Binomial(), Poisson(2.0, 4.0), Gaussian(0.5), NegativeBinomial(0.5, 4.0), SmoothSVM(0.2))
+
+    @staticmethod
+    def block(family: Family, count: int) -> Block:
+        random = np.random.default_rng(11)
+        exog, endog = array_rows(family, count)
+        return Block(4 * exog, endog, random.random(count), random.uniform(-1, 1, count))
+
+    @staticmethod
+    def plan(kind: Any, family: Family) -> InformationPlan:
+        design = ArrayDesign(("a", "b", "c"), array_norms({"l2": 4.0}, SIZE))
+        options = Options(inference=kind)
+        stages = plan_stages(
+            design, family, None, np.ones(SIZE), eps=4.0, delta=0.0, adjacency="add_remove", options=options
+        )
+        plan = stages[-1].plan.information
+        assert plan is not None
+        return plan
+
+    @pytest.mark.parametrize("family", FAMILIES, ids=repr)
+    def test_bends_and_slopes_are_functions_of_a_row(self, family: Family) -> None:
+        block, params = self.block(family, 157), np.array([0.7, -0.4, 0.2])
+        whole = mechanism._bends_and_slopes(family, params, block, slopes=True)
+        alone = mechanism._bends_and_slopes(family, params, block, slopes=False)[0]
+        for start, stop in ((0, 1), (3, 4), (1, 156), (13, 90), (156, 157)):
+            part = next(mechanism._by_columns(0, [block.part(slice(start, stop))]))
+            for found, right in zip(mechanism._bends_and_slopes(family, params, part, slopes=True), whole, strict=True):
+                assert found is not None
+                assert right is not None
+                assert np.array_equal(found, right[start:stop])
+            apart = mechanism._bends_and_slopes(family, params, part, slopes=False)[0]
+            assert np.array_equal(apart, alone[start:stop])
+
+    @pytest.mark.parametrize("kind", ["model", "robust"])
+    @pytest.mark.parametrize("family", FAMILIES, ids=repr)
+    def test_sums_are_the_same_in_any_blocks(self, family: Family, kind: str) -> None:
+        if kind == "model" and isinstance(family, SmoothSVM):
+            pytest.skip("a support vector machine has robust errors only")
+        block, params, plan = self.block(family, 150), np.array([0.7, -0.4, 0.2]), self.plan(kind, family)
+        whole = mechanism._exact_sums(plan, family, params, [block])
+        cuts = [slice(0, 1), slice(1, 66), slice(66, 67), slice(67, 150)]
+        apart = mechanism._exact_sums(plan, family, params, [block.part(cut) for cut in cuts])
+        added = mechanism._exact_sums(plan, family, params, [])
+        for cut in reversed(cuts):
+            added = added.plus(mechanism._exact_sums(plan, family, params, [block.part(cut)]))
+        assert (whole.matrices == apart.matrices).all()
+        assert (whole.matrices == added.matrices).all()
+        assert whole.numbers == apart.numbers == added.numbers
+        assert len(whole.numbers) == (0 if plan.purchase.spread in ("robust", "known") else 2)
+
+    @pytest.mark.parametrize("kind", ["model", "robust"])
+    def test_what_is_summed_is_what_is_stated(self, kind: str) -> None:
+        """The matrices and the numbers against plain sums at float precision."""
+        family = Gaussian(0.5)
+        block, params, plan = self.block(family, 5000), np.array([0.7, -0.4, 0.2]), self.plan(kind, family)
+        found = mechanism._exact_sums(plan, family, params, [block])
+        assert block.weights is not None
+        assert block.offset is not None
+        derivatives = family.derivatives(block.exog @ params + block.offset, block.endog)
+        bends, squares = block.weights * derivatives.curvature, (block.weights * derivatives.gradient) ** 2
+        root = np.sqrt(np.array(plan.noise.diagonal))
+        for matrix, weights, bound in zip(found.matrices, (bends, squares), (1.0, 0.25), strict=False):
+            right = (block.exog * weights[:, None]).T @ block.exog
+            scaled = matrix.astype(np.float64) * bound * 4.0**-PLACES * np.outer(root, root)
+            np.testing.assert_allclose(scaled, right, atol=5000 * bound * root.max() ** 2 * 2.0**-PLACES)
+        for number, weights, bound in zip(found.numbers, (squares, bends), (0.25, 1.0), strict=False):
+            assert number * bound * 2.0**-30 == pytest.approx(weights.sum(), abs=5000 * bound * 2.0**-30)
+        assert (len(found.matrices), len(found.numbers)) == ((2, 0) if kind == "robust" else (1, 2))

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information.matrix import MatrixNoise, Mixing, substituted
@@ -35,11 +34,8 @@ FARTHEST_ROW = 16.0
 BLOCK_ROWS = 4096
 """So many products of twice `PLACES` places add up without rounding in a float64, in any order."""
 
-PART_CELLS, LEAST_ROWS = 40960, 256
+PART_CELLS, LEAST_ROWS = 81920, 256
 """So many cells are handled at once, but at least so many rows."""
-
-SMALL_PRODUCT = 10**6
-"""Below so many multiplications BLAS is quicker to multiply than to use that the product is symmetric."""
 
 MACHINE_PARTS = 1024
 """So many of those sums, each at most 2^52, fit a 64-bit integer."""
@@ -112,14 +108,6 @@ def _whole(cells: Float, shares: Float, weights: Float, weight_bound: float, out
     return np.trunc(out, out=out)
 
 
-def _products(whole: Float) -> NDArray[np.int64]:
-    """The sum of v v' over integers v, shape (p, rows): exact, in whatever order it is made."""
-    size, rows = whole.shape
-    if size * size * rows > SMALL_PRODUCT:
-        return (whole @ whole.T).astype(np.int64)
-    return np.asarray(blas.dgemm(1.0, whole.T, whole.T, trans_a=True).astype(np.int64))
-
-
 def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) -> NDArray[np.object_]:
     """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
     return integer_sums(_parts(blocks), diagonal, (weight_bound,))[0]
@@ -136,7 +124,8 @@ def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tupl
         cells, shares = _unit_integers(columns, diagonal)
         spare = cells if len(weights) == 1 else np.empty_like(cells)
         for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
-            inside[place - 1] += _products(_whole(cells, shares, own, bound, cells if place == len(weights) else spare))
+            whole = _whole(cells, shares, own, bound, cells if place == len(weights) else spare)
+            inside[place - 1] += (whole @ whole.T).astype(np.int64)
         if count % MACHINE_PARTS == 0:
             total, inside = total + inside, np.zeros(shape, dtype=np.int64)
     return np.asarray(total + inside, dtype=object)

@@ -11,7 +11,9 @@ from dpstats.privacy.information import MatrixNoise, linear_predictor, matrix_no
 from dpstats.privacy.information.rows import (
     BLOCK_ROWS,
     COVER_PLACES,
+    FARTHEST_ROW,
     PLACES,
+    UNIT_PLACES,
     cover_sensitivity,
     covered,
     integer_information,
@@ -64,6 +66,48 @@ def test_a_row_does_not_move_the_others() -> None:
     split = [(exog[:5], weights[:5]), (exog[5:], weights[5:])]
     together = integer_information([(exog[::-1], weights[::-1])], np.ones(7), 0.25)
     assert np.array_equal(integer_information(split, np.ones(7), 0.25), together)
+
+
+def test_a_row_far_beyond_its_bound_counts_for_nothing() -> None:
+    """Where squares no longer add up without rounding no row is left, and all rows below keep a length of 1."""
+    rng = np.random.default_rng(5)
+    exog = rng.normal(size=(3000, 20))
+    exog *= (10.0 ** rng.uniform(-3, 120, 3000) / np.linalg.norm(exog, axis=1))[:, None]
+    exog[:1500] *= rng.uniform(0.5, 40, 1500)[:, None] / np.linalg.norm(exog[:1500], axis=1)[:, None]
+    found, length = integer_rows(exog, np.ones(3000), np.ones(20), 1.0), np.linalg.norm(exog, axis=1)
+    assert not found[length > FARTHEST_ROW * (1 + 1e-5)].any()
+    kept = (length > 1.0) & (length < FARTHEST_ROW * (1 - 1e-5))
+    assert 300 < kept.sum() < 1200
+    squares = (found[kept].astype(np.int64) ** 2).sum(axis=1)
+    assert 0.9999 * 4.0**PLACES < squares.min() <= squares.max() <= 4.0**PLACES
+    assert FARTHEST_ROW**2 * 4.0**UNIT_PLACES * 2 <= 2**53
+
+
+@pytest.mark.parametrize("size", [2, 7, 20, 33])
+def test_squares_that_are_added_in_another_order_make_the_same_integers(size: int) -> None:
+    """Columns in another order: what a row is shortened by is exact, and so does not know in what order."""
+    exog, weights = rows(5000, size)
+    exog *= np.random.default_rng(6).choice([0.5, 3, 12], (5000, 1))
+    order = np.random.default_rng(7).permutation(size)
+    whole = integer_rows(exog, weights, np.ones(size), 0.25)
+    assert np.array_equal(integer_rows(exog[:, order], weights, np.ones(size), 0.25), whole[:, order])
+
+
+def test_planted_norms_of_floats_depend_on_the_order() -> None:
+    """As the test above would find if squares of what is not whole were added."""
+    exog, _ = rows(5000, 20)
+    order = np.random.default_rng(7).permutation(20)
+    assert (np.einsum("ij,ij->i", exog, exog) != np.einsum("ij,ij->i", exog[:, order], exog[:, order])).any()
+
+
+def test_blocks_are_not_written_over() -> None:
+    """Sums work in the place of copies."""
+    exog, weights = rows(300, 4)
+    for order in ("C", "F"):
+        given = np.array(exog, order=order)  # type: ignore[call-overload]
+        integer_information([(given, weights)], np.ones(4), 0.25)
+        integer_rows(given, weights, np.ones(4), 0.25)
+        assert np.array_equal(given, exog)
 
 
 @pytest.mark.parametrize("random", [SystemRandom(), np.random.default_rng(0)], ids=["system", "seeded"])
