@@ -14,6 +14,8 @@ from dpstats.privacy.information.rows import (
     FARTHEST_ROW,
     PLACES,
     UNIT_PLACES,
+    _unit_integers,
+    columns_of,
     cover_sensitivity,
     covered,
     integer_information,
@@ -84,17 +86,22 @@ def test_a_row_far_beyond_its_bound_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 7, 20, 33])
-def test_squares_that_are_added_in_another_order_make_the_same_integers(size: int) -> None:
-    """Columns in another order: what a row is shortened by is exact, and so does not know in what order."""
-    exog, weights = rows(5000, size)
+def test_squares_are_the_same_in_any_order(size: int) -> None:
+    """Columns in another order, and rows alone: what a row is shortened by is exact."""
+    exog, _ = rows(5000, size)
     exog *= np.random.default_rng(6).choice([0.5, 3, 12], (5000, 1))
-    order = np.random.default_rng(7).permutation(size)
-    whole = integer_rows(exog, weights, np.ones(size), 0.25)
-    assert np.array_equal(integer_rows(exog[:, order], weights, np.ones(size), 0.25), whole[:, order])
+    order, diagonal = np.random.default_rng(7).permutation(size), np.linspace(1, 2, size)
+    cells, shares = _unit_integers(columns_of(exog), diagonal)
+    others, again = _unit_integers(columns_of(exog[:, order]), diagonal[order])
+    assert np.array_equal(others, cells[order])
+    assert np.array_equal(again, shares)
+    assert (shares < 0.9 * shares.max()).sum() > 500
+    for row in (0, 17, 4999):
+        assert _unit_integers(columns_of(exog[[row]]), diagonal)[1][0] == shares[row]
 
 
-def test_planted_norms_of_floats_depend_on_the_order() -> None:
-    """As the test above would find if squares of what is not whole were added."""
+def test_planted_squares_of_fractions_depend_on_the_order() -> None:
+    """What the test above would find if cells were not whole."""
     exog, _ = rows(5000, 20)
     order = np.random.default_rng(7).permutation(20)
     assert (np.einsum("ij,ij->i", exog, exog) != np.einsum("ij,ij->i", exog[:, order], exog[:, order])).any()
