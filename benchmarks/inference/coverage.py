@@ -132,7 +132,7 @@ class Truth:
         information = (exog * found.curvature[:, None]).T @ exog
         scores = (exog * (found.gradient**2)[:, None]).T @ exog
         phi = 1.0
-        if self.plan.family.name != "binomial":
+        if self.plan.family.name not in ("binomial", "negative_binomial"):
             phi = float(np.sum(found.gradient**2) / np.sum(found.curvature))
         return information, scores, max(phi, 1.0) if self.plan.family.name == "poisson" else phi
 

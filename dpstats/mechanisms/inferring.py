@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, BinomialCounts, Family
+from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.metrics import Purchase
@@ -140,7 +140,7 @@ def _spread(family: Family, design: Bounds, options: Options) -> SpreadKind:
         return "robust"
     if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
         return "robust"
-    return "known" if isinstance(family, Binomial) else "dispersion"
+    return "known" if isinstance(family, (Binomial, NegativeBinomial)) else "dispersion"
 
 
 def _ratio(family: Family, columns: int, options: Options) -> float:

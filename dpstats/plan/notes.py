@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Poisson
+from dpstats.families import NegativeBinomial, Poisson
 from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
@@ -142,7 +142,14 @@ def alpha_note(plan: Plan) -> list[str]:
 
 
 def link_note(plan: Plan) -> list[str]:
-    """Up to which mean the link of counts is a logarithm, if not of all."""
+    """How counts vary, and up to which mean their link is a logarithm, if not of all."""
+    if isinstance(plan.family, NegativeBinomial):
+        alpha = f"{plan.family.alpha:.4g}"
+        return [
+            f"Counts of mean mu have the variance mu + {alpha} mu^2: alpha = {alpha} is taken as known "
+            "(family=dp.families.NegativeBinomial(alpha=...)), by model-based standard errors too; inference='robust' "
+            "does not trust it."
+        ]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
     return [

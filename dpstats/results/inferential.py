@@ -176,7 +176,9 @@ class Inferential:
 
     @property
     def scale(self) -> float:
-        """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
+        """The dispersion that the errors go by, in the response's units squared; 1 for 0/1 responses and negative
+        binomial counts, whose mean settles their variance.
+        """
         spread = self._inference.estimates.spread
         if not hasattr(spread, "value"):
             raise NotReleasedError("scale: robust errors do without a dispersion; inference='model' buys it")

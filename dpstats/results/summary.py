@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.families import NegativeBinomial
 from dpstats.inference.contrasts import LEVEL
 from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
@@ -88,6 +89,8 @@ def heading(results: GLMResults) -> list[str]:
     facts = [modelled(plan), f"{plan.family.link} link", f"rows: {'private' if results.nobs is None else results.nobs}"]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
+    if isinstance(plan.family, NegativeBinomial):
+        facts.append(f"alpha = {plan.family.alpha:.4g}")
     if plan.request.method in ("output", "posterior", "statistics"):
         facts.append(f"method: {plan.request.method}")
     if plan.guarantee.basis == "docs/proofs/tuning":

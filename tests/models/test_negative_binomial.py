@@ -40,6 +40,8 @@ def test_what_it_releases_and_what_not() -> None:
     fit = dp.glm("y ~ x + g", frame(2000), 1.0, family="negative_binomial", domain=DOMAIN)
     assert fit.guarantee.certified
     assert fit.plan.response is None
+    assert "alpha = 1" in fit.summary().as_text()
+    assert "alpha = 1 is taken as known" in " ".join(str(fit.plan).split())
     with pytest.raises(ArgumentError, match="declare the range"):
         dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", response="bought")
     for method in ("output", "objective"):
@@ -59,7 +61,8 @@ def test_errors_are_those_of_statsmodels_where_there_is_hardly_noise(kind: str, 
         family=sm.families.NegativeBinomial(alpha=ALPHA),
         exposure=None if exposure is None else data[exposure],
     )
-    theirs = model.fit(scale="X2") if kind == "model" else model.fit(cov_type="HC0")
+    theirs = model.fit() if kind == "model" else model.fit(cov_type="HC0")
+    assert kind == "robust" or fit.scale == 1.0
     np.testing.assert_allclose(fit.bse[theirs.params.index], theirs.bse, rtol=0.03)
     np.testing.assert_allclose(fit.debiased[theirs.params.index], theirs.params, atol=0.05 * theirs.bse.max())
 
