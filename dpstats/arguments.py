@@ -30,6 +30,9 @@ LONGEST_PATH, LONGEST_NAME = 4096, 255
 
 _PLAIN = (bool, int, float, complex, str, np.generic)
 
+_KNOWN = ("builtins", "collections", "dpstats", "numpy", "types")
+"""Modules whose types print nothing but what is in them; a type of others may print anything."""
+
 
 def shown(value: object) -> str:
     """An argument as its refusal may quote it: plain values as they are, what may hold cells by its type alone.
@@ -200,11 +203,15 @@ def _is_plain(value: object) -> bool:
 
 def _values_in(value: object) -> float:
     """How many plain values there are in one or in collections of them; infinitely many where there is another."""
+    module = type(value).__module__.partition(".")[0]
+    if module not in _KNOWN and not isinstance(value, type):
+        return math.inf
     if isinstance(value, Mapping):
         return sum(_values_in(part) for part in value.values()) if all(map(_is_plain, value)) else math.inf
     if isinstance(value, (list, tuple, set, frozenset)):
         return sum(_values_in(part) for part in value)
     if isinstance(value, np.void):  # a whole row
         return math.inf
-    own = type(value).__module__.partition(".")[0] == "dpstats" or isinstance(value, type)
+    # A table of ours may have been given further columns by its holder.
+    own = (module == "dpstats" and not hasattr(value, "__array__")) or isinstance(value, type)
     return 1 if value is None or own or isinstance(value, _PLAIN) else math.inf

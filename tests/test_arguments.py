@@ -16,6 +16,7 @@ import pytest
 import dpstats as dp
 from dpstats.arguments import check_choice, check_flag, shown
 from dpstats.errors import ArgumentError
+from dpstats.frames import Printed
 
 CANARY = 271828.1828
 ROWS = 60
@@ -80,6 +81,20 @@ def test_no_argument_is_quoted_where_it_may_hold_cells(call: str, argument: str)
         assert str(int(CANARY)) not in messages(refused.value), kind
 
 
+class Speaking(list[str]):
+    """A list that prints something else than its elements."""
+
+    def __repr__(self) -> str:
+        return str(CANARY)
+
+
+def widened() -> Printed:
+    """A table of ours to which its holder has added a column."""
+    table = Printed({"released": [1.0]})
+    table["private"] = [CANARY]
+    return table
+
+
 class TestShown:
     @pytest.mark.parametrize("value", [None, True, 2, 0.5, "napp", np.float64(2.0), ["a", "b"], {"l2": 1.0}, (1, (2,))])
     def test_plain_values_are_shown_as_they_are(self, value: object) -> None:
@@ -94,10 +109,14 @@ class TestShown:
             [[1.0] * 8] * 8,
             {"a": [1.0] * 5, "b": [2.0] * 5},
             np.array([(1.0, 2)], dtype="f8,i4")[0],
+            Speaking(["a"]),
+            widened(),
+            [widened()],
         ],
     )
     def test_what_may_hold_cells_is_named_by_its_type(self, value: object) -> None:
         assert shown(value) == f"an object of type {type(value).__name__}"
+        assert str(CANARY) not in shown(value)
 
 
 class TestChoices:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import check_made, shown
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
@@ -87,6 +87,7 @@ class Forecast:
 
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
+        check_made("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         _check_plan(plan)
         return replace(self, plan=plan)
 

@@ -269,4 +269,6 @@ def _checked_frame(like: object) -> pd.DataFrame | None:
         raise ArgumentError("like must be a frame of public rows, or a dict of columns of one length") from None
     if not len(frame):
         raise ArgumentError("like must have rows")
+    if not frame.columns.is_unique:
+        raise ArgumentError("like has several columns of one name; leave one of each")
     return frame

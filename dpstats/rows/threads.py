@@ -60,7 +60,7 @@ def thread_count() -> int:
     """The cores that this process may use, or as many as OMP_NUM_THREADS says, which other libraries heed as well."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     given = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(given)) if given.isdigit() and int(given) else cores
+    return min(cores, int(given)) if given.isdecimal() and int(given) else cores
 
 
 class _Blas:
@@ -92,6 +92,11 @@ class _Blas:
 def _blas() -> _Blas:
     """Found once, when numpy's and scipy's libraries have been loaded: a search takes milliseconds."""
     return _Blas()
+
+
+if hasattr(os, "register_at_fork"):
+    # A child has none of the threads that hold the lock, or are inside, at that moment: it would wait for ever.
+    os.register_at_fork(after_in_child=_blas.cache_clear)
 
 
 def _quietly(part: Callable[[Any], Result], run: Any) -> Result:

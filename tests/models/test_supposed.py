@@ -124,6 +124,7 @@ def test_what_is_typical_is_foreseen() -> None:
         ({"like": {"bmi": [1.0], "ward": ["a", "b"]}}, "columns of one length"),
         ({"like": {"bmi": []}}, "like must have rows"),
         ({"like": {"bmi": [20.0]}}, "like has no column 'ward'"),
+        ({"like": pd.DataFrame([[20.0, 21.0]], columns=["bmi", "bmi"])}, "several columns of one name"),
     ],
 )
 def test_what_is_not_known_so_is_refused(known: dict[str, Any], fix: str) -> None:

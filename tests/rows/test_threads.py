@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+import signal
 import threading
 import warnings
 from collections.abc import Iterable
@@ -43,10 +45,23 @@ def test_threads_work_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of_each(lambda run: both.wait() >= 0, [1, 2]) == [True, True]
 
 
-@pytest.mark.parametrize(("given", "most"), [("1", 1), ("", 1000), ("many", 1000), ("0", 1000)])
+@pytest.mark.parametrize(("given", "most"), [("1", 1), ("", 1000), ("many", 1000), ("0", 1000), ("²", 1000)])
 def test_as_many_threads_as_other_libraries_may_use(given: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert 1 <= thread_count() <= most
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_lock_that_its_parent_held() -> None:
+    """Planted, a child that keeps the parent's lock: it would wait until the alarm ends it."""
+    with module._blas()._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with module._blas().alone():
+                os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_blas_has_one_thread_until_the_last_of_ours_is_done() -> None:
