@@ -125,7 +125,8 @@ def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tupl
         spare = cells if len(weights) == 1 else np.empty_like(cells)
         for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
             whole = _whole(cells, shares, own, bound, cells if place == len(weights) else spare)
-            inside[place - 1] += (whole @ whole.T).astype(np.int64)
+            # numpy's @ holds the interpreter back where its result is small.
+            inside[place - 1] += np.dot(whole, whole.T).astype(np.int64)
         if count % MACHINE_PARTS == 0:
             total, inside = total + inside, np.zeros(shape, dtype=np.int64)
     return np.asarray(total + inside, dtype=object)
