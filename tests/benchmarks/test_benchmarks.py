@@ -15,6 +15,7 @@ from benchmarks.defaults import curvature as defaults
 from benchmarks.prediction import adult, randhie
 from benchmarks.shared.adassp import adassp
 from benchmarks.shared.splits import score, splits
+from benchmarks.speed import errors as error_times
 from benchmarks.speed import fits as speed
 from dpstats.families.gaussian import DEFAULT_CAP
 
@@ -140,3 +141,11 @@ def test_ranges_of_columns_with_a_common_value_are_found() -> None:
     for name, values in ranges.columns(10_000, random).items():
         found = np.array([ranges.quality(values, 0.1, random) for _ in range(5)])
         assert found[:, 1].max() == 0, name
+
+
+def test_what_errors_cost_is_measured_for_each_family_and_kind() -> None:
+    found = error_times.measure(3000, 1)
+    assert list(found.index) == ["binomial", "gaussian", "poisson"]
+    assert list(found.columns) == ["fit", "auto", "True", "robust"]
+    assert (found["fit"] > 0).all()
+    assert np.isfinite(found.to_numpy()).all()
