@@ -173,28 +173,29 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
 
-def rare_references(plan: Plan, released: Information | ReleasedSums) -> list[str]:
-    """Terms measured from a level that the budget does not identify."""
-    if isinstance(released, ReleasedSums):
-        inferred = sums_inference(plan, released, None)
-        turned = np.flatnonzero((np.diag(inferred.basis) < 0) & ~inferred.table.estimates.identified.active)
-        return _terms_of(plan.design, turned)
-    stage, columns = plan.stages[-1].plan, np.array(released.columns)
-    assert stage.information is not None
-    part = SubDesign(plan.design, columns)
-    known = known_information(released.matrix, stage.information.noise, part)
-    turned = np.flatnonzero((np.diag(known.basis) < 0) & ~known.identified.active)
-    return _terms_of(part, turned)
+def rare_references(design: Bounds, inferred: Inferred) -> list[str]:
+    """Terms measured from a level too rare for this budget, of which a common reference would show more.
 
+    In the basis that measures each factor from its commonest level (docs/proofs/inference, 4) the column of the old
+    reference has no bounded interval, whether or not it is identified, and another level's has one.
 
-def _terms_of(design: Bounds, columns: NDArray[np.intp]) -> list[str]:
-    """The terms of several columns that have any of these: of two levels either is measured from the other."""
-    return [
-        term.name
-        for term in design.terms
-        if term.columns.stop - term.columns.start > 1
-        and np.any((columns >= term.columns.start) & (columns < term.columns.stop))
+    Parameters
+    ----------
+    design : Bounds
+        Of the columns that were fitted last.
+    inferred : Inferred
+    """
+    turned = np.diag(inferred.basis) < 0
+    if not np.any(turned):
+        return []
+    bounded = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se)
+    helped = [
+        factor.columns[0]
+        for factor in design.dummies
+        if np.any(turned[list(factor.columns)] & ~bounded[list(factor.columns)])
+        and np.any(bounded[list(factor.columns)])
     ]
+    return [term.name for term in design.terms if any(term.columns.start <= at < term.columns.stop for at in helped)]
 
 
 def shrunk_towards(stage: ObjectivePlan) -> Vector:

@@ -13,6 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
 from dpstats.inference.contrasts import LEVEL
+from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.inferring import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
@@ -181,9 +182,9 @@ def inference_table(results: GLMResults, title: str | None = None) -> SimpleTabl
 
 def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units, in full also in model units, with a bound on the noise in them."""
-    known = {str(name): False for name in results.plan.names}
+    tested: dict[str, float] = {}
     if results.released is not None and results.has_errors:
-        known |= {str(name): bool(found) for name, found in results.identified.items()}
+        tested = {str(name): float(p) for name, p in results.pvalues[results.identified].items()}
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
     rows = [
         (
@@ -192,7 +193,7 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
                 to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
                 *([format_number(scaled)] if full else []),
                 to_the_noise(bound, bound),
-                bound_mark(value, bound, known[str(name)]),
+                bound_mark(value, bound, tested.get(str(name))),
             ],
         )
         for (name, value), scaled, bound, kept in facts
@@ -202,11 +203,13 @@ def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> 
     return full_width(headers, rows, columns=[12, *([13] if full else []), 14, 13], title=title)
 
 
-def bound_mark(value: float, bound: float, known: bool) -> str:
-    """What a reader must know of a coefficient beside a bound on its noise; nothing of one that has an error."""
+def bound_mark(value: float, bound: float, pvalue: float | None) -> str:
+    """What a reader must know of a coefficient beside a bound on its noise: the p-value of one that has an error."""
     if value == 0:
         return "set to zero"  # by the penalty
-    return "undecided" if abs(value) < 2 * bound and not known else ""
+    if pvalue is not None:
+        return f"p = {pvalue:.3f}"
+    return "undecided" if abs(value) < 2 * bound else ""
 
 
 def bound_name(results: GLMResults) -> str:
@@ -271,7 +274,9 @@ def inference_notes(results: GLMResults) -> list[str]:
     if not shows_errors(results):
         known = int(np.sum(results.identified))
         few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
-        errors = "their standard errors are in uncertainty()" if known else "there are no standard errors to show"
+        errors = "there are no standard errors to show"
+        if known:
+            errors = "their standard errors are in uncertainty(), and p, of the test by them, in the table"
         said = [
             f"The information that was released identifies {few} at this budget: {errors}. {asked} or fewer columns "
             "(screen= chooses them) may help, as plan.standard_errors(n) foretells, unless rows were lost to levels or "
@@ -305,10 +310,11 @@ def column_named(term: str) -> str:
 def rare_note(results: GLMResults) -> list[str]:
     """Which factors would show more from another reference level."""
     assert results.released is not None
+    design = SubDesign(results.plan.design, np.array(results.released.columns))
     return [
         f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
         f"C({column_named(name)}, Treatment('a common level')), to see the others."
-        for name in rare_references(results.plan, results.released)
+        for name in rare_references(design, results._inferred)
     ]
 
 

@@ -171,8 +171,30 @@ def test_a_rare_reference_level_is_named_and_what_has_an_error_is_not_called_noi
     else:
         raise AssertionError("no seed leaves one of five coefficients")
     assert "job is measured from a level that is too rare" in words(fit)
-    line = next(line for line in str(fit).splitlines() if line.startswith("age"))
-    assert "undecided" not in line
+    lines = {line.split()[0]: line for line in str(fit).splitlines() if line}
+    for name, known in fit.identified.items():
+        mark = "undecided" if abs(fit.params[name]) < 2 * fit.noise_at_most[name] else ""
+        assert lines[name].endswith(f" p = {fit.pvalues[name]:.3f}" if known else f" {mark}".rstrip()), "no blank below"
+    assert "and p, of the test by them, in the table" in words(fit)
+
+
+def test_a_common_reference_is_advised_wherever_the_others_have_errors_among_one_another() -> None:
+    rng = np.random.default_rng(8)
+    data = pd.DataFrame({"g": rng.choice(["rare", "b", "c", "d"], 8000, p=[0.004, 0.4, 0.35, 0.246])})
+    data = data.assign(x=rng.uniform(0, 1, 8000), f=(rng.random(8000) < 0.02).astype(int))
+    data["z"] = 10 + (data["g"] == "c") - 2 * (data["g"] == "rare") + rng.normal(0, 2, 8000)
+    domain = {"x": (0, 1), "f": [0, 1], "g": ["rare", "b", "c", "d"], "z": (0, 30)}
+    advice, within = "g is measured from a level that is too rare", []
+    for seed in range(8):  # whether the rare level is identified, its interval unbounded, is a matter of the noise
+        fit = dp.ols("z ~ x + g + f", data, 1.0, domain=domain, inference=True, seed=seed)
+        unknown = not fit.identified.filter(like="g[").any()
+        assert (advice in words(fit)) == unknown
+        if unknown:
+            assert np.isfinite(fit.t_test("g[T.c] - g[T.b]").sd).all()
+            within.append(bool(fit._inferred.table.estimates.identified.active.all()))
+        common = {**domain, "g": ["b", "c", "d", "rare"]}
+        assert advice not in words(dp.ols("z ~ x + g + f", data, 1.0, domain=common, inference=True, seed=seed))
+    assert any(within), "one whose information is identified, though its interval is unbounded"
 
 
 def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
