@@ -165,7 +165,7 @@ def enough(plan: dp.Plan) -> tuple[int, pd.DataFrame] | None:
     """The least number of rows at which all coefficients are likely to be identified, and its forecast."""
     foreseen, n = plan.forecast(), LEAST_ROWS
     while n <= MOST_ROWS:
-        if foreseen.enough(n) and (found := foreseen.errors(n))["identified"].min() >= LIKELY:
+        if foreseen.enough(n) and (found := foreseen.errors(n))["identified_upper"].min() >= LIKELY:
             return n, found
         n *= 2
     return None
@@ -180,7 +180,7 @@ def fitted(plan: dp.Plan, frame: pd.DataFrame, n: int, fits: int) -> np.ndarray:
 
 def compared(foreseen: pd.DataFrame, errors: np.ndarray, known: bool) -> dict[str, Any]:
     """How often coefficients foretold as likely were identified, and foretold errors over the fits' medians."""
-    likely = foreseen["identified"].to_numpy() >= LIKELY
+    likely = foreseen["identified_upper"].to_numpy() >= LIKELY
     found, real = np.isfinite(errors).mean(axis=0), np.median(errors, axis=0)
     with np.errstate(invalid="ignore"):
         ratios = (foreseen["std_error"].to_numpy() / real)[likely]

@@ -7,7 +7,7 @@ the same inference as those of a fit; which coefficients are identified is told 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -79,11 +79,12 @@ class Forecast:
     ----------
     plan : Plan
     populations : dict
-        By name, what a row adds in the mean: "usual" or "known", and where nothing is known "poor" and "rich" too.
+        By name, what a row adds in the mean: "usual" or "known", and where nothing is known "rich" and "poor" too.
     """
 
     plan: Plan
     populations: Mapping[str, _Means]
+    _kept: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
@@ -95,14 +96,15 @@ class Forecast:
         """Errors of `n` rows; see `Plan.standard_errors`."""
         n = checked_rows(n, 10**15)
         with watched("foreseeing standard errors"):
-            usual, chance = self.usual(n), np.mean(list(self.drawn(self.last, n, NOISES)), axis=0)
-            others = [self.expected(name, n) for name in self.names[1:]] or [usual]
+            found = [self.likely(name, n) for name in self.names]
+        usual, upper = found[0], found[-1]
         columns = {
-            "std_error": usual,
-            "lower": np.minimum(usual, others[0]),
-            "upper": np.maximum(usual, np.where(chance < HALF, np.inf, others[-1])),
+            "std_error": usual[0],
+            "lower": np.minimum.reduce([errors for errors, _ in found]),
+            "upper": np.maximum(usual[0], upper[0]),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
-            "identified": chance,
+            "identified": usual[1],
+            "identified_upper": upper[1],
         }
         return Printed(columns, index=list(self.plan.names))
 
@@ -136,11 +138,11 @@ class Forecast:
                 typical = np.fmin(typical, _inferred(self.plan, means, float(n), corrected=False).se)
         return np.asarray(np.maximum(typical, least))
 
-    def usual(self, n: int) -> Vector:
-        """Errors of `n` usual rows, or of known ones, shape (p,); inf where most draws of noise leave none."""
-        name = self.names[0]
-        chance = np.mean(list(self.drawn(name, n, NOISES if self.known else FEW_NOISES)), axis=0)
-        return np.where(chance < HALF, np.inf, self.expected(name, n))
+    def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
+        """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
+        draws = NOISES if name in (self.names[0], self.last) else FEW_NOISES
+        chance = np.asarray(np.mean(list(self.drawn(name, n, draws)), axis=0), dtype=np.float64)
+        return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
 
     def drawn(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
@@ -150,16 +152,23 @@ class Forecast:
             return
         information = self.plan.stages[-1].plan.information
         assert information is not None
-        for _ in range(draws):
-            with quiet():
-                yield np.isfinite(_inferred(self.plan, means, float(n), noise=information.noise.sample(random)).se)
+        # A search asks again for the numbers that its table is of.
+        kept = self._kept.setdefault((name, n), [])
+        for place in range(draws):
+            noise = information.noise.sample(random)
+            if place == len(kept):
+                with quiet():
+                    kept.append(np.isfinite(_inferred(self.plan, means, float(n), noise=noise).se))
+            yield kept[place]
 
-    def enough(self, n: int, columns: Sequence[int] | None = None, draws: int = FEW_NOISES) -> bool:
-        """Whether all coefficients, or some, are likely to have errors of `n` rows that say least."""
+    def enough(
+        self, n: int, columns: Sequence[int] | None = None, draws: int = FEW_NOISES, name: str | None = None
+    ) -> bool:
+        """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last."""
         kept = slice(None) if columns is None else list(columns)
         allowed = int((1 - LIKELY) * draws + 1e-9)
         missed = np.zeros(len(self.plan.names), dtype=int)[kept]
-        for found in self.drawn(self.last, n, draws):
+        for found in self.drawn(name or self.last, n, draws):
             missed += ~found[kept]
             if missed.max() > allowed:
                 return False

@@ -180,7 +180,7 @@ def _errors(foreseen: Any, plan: Plan, count: int, place: int) -> Float:
         own = foreseen.at(plan)
     except ArgumentError:  # another eps than the plan's need not leave the information free
         return np.full(5, np.nan)
-    errors = np.array([own.usual(count)[place], *(own.expected(name, count)[place] for name in own.names[1:])])
+    errors = np.array([own.likely(name, count)[0][place] for name in own.names])
     errors = np.where(np.isfinite(errors), errors, np.nan)
     without = own.sampling(own.names[0])[place] / np.sqrt(count)
     ends = np.fmin.reduce(errors), np.fmax.reduce(errors)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dpstats.arguments import shown
 from dpstats.errors import ArgumentError
@@ -32,11 +33,14 @@ ROUGH = 1.1
 LEAP = 2.0
 """The longest step of the search, on the logarithm of the number of rows."""
 
+STEP = 4.0
+"""What numbers are multiplied by until coefficients are likely to be identified."""
+
 NEAR = 1.05
 """A number of rows for coefficients that are likely to be identified, to this one."""
 
-MANY = 20
-"""Draws of noise that the last number of rows must stand."""
+FEW, MANY = 6, 20
+"""Draws of noise that numbers of rows must stand in the search, and that the last one must."""
 
 FREE = " These errors are free: real rows lose them more easily. inference=True pays for errors that are there."
 
@@ -117,8 +121,8 @@ class ErrorSize(_Printed):
     free : bool
         Whether the errors are free, and so a matter of luck with real rows.
     usual, least, most : int
-        Numbers at which errors are met, whether or not they are likely to be there: of usual rows, and of rows that say
-        more and less; the same where the rows are known.
+        Numbers at which errors are likely to be there and met, as `Plan.standard_errors` has it in ``std_error``,
+        ``lower`` and ``upper``: of usual rows, and of rows that say more and less; all `n` where the rows are known.
     known : bool
         Whether `typical` or `like` said how all columns are spread.
     """
@@ -136,19 +140,24 @@ class ErrorSize(_Printed):
         """The number and the errors at it, at 80 columns."""
         said = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._supposed()}"
         said += FREE if self.free else ""
-        shown = self.table if not self.known else self.table.drop(columns=["lower", "upper"])
-        table = shown.map("{:.4g}".format).to_string(max_colwidth=30)
+        # Rows that say less are the last to be identified, and the same as others where the rows are known.
+        shown = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
+        table = shown.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
         return "\n".join([*textwrap.wrap(said, WIDTH), "", table])
 
     def _supposed(self) -> str:
         """What the number rests on."""
         if self.known:
             return "A forecast for rows such as typical= or like= has them."
+        them = (
+            f"{self.n:,}, from which on they are likely to have errors at all"
+            if self.most == self.n
+            else f"{self.most:,}, and are likely to have errors at all with {self.n:,}"
+        )
         return (
             f"A forecast for rows made up from the Domain alone: usual ones meet them with {self.usual:,}, "
-            f"numbers that fill their ranges with {self.least:,}, narrow ones off the middle, beside rare levels, with "
-            f"{self.most:,}; with {self.n:,} rows these too are likely to have errors at all. typical= and like= say "
-            "what is known of the rows."
+            f"numbers that fill their ranges with {self.least:,}; narrow ones off the middle, beside rare levels, meet "
+            f"them with {them}. typical= and like= say what is known of the rows."
         )
 
 
@@ -173,41 +182,80 @@ def rows_for_errors(
     wanted = _wanted(plan, se)
     with watched("looking for a number of rows"):
         foreseen = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
-        usual = _rows_of(foreseen, foreseen.names[0], wanted, CLOSE)
-        ends = [_rows_of(foreseen, name, wanted, ROUGH) for name in foreseen.names[1:]]
-        n = _rounded(_identified(foreseen, usual, [plan.names.index(one) for one in wanted.index]))
-    table = foreseen.errors(n).loc[wanted.index]
+        places = [plan.names.index(name) for name in wanted.index]
+        search = _Search(foreseen, places, np.array(wanted, dtype=np.float64))
+        n = usual = least = most = search.met(foreseen.names[0], CLOSE)
+        if not foreseen.known:
+            least = search.met(foreseen.names[1], ROUGH)
+            n = search.identified(foreseen.last, usual, NEAR)
+            most = search.met(foreseen.last, ROUGH, n)
+        table = foreseen.errors(n).loc[wanted.index]
     table.insert(0, "wanted", wanted)
     information = plan.stages[-1].plan.information
     free = information is not None and information.purchase.free
-    least, most = map(_rounded, ends or [usual, usual])
-    return ErrorSize(n, Printed(table), plan.request.eps, free, _rounded(usual), least, most, foreseen.known)
+    return ErrorSize(n, Printed(table), plan.request.eps, free, usual, least, most, foreseen.known)
 
 
-def _rows_of(foreseen: Any, population: str, wanted: pd.Series[float], close: float) -> float:
-    """The number of rows at which errors of a population meet those wanted, to a factor `close`."""
-    places = [foreseen.plan.names.index(name) for name in wanted.index]
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """For the least numbers of rows of populations at which some coefficients have the errors wanted, shape (k,).
 
-    def excess(log_rows: float) -> float:
-        errors = foreseen.expected(population, math.ceil(_possible(math.exp(log_rows))))[places]
-        return float(np.log(np.max(errors / wanted.to_numpy())))
+    They are numbers as they are printed, and what is sought holds at them.
+    """
 
-    # No fewer rows than without any noise.
-    high = max(0.0, 2 * float(np.log(np.max(foreseen.sampling(population)[places] / wanted))))
-    above = excess(high)
-    low, below = high, above
-    while above > 0:
-        low, below = high, above
-        high += min(max(above, 0.1), LEAP)
-        above = excess(high)
-    while high - low > math.log(close):
-        share = below / (below - above) if np.isfinite(below) else 0.5
-        middle = low + (high - low) * min(max(share, 0.1), 0.9)
-        if (found := excess(middle)) > 0:
-            low, below = middle, found
-        else:
-            high, above = middle, found
-    return math.exp(high)
+    foreseen: Any
+    places: list[int]
+    wanted: NDArray[np.float64]
+
+    def met(self, population: str, close: float, known: int | None = None) -> int:
+        """The number at which errors are likely to be there, as they are with a `known` one, and are met."""
+        n = known
+        if n is None:
+            # No fewer rows than without any noise.
+            alone = max(1.0, float(np.max(self.foreseen.sampling(population)[self.places] / self.wanted)) ** 2)
+            n = self.identified(population, alone, max(close, NEAR))
+        found = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
+        while not (self._excess(population, found) <= 0 and self._likely(population, found, MANY)):
+            found = _rounded(_possible(close * found))
+        return found
+
+    def identified(self, population: str, least: float, close: float) -> int:
+        """The number, `least` or more, at which there are likely to be errors, to a factor `close`."""
+        low = high = _possible(least)
+        while not self._likely(population, high, FEW):
+            low, high = high, _possible(STEP * high)
+        while high > close * low:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self._likely(population, middle, FEW) else (middle, high)
+        while not self._likely(population, high, MANY):
+            high = _possible(NEAR * high)
+        return _rounded(high)
+
+    def _likely(self, population: str, n: float, draws: int) -> bool:
+        """Whether draws of noise leave errors of so many rows, rounded."""
+        return bool(self.foreseen.enough(_rounded(n), self.places, draws, population))
+
+    def _excess(self, population: str, n: float) -> float:
+        """The logarithm of the worst error over that wanted."""
+        errors = self.foreseen.expected(population, math.ceil(_possible(n)))[self.places]
+        return float(np.log(np.max(errors / self.wanted)))
+
+    def _enough(self, population: str, n: float, close: float) -> float:
+        """The number of rows at which errors are met, to a factor `close`, where those of `n` are not."""
+        low = high = math.log(n)
+        above = below = self._excess(population, n)
+        while above > 0:
+            low, below = high, above
+            high += min(max(above, 0.1), LEAP)
+            above = self._excess(population, math.exp(high))
+        while high - low > math.log(close):
+            share = below / (below - above) if np.isfinite(below) else 0.5
+            middle = low + (high - low) * min(max(share, 0.1), 0.9)
+            if (found := self._excess(population, math.exp(middle))) > 0:
+                low, below = middle, found
+            else:
+                high, above = middle, found
+        return math.exp(high)
 
 
 def _possible(n: float) -> float:
@@ -215,19 +263,6 @@ def _possible(n: float) -> float:
     if n > MOST:
         raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
     return n
-
-
-def _identified(foreseen: Any, n: float, places: list[int]) -> float:
-    """The number of rows, `n` at least, at which coefficients are likely to be identified, to a twentieth."""
-    low = high = n
-    while not foreseen.enough(math.ceil(high), places):
-        low, high = high, _possible(2 * high)
-    while high > NEAR * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if foreseen.enough(math.ceil(middle), places) else (middle, high)
-    while not foreseen.enough(_rounded(high), places, MANY):
-        high = _possible(NEAR * high)
-    return high
 
 
 def _rounded(n: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from dpstats.errors import ArgumentError
 from dpstats.models.made_up import counts
 
 DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600), "k": (0, 40), "t": (0.5, 2)}
+
+
+ERRORS = ["std_error", "lower", "upper"]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +69,25 @@ def test_what_may_not_be_identified_is_foretold(inference: Any) -> None:
         assert np.all(foreseen["std_error"] >= foreseen["sampling"])
 
 
+@pytest.mark.parametrize(
+    ("columns", "inference", "rows"),
+    [(3, "auto", 2 ** np.arange(5, 16)), (3, True, 2 ** np.arange(5, 16)), (40, True, (1_580, 10_000, 200_000))],
+)
+def test_no_forecast_is_worse_with_more_rows(columns: int, inference: Any, rows: Any) -> None:
+    """Errors are inf where the noise is likely to leave none, of each kind of rows; a percent is for rounding."""
+    domain: dict[str, Any] = {**{f"v{at}": (0, 10) for at in range(columns)}, "b": bool}
+    plan = dp.plan("b ~ .", domain, 1.0, family="binomial", inference=inference)
+    found = [plan.standard_errors(int(n)) for n in rows]
+    for fewer, more in pairwise(found):
+        assert (more[ERRORS] <= 1.01 * fewer[ERRORS]).all(axis=None)
+    assert np.isinf(found[0][ERRORS]).all(axis=None)
+    assert np.isfinite(found[-1]["lower"]).all()
+    for one in found:
+        for column, chance in (("std_error", "identified"), ("upper", "identified_upper")):
+            assert np.all(one[chance][np.isfinite(one[column])] >= 0.5)
+            assert np.all(np.isfinite(one[column][one[["identified", chance]].min(axis=1) >= 0.95]))
+
+
 def test_a_coefficient_that_is_not_identified_takes_the_others_errors() -> None:
     """A number off the middle of a wide range: what it may add to the others' noise is foreseen too.
 
@@ -88,7 +111,7 @@ def test_less_is_promised_where_nothing_is_known() -> None:
     promised = []
     for n in (1500, 2500, 4000, 8000):
         default, known = plan.standard_errors(n), plan.standard_errors(n, like=even)
-        promised.append((default["identified"].sum(), known["identified"].sum()))
+        promised.append((default["identified_upper"].sum(), known["identified"].sum()))
     assert sum(known - default for default, known in promised) > 2
 
 

@@ -89,7 +89,7 @@ def test_standard_errors_against_eps() -> None:
         foreseen = [plan.at(eps).standard_errors(count).loc["x"] for eps in (0.5, 2.0)]
         assert marks(ax, f"{count:,} rows")[:, 1] == pytest.approx([one["std_error"] for one in foreseen])
         (line,) = (line for line in ax.lines if line.get_label() == f"{count:,} rows")
-        assert line.get_markevery() == [at for at, one in enumerate(foreseen) if one["identified"] >= 0.95]
+        assert line.get_markevery() == [at for at, one in enumerate(foreseen) if one["identified_upper"] >= 0.95]
     known = {"x": (0.0, 1.0), "z": (5.0, 2.0), "group": {"a": 0.4, "b": 0.3}, "b": {"yes": 0.5}}
     other = plots.budget(plan, eps=[0.5, 2.0], what="se", n=64_000, coefficient="x", typical=known)
     foreseen = [plan.at(eps).standard_errors(64_000, typical=known).loc["x", "std_error"] for eps in (0.5, 2.0)]

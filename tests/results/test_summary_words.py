@@ -219,8 +219,8 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
     found = re.search(r"About ([\d,]+) rows are enough for all of them, even if", words(plan))
     assert found is not None
     enough = int(found[1].replace(",", ""))
-    assert plan.standard_errors(enough)["identified"].min() >= 0.9
-    assert plan.standard_errors(enough // 2)["identified"].min() < 0.95
+    assert plan.standard_errors(enough)["identified_upper"].min() >= 0.9
+    assert plan.standard_errors(enough // 2)["identified_upper"].min() < 0.95
     assert all(plan.simulate(enough, seed).identified.all() for seed in range(6))
     wide = dp.plan(f"b ~ {' + '.join(f'v{at}' for at in range(24))}", {**DOMAIN, **WIDE}, 0.5, family="binomial")
     assert "plan.standard_errors(n) foretells whether they will be" in words(wide)

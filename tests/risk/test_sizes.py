@@ -24,9 +24,9 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     found = dp.sample_size(plan, se=wanted)
     assert list(found.table.index) == list(wanted)
     assert (found.table["std_error"] <= found.table["wanted"]).all()
-    assert found.table["identified"].min() >= 0.95
+    assert found.table["identified_upper"].min() >= 0.95
     fewer = plan.standard_errors(int(found.n / 1.15)).loc[list(wanted)]
-    assert (fewer["std_error"] > found.table["wanted"]).any() or fewer["identified"].min() < 0.95
+    assert (fewer["std_error"] > found.table["wanted"]).any() or fewer["identified_upper"].min() < 0.95
     assert dp.sample_size(plan, se=wanted, eps=4.0).n < found.n
     said = str(found)
     assert f"About {found.n:,} rows" in said
@@ -36,6 +36,43 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     assert "inference=True" not in str(dp.sample_size(paid, se=wanted))
     assert repr(found) == f"<ErrorSize: {found.n:,} rows>"
     assert int(found) == found.n
+
+
+def _columns(count: int) -> dict[str, Any]:
+    return {**{f"v{at:02d}": (0, 10) for at in range(count)}, "b": bool}
+
+
+@pytest.mark.parametrize(
+    ("formula", "domain", "wanted", "options"),
+    [
+        ("b ~ x + g", DOMAIN, {"x": 0.02}, {"family": "binomial"}),
+        ("b ~ x + g", DOMAIN, {"x": 0.5, "g[T.c]": 2.0}, {"family": "binomial"}),
+        ("b ~ x + g", DOMAIN, {"x": 0.5, "g[T.c]": 2.0}, {"family": "binomial", "inference": True}),
+        ("y ~ x + g", DOMAIN, {"x": 2.0, "g[T.b]": 10.0}, {"inference": True}),
+        ("y ~ x + g", DOMAIN, {"x": 2.0}, {"method": "statistics"}),
+        ("b ~ .", _columns(40), {"v03": 0.05}, {"family": "binomial"}),
+        ("b ~ .", _columns(40), {"v03": 0.005}, {"family": "binomial", "inference": True}),
+    ],
+)
+def test_every_number_of_rows_is_confirmed(
+    formula: str, domain: dict[str, Any], wanted: dict[str, float], options: dict[str, Any]
+) -> None:
+    """Errors of so many rows are met and likely to be there; of fewer usual ones they are not."""
+    plan = dp.plan(formula, domain, 1.0, **options)
+    found = dp.sample_size(plan, se=wanted)
+    assert found.least <= found.usual <= found.n <= found.most
+    for n, column, chance in (
+        (found.least, "lower", None),
+        (found.usual, "std_error", "identified"),
+        (found.n, "std_error", "identified_upper"),
+        (found.most, "upper", "identified_upper"),
+    ):
+        assert f"{n:,}" in str(found)
+        foreseen = plan.standard_errors(n).loc[list(wanted)]
+        assert (foreseen[column] <= list(wanted.values())).all()
+        assert chance is None or (foreseen[chance] >= 0.95).all()
+    fewer = plan.standard_errors(int(found.usual / 1.25)).loc[list(wanted)]
+    assert (fewer["std_error"] > list(wanted.values())).any() or (fewer["identified"] < 0.95).any()
 
 
 def test_what_is_known_of_the_rows_takes_the_place_of_a_range() -> None:
