@@ -27,18 +27,29 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 
 
 def text_of(path: str | Path, what: str) -> str:
-    """The text of a codebook.
+    """The text of a codebook: of the file at `path`, or `path` itself where it has line breaks, as no path has.
 
     Raises
     ------
     DomainError
         If it cannot be read.
     """
+    if _is_text(path):
+        return io.StringIO(str(path).removeprefix("\ufeff"), newline=None).read()  # line breaks as in a file of text
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError, TypeError, ValueError) as error:
-        named = shown(str(path) if isinstance(path, Path) else path)
-        raise DomainError(f"{what}: {named} cannot be read as text; check the path") from error
+        given = shown(str(path) if isinstance(path, Path) else path)
+        raise DomainError(f"{what}: {given} cannot be read as text; check the path") from error
+
+
+def named(path: str | Path) -> str:
+    """What errors call a codebook: its path."""
+    return "the text" if _is_text(path) else str(path)
+
+
+def _is_text(path: object) -> bool:
+    return isinstance(path, str) and "\n" in path
 
 
 def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:

@@ -163,8 +163,8 @@ class Domain(Mapping[str, Range | Levels]):
         Parameters
         ----------
         path : str or Path
-            A CSV file with the columns name, low, high and levels; levels are divided by ``|``: ``sex,,,F|M``;
-            of a column of true and false the word bool stands for them.
+            A CSV file, or its text of several lines, with the columns name, low, high and levels; levels are divided by
+            ``|``: ``sex,,,F|M``; of a column of true and false the word bool stands for them.
 
         Raises
         ------
@@ -188,8 +188,8 @@ class Domain(Mapping[str, Range | Levels]):
         Parameters
         ----------
         path : str or Path
-            With lines such as ``age: {range: [17, 90]}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``, and
-            ``member: bool``.
+            A file, or its text with line breaks: ``age: {range: [17, 90]}``, ``sex: {levels: [F, M]}`` or
+            ``sex: [F, M]``, ``member: bool``.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class Domain(Mapping[str, Range | Levels]):
         try:
             return cls(reader(text, as_number))
         except DomainError as error:
-            raise DomainError(f"{path}: {error}") from error
+            raise DomainError(f"{codebooks.named(path)}: {error}") from error
 
     def to_yaml(self) -> str:
         """The text of a codebook that `from_yaml` reads: the same ranges, and levels that match the same cells."""

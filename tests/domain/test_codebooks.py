@@ -215,6 +215,17 @@ def test_written_codebooks_are_files(tmp_path: Path, kind: str) -> None:
     assert not other.matches(DECLARED)
 
 
+@pytest.mark.parametrize("kind", ["yaml", "csv"])
+def test_text_stands_for_a_file_of_it(kind: str) -> None:
+    read = getattr(dp.Domain, f"from_{kind}")
+    text = getattr(DECLARED, f"to_{kind}")()
+    assert read(text) == DECLARED
+    assert read("\ufeff" + text.replace("\r", "").replace("\n", "\r\n")) == DECLARED
+    wrong = {"yaml": "age: {range: [2, 1]}\n", "csv": "name,low,high\nage,2,1\n"}[kind]
+    with pytest.raises(DomainError, match=r"^the text: .*age"):
+        read(wrong)
+
+
 @pytest.mark.parametrize("level", ["a|b", "bool", "x;y", "1=one"])
 def test_what_a_csv_codebook_would_read_otherwise_is_refused(level: str) -> None:
     domain = dp.Domain(g=[level])

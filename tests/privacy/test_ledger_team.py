@@ -66,6 +66,27 @@ def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
     assert ledger.remaining.eps == 0.25
 
 
+@pytest.mark.parametrize(
+    ("quota", "eps", "said"),
+    [
+        (0.25, 0.75, "remains of 'd' and of the quota of analyst 'Ada', eps=0.25, delta=0: at most eps=0.25"),
+        (0.25, 0.375, "remains of the quota of analyst 'Ada', eps=0.25, delta=0: at most eps=0.25"),
+        (0.625, 0.6, "remains of 'd': at most eps=0.5"),
+        (0.625, 0.75, "remains of 'd' and of the quota of analyst 'Ada', eps=0.625, delta=0: at most eps=0.5"),
+    ],
+)
+def test_what_a_refusal_offers_is_granted(tmp_path: Path, quota: float, eps: float, said: str) -> None:
+    """The least of what the whole budget and the quota leave, whichever was exceeded."""
+    ledger = Ledger(tmp_path / "l.db", dataset="d", eps=1.0)
+    ledger.charge(Guarantee(0.5), label="others")
+    ledger.set_quota("Ada", quota)
+    ada = ledger.signed("Ada")
+    with pytest.raises(BudgetExceeded, match=re.escape(said)) as refused:
+        ada.charge(Guarantee(eps), label="too much")
+    (most,) = re.findall(r"at most eps=([\d.]+)", str(refused.value))
+    ada.charge(Guarantee(float(most)), label="what was offered")
+
+
 def charge_while_it_lasts(path: Path, taken: Any) -> None:
     """Thirty charges of 0.02, each of which may be refused."""
     with Ledger.open(path) as ledger:

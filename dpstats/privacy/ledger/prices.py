@@ -47,16 +47,17 @@ def left_of(books: Books, facts: Facts, account: int) -> Amount:
 def check_price(
     connection: sqlite3.Connection, books: Books, facts: Facts, account: int, price: Amount, analyst: str | None
 ) -> None:
-    """Raise BudgetExceeded unless the budget and the analyst's quota, if there is one, cover the price."""
-    if not books.charged(account, price).total(ROOT).within(facts.limit):
-        raise _exceeded(f"what remains of {facts.dataset!r}", left_of(books, facts, account), facts)
-    left = quota_left(connection, analyst, account)
-    if left is None or price.within(left):
-        return
-    quota = quota_of(read_quotas(connection), analyst)
-    assert quota is not None, "there is something left of it"
-    whose = "those who give no name" if analyst is None else f"analyst {analyst!r}"
-    raise _exceeded(f"what remains of the quota of {whose}, eps={quota.eps:g}, delta={quota.delta:g}", left, facts)
+    """Raise BudgetExceeded, with the most that both leave, unless the budget and a quota of the analyst cover it."""
+    whole, quota = left_of(books, facts, account), quota_left(connection, analyst, account)
+    short = [] if books.charged(account, price).total(ROOT).within(facts.limit) else [repr(facts.dataset)]
+    if quota is not None and not price.within(quota):
+        limit = quota_of(read_quotas(connection), analyst)
+        assert limit is not None, "there is something left of it"
+        whose = "those who give no name" if analyst is None else f"analyst {analyst!r}"
+        short.append(f"the quota of {whose}, eps={limit.eps:g}, delta={limit.delta:g}")
+    if short:
+        left = whole if quota is None else whole.least(quota)
+        raise _exceeded(f"what remains of {' and of '.join(short)}", left, facts)
 
 
 def _exceeded(what: str, left: Amount, facts: Facts) -> BudgetExceeded:
