@@ -44,6 +44,7 @@ def add_commands(commands: Commands) -> None:
     dry = commands.add_parser("plan", help="what a fit would release and cost; reads no data")
     dry.add_argument("formula", help='such as "income ~ age + C(sex)"')
     dry.add_argument("--ledger", type=Path, help="take the Domain that this ledger keeps; nothing is charged")
+    dry.add_argument("--rows", type=int, metavar="N", help="the standard errors that a fit of N rows is likely to have")
     _add_model(dry)
     add_output(dry)
     dry.set_defaults(run=_plan)
@@ -89,10 +90,12 @@ def _plan(options: argparse.Namespace) -> None:
         with Ledger.open(options.ledger) as ledger:
             domain = ledger.domain
     found = plan(options.formula, domain, options.eps, **_arguments(options))
+    foreseen = None if options.rows is None else found.standard_errors(options.rows)
     if options.json:
-        print(as_json(_plan_facts(found)), end="")
-    else:
-        print(worded(found.summary()))
+        more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
+        print(as_json({**_plan_facts(found), **more}), end="")
+        return
+    print(worded(found.summary()) if foreseen is None else foreseen)
 
 
 def _fit(options: argparse.Namespace) -> None:

@@ -80,6 +80,9 @@ PHRASES = {
     "summary(full=True)": "--full",
     "dp.check counts them": "python -m dpstats check counts them",
     "screen= chooses": "--set screen=K chooses",
+    "their standard errors are in uncertainty()": "their standard errors are in show --uncertainty",
+    "plan.standard_errors(n)": "python -m dpstats plan --rows N",
+    "(plan.standard_errors)": "(python -m dpstats plan --rows N)",
     "is in `located`": "is in --json",
     "is in .roc": "is in --json",
     "dp.check": "python -m dpstats check",
@@ -103,7 +106,7 @@ def in_shell(text: str) -> str:
     for said, meant in PHRASES.items():
         text = text.replace(said, meant)
     value = r"=(?:'([^']*)'|\"([^\"]*)\"|(-?[\w.]+))(?![\w(\['\"])"
-    text = re.sub(rf"(?<![\w.-])({'|'.join(SETTINGS)}){value}", r"--set \1=\2\3\4", text)
+    text = re.sub(rf"(?<!--set )(?<![\w.-])({'|'.join(SETTINGS)}){value}", r"--set \1=\2\3\4", text)
     found = re.sub(rf"(?<![\w.-])({'|'.join(OPTIONS)}){value}", r"--\1 \2\3\4", text)
     return re.sub(r"--(residual|mean|y)_(cap|max)", r"--\1-\2", found)
 

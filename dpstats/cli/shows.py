@@ -19,6 +19,7 @@ def add_command(commands: Commands) -> None:
     parser = commands.add_parser("show", help="print a saved fit, check or evaluation; spends nothing")
     parser.add_argument("file", type=Path, help="a file that --output has written")
     parser.add_argument("--full", action="store_true", help="of a fit: mechanism, budget, risk and notes too")
+    parser.add_argument("--uncertainty", action="store_true", help="of a fit: each coefficient's error, whole")
     parser.add_argument("--format", choices=_FORMATS, default="text")
     parser.set_defaults(run=_show)
 
@@ -29,8 +30,13 @@ def _show(options: argparse.Namespace) -> None:
         facts = {"coefficients": records(found.tidy())} if isinstance(found, GLMResults) else found.to_dict()
         print(as_json(facts), end="")
         return
-    if options.full and not isinstance(found, GLMResults):
-        raise ArgumentError("--full is for a fit")
+    if (options.full or options.uncertainty) and not isinstance(found, GLMResults):
+        raise ArgumentError(f"--{'full' if options.full else 'uncertainty'} is for a fit")
+    if options.uncertainty:
+        if options.full or options.format != "text":
+            raise ArgumentError("--uncertainty is a table of its own: leave out --full, and --format but for json")
+        print(found.uncertainty())
+        return
     summary = found.summary(full=options.full) if isinstance(found, GLMResults) else found.summary()
     print(getattr(worded(summary, "--full" if options.format == "text" else None), f"as_{options.format}")())
 

@@ -153,6 +153,9 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
         ("Details: summary(full=True).", "Details: --full."),
         ("state more rows with rows_at_least", "state more rows with rows_at_least"),
         ("add refit_share=0.5, best with split='rows'", "add --set refit_share=0.5, best with --set split=rows"),
+        ("fewer columns (screen= chooses them)", "fewer columns (--set screen=K chooses them)"),
+        ("as plan.standard_errors(n) foretells", "as python -m dpstats plan --rows N foretells"),
+        ("their standard errors are in uncertainty(), and p", "their standard errors are in show --uncertainty, and p"),
         ("the residual_cap=750 of it", "the --residual-cap 750 of it"),
         ("I(unit==3) and a.method='x'", "I(unit==3) and a.method='x'"),
         ("declare levels=['a', 'b']", "declare levels=['a', 'b']"),
@@ -160,6 +163,24 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
 )
 def test_messages_have_the_words_of_the_shell(said: str, meant: str) -> None:
     assert in_shell(said) == meant
+
+
+def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = ["income ~ age", "--domain", "adult.yaml", "--eps", "1", "--family", "binomial"]
+    foreseen = dp.plan("income ~ age", dp.Domain.from_yaml("adult.yaml"), 1.0, family="binomial").standard_errors(5000)
+    capfd.readouterr()
+    assert main(["plan", *model, "--rows", "5000"]) == 0
+    assert capfd.readouterr().out.rstrip() == str(foreseen)
+    assert main(["plan", *model, "--rows", "5000", "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)["standard_errors"]
+    assert [row["sampling"] for row in facts] == pytest.approx(foreseen["sampling"].tolist())
+    assert main(["plan", *model, "--rows", "0"]) == 1
+    assert main(["fit", model[0], "rows.parquet", *model[1:], "--output", "kept.json"]) == 0
+    capfd.readouterr()
+    assert main(["show", "kept.json", "--uncertainty"]) == 0
+    assert capfd.readouterr().out.rstrip() == str(dp.GLMResults.load("kept.json").uncertainty())
+    assert main(["show", "kept.json", "--uncertainty", "--full"]) == 1
+    assert "leave out --full" in capfd.readouterr().err
 
 
 def test_a_plan_speaks_of_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
