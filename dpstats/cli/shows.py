@@ -32,7 +32,7 @@ def _show(options: argparse.Namespace) -> None:
         return
     if (options.full or options.uncertainty) and not isinstance(found, GLMResults):
         raise ArgumentError(f"--{'full' if options.full else 'uncertainty'} is for a fit")
-    if options.uncertainty:
+    if options.uncertainty and isinstance(found, GLMResults):
         if options.full or options.format != "text":
             raise ArgumentError("--uncertainty is a table of its own: leave out --full, and --format but for json")
         print(found.uncertainty())
