@@ -77,7 +77,7 @@ def coefficients(
     >>> axes.get_title(loc="left")
     'y (gaussian)'
     """
-    check_subject("result", result, "noise_at_most", FIT)
+    check_subject("result", result, "uncertainty", FIT)
     table = _table(result, alpha, check_flag("intercept", intercept))
     if check_flag("by_range", by_range):
         table[["value", "low", "high", "noise"]] *= _widths(result.plan, table.index)[:, None]
@@ -126,7 +126,7 @@ def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -
     >>> axes.get_xlabel()
     'share of the squared standard error'
     """
-    check_subject("result", result, "noise_at_most", FIT)
+    check_subject("result", result, "uncertainty", FIT)
     found = result.variance_shares
     errors = _shown(result.bse, check_flag("intercept", intercept))
     table, bounded = found.loc[errors.index], np.isfinite(errors.to_numpy())
