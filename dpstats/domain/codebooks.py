@@ -23,6 +23,8 @@ HEADINGS = {
 REMARKS = ("label", "labels", "description", "question", "type", "unit", "units", "note", "notes", "comment")
 """Columns of a codebook that say nothing of ranges or levels and are not read."""
 
+TRUTHS = {"false": False, "true": True}
+
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 
 
@@ -115,7 +117,7 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
                 f"line {place} of the codebook has levels written as {levels!r}; divide levels by |, and write codes "
                 "without their labels: 1|2"
             )
-        return ["" if level is None else level.strip() for level in levels.split("|")]
+        return _two_truths([level.strip() for level in levels.split("|")])
     ends = (number(low), number(high))
     if levels or any(end != end for end in ends):
         raise DomainError(
@@ -151,7 +153,25 @@ def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     written = [key.value for key, _ in document.value]
     if repeated := [name for name in declared if written.count(name) > 1]:
         raise DomainError(f"the codebook declares {repeated[0]!r} twice; keep one declaration")
-    return {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
+    found = {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
+    plain = {key.value for key, value in document.value if _unquoted(value)}
+    return {name: _two_truths(value) if name in plain else value for name, value in found.items()}
+
+
+def _unquoted(node: Any) -> bool:
+    """Whether no scalar of a YAML node is in quotes, by which a word says that it is a text."""
+    if isinstance(node.value, str):
+        return node.style is None
+    parts = node.value if node.id == "sequence" else [value for _, value in node.value]
+    return all(map(_unquoted, parts))
+
+
+def _two_truths(declared: Any) -> Any:
+    """False and True for levels that are these two words: so a file of text spells a column of both."""
+    if not isinstance(declared, list):
+        return declared
+    known = [TRUTHS.get(str(level).lower()) for level in declared]
+    return known if sorted(known, key=repr) == [False, True] else declared
 
 
 def to_yaml(declared: Mapping[str, Any]) -> str:

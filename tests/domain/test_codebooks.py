@@ -271,3 +271,34 @@ def test_no_line_of_a_template_is_longer_than_a_terminal_for_its_comment() -> No
     for text in (dp.Domain.template(wide), yaml_template_of(wide)):
         assert max(map(len, text.splitlines())) <= 80
         assert "least, greatest" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [false, true]\n", "a: {levels: [False, True]}\n", "a:\n  levels:\n  - FALSE\n  - TRUE\n"]
+)
+def test_true_and_false_of_yaml_are_those_of_python(text: str) -> None:
+    assert dp.Domain.from_yaml(text) == dp.Domain(a=[False, True])
+    assert dp.Domain.from_yaml("a: [true, false]\n") == dp.Domain(a=[True, False])
+
+
+def test_true_and_false_of_a_table_are_those_of_python() -> None:
+    assert dp.Domain.from_csv("name,levels\na,FALSE|TRUE\n") == dp.Domain(a=[False, True])
+    assert dp.Domain.from_csv("name,levels\na,false|true|unknown\n") == dp.Domain(a=["false", "true", "unknown"])
+
+
+@pytest.mark.parametrize("levels", [["false", "true"], ["no", "yes"], ["true", "unknown"], ["true"]])
+def test_words_in_quotes_and_other_words_are_texts(levels: list[str]) -> None:
+    quoted = ", ".join(f'"{level}"' for level in levels)
+    assert dp.Domain.from_yaml(f"a: [{quoted}]\nb: [false, true]\n") == dp.Domain(a=levels, b=[False, True])
+    if levels != ["false", "true"]:
+        assert dp.Domain.from_yaml(f"a: [{', '.join(levels)}]\n") == dp.Domain(a=levels)
+    assert dp.Domain.from_yaml(dp.Domain(a=levels).to_yaml()) == dp.Domain(a=levels)
+
+
+def test_a_codebook_and_a_table_that_pandas_wrote_speak_of_the_same(tmp_path: Path) -> None:
+    """Columns of True and False in CSV: with levels that are texts every row would be lost."""
+    frame = pd.DataFrame({"flag": [True, False] * 2000, "y": [1.0, 0.0] * 2000})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    domain = dp.Domain.from_yaml("flag: {levels: [false, true]}\ny: {range: [0, 1]}\n")
+    fit = dp.ols("y ~ flag", tmp_path / "rows.csv", 50.0, domain=domain, seed=1, method="statistics")
+    assert fit.params.iloc[1] == pytest.approx(1, abs=0.05)
