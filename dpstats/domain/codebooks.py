@@ -184,7 +184,18 @@ def _yaml_value(value: Any) -> str:
         return f"{{range: [{value[0]!r}, {value[1]!r}]}}"
     if all(type(level) is int for level in value):
         return f"[{', '.join(map(str, value))}]"
+    if _is_truths(value):
+        return f"[{', '.join(map(_word, value))}]"
     return f"{{levels: [{', '.join(_quoted(_text(level)) for level in value)}]}}"
+
+
+def _is_truths(levels: Any) -> bool:
+    """Whether levels are False and True, and not 0 and 1."""
+    return len(levels) == 2 and all(type(level) is bool for level in levels)
+
+
+def _word(level: bool) -> str:
+    return "true" if level else "false"
 
 
 def _text(level: Any) -> str:
@@ -204,8 +215,10 @@ def to_csv(declared: Mapping[str, Any]) -> str:
     table = csv.writer(lines, lineterminator="\n")
     table.writerow(HEADINGS)
     for name, value in declared.items():
-        ends = [*map(repr, value), ""] if isinstance(value, tuple) else ["", "", "|".join(map(_text, value))]
-        table.writerow([name, *ends])
+        if isinstance(value, tuple):
+            table.writerow([name, *map(repr, value), ""])
+        else:
+            table.writerow([name, "", "", "|".join(map(_word if _is_truths(value) else _text, value))])
     return lines.getvalue()
 
 

@@ -286,6 +286,15 @@ def test_true_and_false_of_a_table_are_those_of_python() -> None:
     assert dp.Domain.from_csv("name,levels\na,false|true|unknown\n") == dp.Domain(a=["false", "true", "unknown"])
 
 
+@pytest.mark.parametrize("levels", [[False, True], [True, False]])
+def test_truths_are_written_as_such(levels: list[bool]) -> None:
+    domain = dp.Domain(a=levels, b=["false", "true"])
+    assert repr(dp.Domain.from_yaml(domain.to_yaml())) == repr(domain)
+    assert repr(dp.Domain.from_csv(dp.Domain(a=levels).to_csv())) == repr(dp.Domain(a=levels))
+    with pytest.raises(DomainError, match="to_yaml writes all"):
+        domain.to_csv()
+
+
 @pytest.mark.parametrize("levels", [["false", "true"], ["no", "yes"], ["true", "unknown"], ["true"]])
 def test_words_in_quotes_and_other_words_are_texts(levels: list[str]) -> None:
     quoted = ", ".join(f'"{level}"' for level in levels)

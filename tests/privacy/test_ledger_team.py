@@ -126,6 +126,23 @@ def test_a_quota_for_everyone_else(ledger: Ledger) -> None:
             own.charge(SMALL, label="b")
 
 
+def test_a_refusal_says_whose_quota_it_is_and_when_nothing_is_left(ledger: Ledger) -> None:
+    ledger.set_quota("Kim", eps=0.2)
+    ledger.set_quota(None, eps=0.0)
+    for name, said in (
+        ("Kimm", "'Kimm' has no quota of its own: did you mean 'Kim'?"),
+        ("Zoe", "no quota of its own ("),
+    ):
+        with pytest.raises(BudgetExceeded, match="nothing is left") as caught:
+            ledger.signed(name).charge(SMALL, label="fit")
+        assert said in str(caught.value)
+    with pytest.raises(BudgetExceeded, match=r"nothing is left; sign with analyst= or ledger.signed"):
+        ledger.charge(SMALL, label="fit")
+    ledger.signed("Kim").charge(SMALL, label="fit")
+    with pytest.raises(BudgetExceeded, match=r"at most eps=0.1"):
+        ledger.signed("Kim").charge(Guarantee(0.15), label="fit")
+
+
 def test_the_latest_quota_counts_even_below_what_is_spent(ledger: Ledger) -> None:
     ada = ledger.signed("Ada")
     ada.charge(Guarantee(0.3), label="a")

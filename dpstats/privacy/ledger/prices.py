@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 
+from dpstats.arguments import near_miss
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
 from dpstats.privacy.accounting import group_rule
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.ledger.facts import Facts
 from dpstats.privacy.ledger.filters import Amount, Books, largest
-from dpstats.privacy.ledger.queries import quota_left, quota_of, read_quotas
+from dpstats.privacy.ledger.queries import Quota, quota_left, quota_of, read_quotas
 from dpstats.privacy.ledger.schema import ROOT
 
 
@@ -50,22 +52,37 @@ def check_price(
     """Raise BudgetExceeded, with the most that both leave, unless the budget and a quota of the analyst cover it."""
     whole, quota = left_of(books, facts, account), quota_left(connection, analyst, account)
     short = [] if books.charged(account, price).total(ROOT).within(facts.limit) else [repr(facts.dataset)]
+    signature = ""
     if quota is not None and not price.within(quota):
-        limit = quota_of(read_quotas(connection), analyst)
+        quotas = read_quotas(connection)
+        limit = quota_of(quotas, analyst)
         assert limit is not None, "there is something left of it"
         whose = "those who give no name" if analyst is None else f"analyst {analyst!r}"
         short.append(f"the quota of {whose}, eps={limit.eps:g}, delta={limit.delta:g}")
+        signature = _signature(quotas, analyst)
     if short:
         left = whole if quota is None else whole.least(quota)
-        raise _exceeded(f"what remains of {' and of '.join(short)}", left, facts)
+        raise _exceeded(f"what remains of {' and of '.join(short)}", left, facts, signature)
 
 
-def _exceeded(what: str, left: Amount, facts: Facts) -> BudgetExceeded:
+def _signature(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:
+    """What to do about a charge that is under the quota of those without one of their own."""
+    if analyst in quotas and analyst is not None:
+        return ""
+    if analyst is None:
+        return "; sign with analyst= or ledger.signed(...) if a quota is yours"
+    meant = near_miss(analyst, [name for name in quotas if name is not None])
+    return f"; {analyst!r} has no quota of its own" + (f": did you mean {meant!r}?" if meant else "")
+
+
+def _exceeded(what: str, left: Amount, facts: Facts, signature: str) -> BudgetExceeded:
     eps, delta = largest(facts.accountant, left)
-    most, lower = f"eps={eps!r} for a pure charge, delta={delta!r}", "eps or delta"
+    offer = f"at most eps={eps!r} for a pure charge, delta={delta!r}; lower eps or delta"
     if not facts.delta:  # all charges are pure
-        most, lower = f"eps={eps!r}", "eps"
-    return BudgetExceeded(f"exceeds {what}: at most {most}; lower {lower} (nothing was charged or released)")
+        offer = f"at most eps={eps!r}; lower eps"
+    if eps == 0:
+        offer = "nothing is left"
+    return BudgetExceeded(f"exceeds {what}: {offer}{signature} (nothing was charged or released)")
 
 
 def _whose(unit: str | None) -> str:
