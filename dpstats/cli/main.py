@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,9 @@ STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
     (DPStatsError, 1),
 )
 """The exit status of an error, by the first class that it belongs to; argparse itself ends with 2."""
+
+PIPE_CLOSED = 141
+"""Where nobody reads on, as a shell has it of what SIGPIPE ended. What was paid for has been saved by then."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it has seen enough, as head has; what is left to print at the end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except DPStatsError as error:
         said = [str(error), *getattr(error, "__notes__", ())]
         print(f"error: {in_shell(said[0])}", *map(in_shell, said[1:]), sep="\n", file=sys.stderr)

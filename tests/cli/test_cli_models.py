@@ -237,3 +237,33 @@ def test_a_domain_file_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "d.json").write_bytes(b"\xff\xfe")
     with pytest.raises(DomainError, match="as text"):
         read_domain(tmp_path / "d.json")
+
+
+def test_a_reader_that_has_seen_enough_ends_it_in_silence(tmp_path: Path) -> None:
+    """As head does; what is left in the buffer must not be complained of at exit either."""
+    (tmp_path / "domain.yaml").write_text("x: {range: [0, 1]}\ny: bool\n")
+    command = [
+        sys.executable,
+        "-m",
+        "dpstats",
+        "plan",
+        "y ~ x",
+        "--eps",
+        "1",
+        "--domain",
+        str(tmp_path / "domain.yaml"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(Path(dp.__file__).parents[1])}
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run(
+        [*command, "--family", "binomial"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    os.close(writer)
+    assert run.stderr == ""
+    assert run.returncode == 141
