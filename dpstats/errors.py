@@ -32,6 +32,26 @@ class ReleaseError(DPStatsError, RuntimeError):
     """A release failed after rows were read, which no data set should bring about; the message is a constant."""
 
 
+class RowsChangedError(ReleaseError):
+    """The rows changed while a release read them, so that its passes would not have seen the same ones."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the data were changed while they were read; nothing was released, and what was charged stays charged. "
+            "Pass data that nobody writes to until the call ends, such as a copy"
+        )
+
+
+class NoRoomError(ReleaseError):
+    """There was no room to keep the rows of a query, which is carried out once."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there was no room to keep the rows; nothing was released, and what was charged stays charged. Set the "
+            "variable TMPDIR to a folder with more room"
+        )
+
+
 class NotReleasedError(DPStatsError, AttributeError):
     """A statistic of statsmodels' results that the budget has not paid for, so that it does not exist."""
 

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from dpstats.errors import ReleaseError
+from dpstats.errors import NoRoomError, ReleaseError, RowsChangedError
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -25,6 +25,9 @@ FAILED = (
     "the release failed after rows were read; nothing was released, and what was charged stays charged. "
     "This is a defect of dpstats: report it with formula, Domain and options, never with rows"
 )
+
+SAID = (RowsChangedError, NoRoomError)
+"""Failures that are said for what they are, in one constant each: the system decides them."""
 
 
 @contextmanager
@@ -43,7 +46,7 @@ def quiet() -> Iterator[None]:
 
 
 def guarded(work: Callable[[], Result], *notes: str) -> Result:
-    """The result of `work`, quietly; whatever it raises is replaced by a constant error.
+    """The result of `work`, quietly; whatever it raises is replaced by a constant error, one of `SAID` by a new one.
 
     Parameters
     ----------
@@ -63,10 +66,8 @@ def guarded(work: Callable[[], Result], *notes: str) -> Result:
     try:
         with quiet():
             return work()
-    except KeyboardInterrupt:
-        failure = KeyboardInterrupt()
-    except BaseException:
-        failure = ReleaseError(FAILED)
+    except BaseException as error:
+        failure = _constant(error)
     for note in notes:
         failure.add_note(note)
     # Raised outside of the handlers, so that no context is attached.
@@ -95,7 +96,7 @@ def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
             with np.errstate(all="ignore"):
                 return function(*args, **kwargs)
         except (ReleaseError, KeyboardInterrupt) as error:
-            failure = ReleaseError(FAILED) if isinstance(error, ReleaseError) else KeyboardInterrupt()
+            failure = _constant(error)
             notes = getattr(error, "__notes__", [])
         del args, kwargs
         for note in notes:
@@ -103,6 +104,13 @@ def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
         raise failure
 
     return call
+
+
+def _constant(error: BaseException) -> BaseException:
+    """What stands for an error that may have been raised about rows, without its message, context and frames."""
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    return next((kind() for kind in SAID if type(error) is kind), None) or ReleaseError(FAILED)
 
 
 @contextmanager

@@ -57,7 +57,8 @@ def charged(
     ------
     ArgumentError, DataError, DomainError
         If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart. If `data`
-        is known to be rows of another part, or one side of a holdout is to have a guarantee for replaced rows.
+        is known to be rows of another part, or one side of a holdout is to have a guarantee for replaced rows. If its
+        files were changed since they were opened, or there is no folder to keep the rows of a query in.
     BudgetExceeded, UncertifiedError, LedgerError
         If the ledger does not take the charge; `release` is not called then.
     ReleaseError
@@ -96,6 +97,8 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
     ArgumentError, DataError, DomainError, LedgerError
         As `charged` says.
     """
+    if data is not None:
+        data.check_ready()
     if data is not None and data.divided and guarantee.adjacency == "replace_one":
         raise ArgumentError(
             "adjacency='replace_one' does not go with one side of a holdout: a replaced row may change sides, and how "

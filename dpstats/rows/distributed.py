@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.errors import DataError, RowsChangedError
 from dpstats.rows.gathering import BUCKETS, gathered, picked, split
 from dpstats.rows.passes import Change, Element, Other, Result, Rows, chained
 from dpstats.rows.remote import Lost, Sealed, Together, Work, added, kept, summed
@@ -69,6 +69,8 @@ class DaskRows(Rows[Element]):
         By shard, the mark of the elements that were kept of it; shared by all rows that are made of them.
     tasks : Tasks, optional
         Where to write down what is kept; shared by all rows that are made of these.
+    check : callable, optional
+        Raises RowsChangedError where what the elements are made of is not what it was; called after every total.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class DaskRows(Rows[Element]):
         change: Change | None = None,
         marks: dict[int, int] | None = None,
         tasks: Tasks | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self._client, self._shards, self._change = client, tuple(shards), change
         self._marks = {} if marks is None else marks
         self._tasks = Tasks() if tasks is None else tasks
+        self._check_source = check
 
     def total(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
         """`part` of every shard, combined on the workers in an order that is fixed."""
@@ -94,6 +98,8 @@ class DaskRows(Rows[Element]):
             # An error that Dask raises holds its own frames, and with them these.
             for future in sums:
                 future.release()
+        if self._check_source is not None:
+            self._check_source()
         if isinstance(found, Lost):
             raise RuntimeError("a worker could not work out its shard")
         total, marks = found.opened()
@@ -119,7 +125,7 @@ class DaskRows(Rows[Element]):
     def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
         """What `change` makes of the elements, in every pass."""
         both = change if self._change is None else partial(chained, self._change, change)
-        return DaskRows(self._client, self._shards, both, self._marks, self._tasks)
+        return DaskRows(self._client, self._shards, both, self._marks, self._tasks, self._check_source)
 
     def held(self) -> DaskRows[Element]:
         """The same elements, kept on the workers until the rows are gone: in as few shards as keep all threads busy.
@@ -138,7 +144,8 @@ class DaskRows(Rows[Element]):
             futures.append(self._client.submit(kept, Sealed(work), sum(inputs, ()), key=next(names), pure=False))
         self._tasks.update(futures)
         marks = self._marks if made else None
-        return DaskRows(self._client, [Shard(None, (one,)) for one in futures], None, marks, self._tasks)
+        shards = [Shard(None, (one,)) for one in futures]
+        return DaskRows(self._client, shards, None, marks, self._tasks, self._check_source)
 
     def _groups(self) -> list[list[int]]:
         """The shards that are to be kept together: by where their inputs are, for each thread of a worker."""
@@ -185,7 +192,7 @@ class DaskRows(Rows[Element]):
             for at in range(count)
         ]
         found = [Shard(gathered, tuple(inputs)) for inputs in shards]
-        return DaskRows[Element](self._client, found, tasks=self._tasks).held()
+        return DaskRows[Element](self._client, found, tasks=self._tasks, check=self._check_source).held()
 
     def _works(self) -> list[Work]:
         return [Work(number, shard.source, self._change) for number, shard in enumerate(self._shards)]
@@ -194,7 +201,7 @@ class DaskRows(Rows[Element]):
         """Raise if a shard that was lost came back with other elements: no pass may see other rows than the last."""
         for shard, mark in marks:
             if self._marks.setdefault(shard, mark) != mark:
-                raise RuntimeError("a shard was worked out again and differs")
+                raise RowsChangedError
 
     def __reduce__(self) -> Any:
         raise TypeError("rows are private and cannot be pickled")

@@ -69,7 +69,7 @@ class ReadRows(Rows[Element]):
 
 def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
     """The same elements in memory as far as it goes, else all of them in a file; `rows` themselves if they are no
-    arrays, if reading a file back takes longer than making them, or if the disk is full.
+    arrays, if reading a file back takes longer than making them, or if no disk has room for it.
     """
     kept, taken, started = list[Any](), 0, time.perf_counter()
     elements = iter(rows)
@@ -102,9 +102,9 @@ def _spooled(
     making : float
         Seconds that a byte takes in each pass over `rows`.
     """
-    spool = Spool()
     make: Callable[[Any], Any] = Block._make if isinstance(kept[0], Block) else operator.itemgetter(0)
     try:
+        spool = Spool()
         if _file_costs(spool, kept) > PASSES * making:
             return rows
         for at in range(len(spool), len(kept)):

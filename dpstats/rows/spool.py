@@ -32,11 +32,20 @@ class Piece(NamedTuple):
 
 
 class Spool:
-    """Arrays one after the other in an anonymous file, which is deleted at birth and open to nobody else."""
+    """Arrays one after the other in an anonymous file, which is deleted at birth and open to nobody else.
+
+    Raises
+    ------
+    DiskFull
+        If there is no folder that takes it.
+    """
 
     def __init__(self) -> None:
-        # Unbuffered: arrays are written and read whole.
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        try:
+            # Unbuffered: arrays are written and read whole.
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        except OSError:
+            raise DiskFull from None
         weakref.finalize(self, self._file.close)
         self._index: list[tuple[Piece | None, ...]] = []
         self._lock = threading.Lock()

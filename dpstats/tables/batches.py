@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tempfile
 import threading
@@ -11,7 +12,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from dpstats.errors import DataError, NoRoomError
 from dpstats.quiet import unheard
+from dpstats.rows.spool import free_bytes
 from dpstats.tables.arrow import ArrowColumn, kind_of
 from dpstats.tables.columns import Column
 from dpstats.tables.containers import from_arrow
@@ -58,9 +61,11 @@ def _joined(batches: Sequence[pa.RecordBatch], rows: int) -> Table:
     return Table(labels, rows, fetch)
 
 
-def repeated(labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce) -> Stream:
+def repeated(
+    labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce, ready: Callable[[], None]
+) -> Stream:
     """A stream of rows that `produce` can read as often as one likes, the same each time."""
-    return Stream(labels, columns, lambda names: batches_of(produce(names)))
+    return Stream(labels, columns, lambda names: batches_of(produce(names)), ready=ready)
 
 
 class Query(Stream):
@@ -83,7 +88,7 @@ class Query(Stream):
         produce: Produce,
         conditions: Sequence[tuple[Holds, Sequence[str]]] = (),
     ) -> None:
-        super().__init__(labels, columns, self._once, divided=bool(conditions))
+        super().__init__(labels, columns, self._once, divided=bool(conditions), ready=check_room)
         self._produce, self._conditions = produce, tuple(conditions)
 
     def _once(self, names: Sequence[str]) -> Iterator[Table]:
@@ -141,12 +146,14 @@ class Kept:
         writer = None
         with unheard():
             for batch in self._produce(self._names):
-                if writer is None:
-                    # Streams, unlike files of Arrow, may hold other dictionaries in every batch.
-                    writer = pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema)
-                writer.write_batch(batch)
+                with _room():
+                    if writer is None:
+                        # Streams, unlike files of Arrow, may hold other dictionaries in every batch.
+                        writer = pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema)
+                    writer.write_batch(batch)
         if writer is not None:
-            writer.close()
+            with _room():
+                writer.close()
         return file
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -154,6 +161,32 @@ class Kept:
         reading = Reading(self._file, self._lock)
         if reading.size:
             yield from pa.ipc.open_stream(pa.PythonFile(reading, mode="r"))
+
+
+def check_room() -> None:
+    """Raise unless there is a folder for the rows of a query, with room for more than is kept in memory.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    """
+    with contextlib.suppress(OSError), tempfile.TemporaryFile() as file:
+        if free_bytes(file.fileno()) > KEPT_IN_MEMORY:
+            return
+    raise DataError(
+        "data: the rows of a query are kept in a file until the release is made, and there is no folder for temporary "
+        "files with room for it; set the variable TMPDIR to one"
+    )
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Raise NoRoomError where writing to a temporary file fails."""
+    try:
+        yield
+    except OSError:
+        raise NoRoomError from None
 
 
 class Reading(io.RawIOBase):

@@ -7,7 +7,7 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -17,6 +17,7 @@ from dpstats.arguments import can_be_path, shown
 from dpstats.errors import DataError
 from dpstats.tables.batches import batches_of, declared
 from dpstats.tables.lines import LONGEST, Dialect, TextColumn, batches_of_lines
+from dpstats.tables.marks import Files
 from dpstats.tables.scans import check_fragments
 from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
 from dpstats.tables.table import Table
@@ -26,7 +27,7 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 BUFFER = 2**16
 """Bytes of a column that are read at a time."""
 
-COMPRESSED = (".gz", ".bz2", ".zst")
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def from_files(path: str | os.PathLike[str]) -> Stream:
@@ -42,11 +43,11 @@ def from_files(path: str | os.PathLike[str]) -> Stream:
     DataError
         If there is no such file, names end otherwise, or the files do not agree in their columns or types.
     """
-    found = matching(os.fspath(path))
-    endings = {ending(name) for name in found}
+    files = Files(matching(os.fspath(path)))
+    endings = {ending(name) for name in files.names}
     if len(endings) > 1 or not endings <= {*PARQUET, *DELIMITERS}:
         raise DataError(f"data: {os.fspath(path)!r} must name files that end alike, in .parquet, .pq, .csv or .tsv")
-    return _parquet(found) if endings <= set(PARQUET) else _lines(found, DELIMITERS[endings.pop()])
+    return _parquet(files) if endings <= set(PARQUET) else _lines(files, DELIMITERS[endings.pop()])
 
 
 def matching(pattern: str) -> list[str]:
@@ -74,7 +75,8 @@ def ending(name: str) -> str:
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def _parquet(found: Sequence[str]) -> Stream:
+def _parquet(files: Files) -> Stream:
+    found = files.names
     try:
         dataset: Any = ds.dataset(list(found), format="parquet")
         schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
@@ -86,39 +88,46 @@ def _parquet(found: Sequence[str]) -> Stream:
         if schema.names != dataset.schema.names:
             raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
     check_fragments(dataset)
-    return Stream(dataset.schema.names, declared(dataset.schema), lambda names: batches_of(scanned(found, names)))
+    return Stream(
+        dataset.schema.names,
+        declared(dataset.schema),
+        lambda names: batches_of(scanned(files, names)),
+        ready=files.check_ready,
+    )
 
 
-def scanned(
-    found: Sequence[str], names: Sequence[str], row_groups: Sequence[int] | None = None
-) -> Iterator[pa.RecordBatch]:
+def scanned(files: Files, names: Sequence[str], row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
     """Record batches of some columns of Parquet files, of some row groups of each or all."""
-    for name in found:
-        types = pq.read_schema(name)
-        coded = any(pa.types.is_dictionary(types.field(column).type) for column in names)
-        metadata = _without_arrow(name) if coded else pq.read_metadata(name)
-        # Not by the dataset: it reads ahead of whoever works on the batches, in the end the whole file into memory.
-        with pq.ParquetFile(name, metadata=metadata, pre_buffer=False, buffer_size=BUFFER) as file:
-            yield from file.iter_batches(BATCH_ROWS, columns=list(names), row_groups=row_groups)
+    for name in files.names:
+        with files.opened(name) as (file, check):
+            metadata = pq.read_metadata(file)
+            types = metadata.schema.to_arrow_schema()
+            if any(pa.types.is_dictionary(types.field(column).type) for column in names):
+                metadata = _without_arrow(file)
+            # Not by the dataset: it reads ahead of whoever works on the batches, in the end the whole file into memory.
+            with pq.ParquetFile(file, metadata=metadata, pre_buffer=False, buffer_size=BUFFER) as parquet:
+                for batch in parquet.iter_batches(BATCH_ROWS, columns=list(names), row_groups=row_groups):
+                    check()
+                    yield batch
 
 
-def _without_arrow(name: str) -> Any:
+def _without_arrow(file: IO[bytes]) -> Any:
     """The metadata of a Parquet file but for the types that Arrow wrote beside those of Parquet.
 
     They make dictionaries of text, as pandas writes categories; pyarrow then checks all of it for UTF-8, and fails.
     """
-    with open(name, "rb") as file:
-        file.seek(-8, os.SEEK_END)
-        size = file.read(4)
-        file.seek(-8 - int.from_bytes(size, "little"), os.SEEK_END)
-        footer = file.read(int.from_bytes(size, "little"))
+    file.seek(-8, os.SEEK_END)
+    size = file.read(4)
+    file.seek(-8 - int.from_bytes(size, "little"), os.SEEK_END)
+    footer = file.read(int.from_bytes(size, "little"))
     # A key of the same length that nobody knows.
     return pq.read_metadata(
         pa.BufferReader(b"PAR1" + footer.replace(b"ARROW:schema", b"arrow:schema") + size + b"PAR1")
     )
 
 
-def _lines(found: Sequence[str], delimiter: str) -> Stream:
+def _lines(files: Files, delimiter: str) -> Stream:
+    found = files.names
     dialect = Dialect(_header(found[0], delimiter), delimiter)
     for name in found[1:]:
         if _header(name, delimiter) != dialect.names:
@@ -126,20 +135,28 @@ def _lines(found: Sequence[str], delimiter: str) -> Stream:
 
     def read(names: Sequence[str]) -> Iterator[Table]:
         for name in found:
-            with pa.input_stream(name) as source:
+            with files.opened(name) as (file, check):
+                source = _unpacked(file, name)
                 _first_line(source)
-                yield from batches_of_lines(source, dialect, names)
+                for batch in batches_of_lines(source, dialect, names):
+                    check()
+                    yield batch
 
     column = TextColumn(pa.string(), [])
     unread = DeclaredColumn(column.type_name, column.kind)
-    return Stream(dialect.names, [unread] * len(dialect.names), read)
+    return Stream(dialect.names, [unread] * len(dialect.names), read, ready=files.check_ready)
+
+
+def _unpacked(file: IO[bytes], name: str) -> Any:
+    """The bytes of a file, taken out of its packing if its name says that it is packed."""
+    return pa.input_stream(file, compression=COMPRESSED.get(Path(name.lower()).suffix), buffer_size=BUFFER)
 
 
 def _header(name: str, delimiter: str) -> tuple[str, ...]:
     """The names of the columns, from the first line of a file."""
     try:
-        with pa.input_stream(name) as source:
-            line = _first_line(source)
+        with open(name, "rb") as file:
+            line = _first_line(_unpacked(file, name))
         text = line.decode("utf-8-sig").rstrip("\r\n")
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         text = ""

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pyarrow.parquet as pq
 
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, RowsChangedError
 from dpstats.rows.distributed import DaskRows, Shard, Tasks
+from dpstats.rows.remote import mark_of
 from dpstats.tables.batches import batches_of
 from dpstats.tables.columns import Column
 from dpstats.tables.containers import from_pandas
 from dpstats.tables.files import PARQUET, ending, from_files, matching, scanned
+from dpstats.tables.marks import Files
 from dpstats.tables.streams import DeclaredColumn, Stream
 from dpstats.tables.table import Holds, Table, in_memory
 
@@ -55,6 +57,8 @@ class ClusterTable(Table):
     shards_of : callable
         The rows with some of the columns; called after the charge.
     client : distributed.Client
+    files : Files, optional
+        What the workers read, as this process sees it.
     chosen : tuple of Chosen
         Conditions on the rows.
     tasks : Tasks, optional
@@ -69,12 +73,18 @@ class ClusterTable(Table):
         declared: Sequence[Column],
         shards_of: ShardsOf,
         client: Any,
+        files: Files | None = None,
         chosen: tuple[Chosen, ...] = (),
         tasks: Tasks | None = None,
     ) -> None:
         super().__init__(labels, -1, tuple(declared).__getitem__, divided=bool(chosen))
         self._declared, self._shards_of, self._client, self._chosen = tuple(declared), shards_of, client, chosen
+        self._files = files or Files(())
         self._tasks = Tasks() if tasks is None else tasks
+
+    def check_ready(self) -> None:
+        """Raise DataError unless the files are what they were when they were opened."""
+        self._files.check_ready()
 
     @property
     def rows(self) -> int:
@@ -85,7 +95,7 @@ class ClusterTable(Table):
         """The rows, as tables with the columns called `names`. Charge first."""
         deciding = [name for chosen in self._chosen for name in chosen.names]
         shards = self._shards_of(list(dict.fromkeys([*names, *deciding])))
-        found: Any = DaskRows(self._client, shards, tasks=self._tasks)
+        found: Any = DaskRows(self._client, shards, tasks=self._tasks, check=self._files.check_all)
         for chosen in self._chosen:
             found = found.each(partial(_where, chosen))
         return found
@@ -104,7 +114,7 @@ class ClusterTable(Table):
         return self._like(chosen, self._tasks)
 
     def _like(self, chosen: tuple[Chosen, ...], tasks: Tasks) -> ClusterTable:
-        return ClusterTable(self.labels, self._declared, self._shards_of, self._client, chosen, tasks)
+        return ClusterTable(self.labels, self._declared, self._shards_of, self._client, self._files, chosen, tasks)
 
     def __repr__(self) -> str:
         return f"<ClusterTable of {len(self.labels)} columns>"
@@ -149,7 +159,7 @@ def from_dask(frame: Any) -> Table:
     declared = [DeclaredColumn(column.type_name, column.kind, integral=column.integral) for column in columns]
     client = running_client()
     if client is None:
-        here = Stream(labels, declared, partial(_read_here, frame))
+        here = Stream(labels, declared, partial(_read_here, frame, {}))
         here.reworked = True
         return here
     return ClusterTable(labels, declared, partial(_shards, frame), client)
@@ -170,9 +180,10 @@ def files_on_cluster(path: str | os.PathLike[str]) -> ClusterTable:
         raise ArgumentError(
             "engine='dask' needs a cluster: from distributed import Client; client = Client(), or its address"
         )
-    here = from_files(path)
     found = [os.path.abspath(name) for name in matching(os.fspath(path))]
-    return ClusterTable(here.labels, [here.at(at) for at in range(len(here.labels))], partial(_pieces, found), client)
+    files, here = Files(found), from_files(path)
+    columns = [here.at(at) for at in range(len(here.labels))]
+    return ClusterTable(here.labels, columns, partial(_pieces, found), client, files)
 
 
 def _pieces(found: Sequence[str], names: Sequence[str]) -> list[Shard]:
@@ -206,7 +217,7 @@ def _lines_of(name: str, names: Sequence[str]) -> Iterator[Table]:
 
 
 def _groups_of(name: str, groups: Sequence[int], names: Sequence[str]) -> Iterator[Table]:
-    return batches_of(scanned([name], names, groups))
+    return batches_of(scanned(Files([name]), names, groups))
 
 
 def _check_operations(frame: Any) -> None:
@@ -272,10 +283,14 @@ def _shards(frame: Any, names: Sequence[str]) -> list[Shard]:
     return list(starmap(Shard, _partitions(frame, names)))
 
 
-def _read_here(frame: Any, names: Sequence[str]) -> Iterator[Table]:
-    """The partitions one after the other, in this process."""
-    for source, futures in _partitions(frame, names):
-        yield from source(*(future.result() for future in futures))
+def _read_here(frame: Any, marks: dict[tuple[str | int, ...], int], names: Sequence[str]) -> Iterator[Table]:
+    """The partitions one after the other, in this process; RowsChangedError if one is not what it was by its mark."""
+    for place, (source, futures) in enumerate(_partitions(frame, names)):
+        for found in source(*(future.result() for future in futures)):
+            mark = mark_of([found])
+            if marks.setdefault((place, *names), mark) != mark:
+                raise RowsChangedError
+            yield found
 
 
 def _is_future(task: Any) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 import pyarrow as pa
 
 from dpstats.errors import DataError
-from dpstats.tables.batches import Kept, Query, declared, repeated
+from dpstats.tables.batches import Kept, Query, check_room, declared, repeated
 from dpstats.tables.containers import PolarsColumn
-from dpstats.tables.scans import check_fragments, scan
+from dpstats.tables.marks import Files
+from dpstats.tables.scans import check_fragments, local_files, scan
 from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
 
 _PASSED: WeakSet[Any] = WeakSet()
@@ -46,11 +48,13 @@ def from_reader(reader: Any) -> Stream:
             yield pa.RecordBatch.from_arrays([batch.column(at) for at in usable], names=names)
 
     labels, columns = zip(*known, strict=True) if known else ((), ())
-    return Stream(labels, columns, Kept([], produce).read)
+    return Stream(labels, columns, Kept([], produce).read, ready=check_room)
 
 
 def from_dataset(dataset: Any) -> Stream:
     """A dataset of pyarrow whose files declare their types.
+
+    Files of this machine are read in every pass; what is elsewhere is carried out like a query, once for each release.
 
     Raises
     ------
@@ -58,7 +62,10 @@ def from_dataset(dataset: Any) -> Stream:
         If its types are inferred from cells (CSV, JSON), or differ between its files.
     """
     check_fragments(dataset)
-    return repeated(dataset.schema.names, declared(dataset.schema), lambda names: scan(dataset, names))
+    names, columns, found = dataset.schema.names, declared(dataset.schema), local_files(dataset)
+    files = Files(found or ())
+    produce = partial(scan, dataset, files)
+    return Query(names, columns, produce) if found is None else repeated(names, columns, produce, files.check_ready)
 
 
 def from_polars(frame: Any) -> Stream:

@@ -7,22 +7,49 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
 from dpstats.errors import DataError
+from dpstats.tables.marks import Files
 from dpstats.tables.streams import BATCH_ROWS
 
 _TYPED = ("parquet", "arrow", "feather", "orc")
 
 
-def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Record batches of some of the columns, in the order of the rows."""
+def local_files(dataset: Any) -> list[str] | None:
+    """The files of a dataset that can be read again and looked at in between: none of one in memory.
+
+    None if there are others: on another machine, mapped into memory, or of a kind that is not known.
+    """
+    if isinstance(dataset, ds.InMemoryDataset):
+        return []
+    if isinstance(dataset, ds.UnionDataset):
+        parts = [local_files(child) for child in dataset.children]
+        return None if None in parts else [name for part in parts for name in part or ()]
+    known = isinstance(dataset, ds.FileSystemDataset) and dataset.filesystem == LocalFileSystem()
+    return list(dataset.files) if known else None
+
+
+def scan(dataset: Any, files: Files, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Record batches of some of the columns, in the order of the rows; `files` are those of the dataset."""
+    with files.unchanged():
+        for batch, name in _scan(dataset, names):
+            # What is in memory has no name.
+            if name is not None:
+                files.check(name)
+            yield batch
+
+
+def _scan(dataset: Any, names: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, str | None]]:
+    """Record batches, each with the name of its file."""
     options: dict[str, Any] = {}
     if getattr(getattr(dataset, "format", None), "default_extname", "") == "parquet":
         options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
     # By default threads read ahead of whoever works on the batches, in the end all rows into memory.
     options |= {"use_threads": False, "batch_readahead": 2, "fragment_readahead": 1}
     scanner = dataset.scanner(columns=list(names), batch_size=BATCH_ROWS, **options)
-    yield from scanner.to_batches()
+    for found in scanner.scan_batches():
+        yield found.record_batch, getattr(found.fragment, "path", None)
 
 
 def check_fragments(dataset: Any) -> None:

@@ -67,12 +67,27 @@ class Stream(Table):
         Reads some columns from the first row to the last; the same rows each time.
     divided : bool
         As for `Table`.
+    ready : callable, optional
+        As `check_ready` says.
     """
 
-    def __init__(self, labels: Sequence[str], declared: Sequence[Column], read: Read, *, divided: bool = False) -> None:
+    def __init__(
+        self,
+        labels: Sequence[str],
+        declared: Sequence[Column],
+        read: Read,
+        *,
+        divided: bool = False,
+        ready: Callable[[], None] | None = None,
+    ) -> None:
         # How many rows there are nobody knows before they are read.
         super().__init__(labels, -1, tuple(declared).__getitem__, divided=divided)
-        self._declared, self._read = tuple(declared), read
+        self._declared, self._read, self._ready = tuple(declared), read, ready
+
+    def check_ready(self) -> None:
+        """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""
+        if self._ready is not None:
+            self._ready()
 
     @property
     def rows(self) -> int:
@@ -105,7 +120,7 @@ class Stream(Table):
         return self._like(Stream(self.labels, self._declared, read, divided=True))
 
     def _like(self, other: Stream) -> Stream:
-        other.memory, other.reworked = self.memory, self.reworked
+        other.memory, other.reworked, other._ready = self.memory, self.reworked, self._ready
         return other
 
     def __repr__(self) -> str:

@@ -153,6 +153,9 @@ class Table:
         """The table for one release that reads no other columns than `names`; reads nothing yet."""
         return self
 
+    def check_ready(self) -> None:
+        """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""
+
     def forget(self) -> None:
         """Drop what a release kept of the rows outside of this process."""
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from rows_contract import PACKING, RowsContract, blocks_of, doubled, packed, responses, total_response
 
-from dpstats.errors import DataError
+from dpstats.errors import DataError, RowsChangedError
 from dpstats.rows import Block, PackedRows, row_count
 from dpstats.rows.distributed import FAN_IN, DaskRows, Shard, Tasks
 from dpstats.rows.remote import Kept, Lost, Sealed, mark_of
@@ -217,7 +217,7 @@ def test_rows_that_come_back_different_are_refused(client: Any, tmp_path: Path) 
     assert [rows.total(responses, operator.add) for rows in (*changed, steady)] == before
     kill_workers(client)
     for rows in changed:
-        with pytest.raises(RuntimeError, match="differs"):
+        with pytest.raises(RowsChangedError, match="the data were changed"):
             rows.total(responses, operator.add)
     assert steady.total(responses, operator.add) == before[2]
 
