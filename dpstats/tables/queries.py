@@ -13,7 +13,7 @@ from dpstats.errors import DataError
 from dpstats.tables.batches import Kept, Query, check_room, declared, repeated
 from dpstats.tables.containers import PolarsColumn
 from dpstats.tables.marks import Files
-from dpstats.tables.scans import check_fragments, local_files, scan
+from dpstats.tables.scans import check_fragments, local_files, scan, scan_files
 from dpstats.tables.streams import BATCH_ROWS, DeclaredColumn, Stream
 
 _PASSED: WeakSet[Any] = WeakSet()
@@ -63,9 +63,10 @@ def from_dataset(dataset: Any) -> Stream:
     """
     check_fragments(dataset)
     names, columns, found = dataset.schema.names, declared(dataset.schema), local_files(dataset)
-    files = Files(found or ())
-    produce = partial(scan, dataset, files)
-    return Query(names, columns, produce) if found is None else repeated(names, columns, produce, files.check_ready)
+    if found is None:
+        return Query(names, columns, partial(scan, dataset))
+    files = Files(found)
+    return repeated(names, columns, partial(scan_files, dataset, files), files.check_ready)
 
 
 def from_polars(frame: Any) -> Stream:

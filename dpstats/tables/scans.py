@@ -30,26 +30,28 @@ def local_files(dataset: Any) -> list[str] | None:
     return list(dataset.files) if known else None
 
 
-def scan(dataset: Any, files: Files, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Record batches of some of the columns, in the order of the rows; `files` are those of the dataset."""
+def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Record batches of some of the columns, in the order of the rows."""
+    return (found.record_batch for found in _scanner(dataset, names).scan_batches())
+
+
+def scan_files(dataset: Any, files: Files, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """As `scan`, of a dataset whose files are these and what is in memory, as long as they are what they were."""
     with files.unchanged():
-        for batch, name in _scan(dataset, names):
-            # What is in memory has no name.
-            if name is not None:
-                files.check(name)
-            yield batch
+        for found in _scanner(dataset, names).scan_batches():
+            # What is in memory has no path.
+            if path := getattr(found.fragment, "path", None):
+                files.check(path)
+            yield found.record_batch
 
 
-def _scan(dataset: Any, names: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, str | None]]:
-    """Record batches, each with the name of its file."""
+def _scanner(dataset: Any, names: Sequence[str]) -> Any:
     options: dict[str, Any] = {}
     if getattr(getattr(dataset, "format", None), "default_extname", "") == "parquet":
         options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
     # By default threads read ahead of whoever works on the batches, in the end all rows into memory.
     options |= {"use_threads": False, "batch_readahead": 2, "fragment_readahead": 1}
-    scanner = dataset.scanner(columns=list(names), batch_size=BATCH_ROWS, **options)
-    for found in scanner.scan_batches():
-        yield found.record_batch, getattr(found.fragment, "path", None)
+    return dataset.scanner(columns=list(names), batch_size=BATCH_ROWS, **options)
 
 
 def check_fragments(dataset: Any) -> None:
