@@ -17,7 +17,7 @@ import dpstats as dp
 from dpstats.errors import DataError, NoRoomError, ReleaseError, RowsChangedError
 from dpstats.rows import Block, persons
 from dpstats.rows.persons import Owned, sharing
-from dpstats.tables import Table, as_table, batches, lines, marks
+from dpstats.tables import Table, as_table, batches, files, lines, marks
 from dpstats.tables.marks import Files
 
 pa = pytest.importorskip("pyarrow")
@@ -103,7 +103,8 @@ def test_no_batch_is_used_that_was_read_of_another_file(
 ) -> None:
     """Within one pass too: what follows would be rows of two files, some of them twice."""
     monkeypatch.setattr(lines, "READ_BYTES", 2000)
-    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
+    for module in (batches, files):
+        monkeypatch.setattr(module, "BATCH_ROWS", 50)
     write(tmp_path / name, frame(5000))
     table = as_table(tmp_path / name)
     reading: Iterator[Table] = iter(table.batches(["x"]))  # type: ignore[call-overload]
@@ -158,11 +159,11 @@ def test_a_fit_to_a_file_that_changes_is_no_fit(name: str, tmp_path: Path, monke
     """One constant message, without a frame or a context that holds rows; the charge is kept."""
     path, read, passes = tmp_path / "rows.csv", Files.opened, []
 
-    def then_replaced(files: Files, opened: str) -> Any:
-        passes.append(opened)
+    def then_replaced(opened: Files, name: str) -> Any:
+        passes.append(name)
         if len(passes) == 2:
             replaced(path, frame(seed=1))
-        return read(files, opened)
+        return read(opened, name)
 
     write(path, frame())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
@@ -195,16 +196,16 @@ def test_a_change_within_the_same_tick_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     for at in range(20):
         path.write_text(f"x\n{at:04d}\n")
-        files = Files([str(path)])
+        opened = Files([str(path)])
         path.write_text(f"x\n{at + 1:04d}\n")  # may bear the same stamp: it is what all passes read, or is refused
         try:
-            with files.opened(str(path)) as (file, _):
+            with opened.opened(str(path)) as (file, _):
                 file.read()
         except RowsChangedError:
             continue
         path.write_text(f"x\n{at + 2:04d}\n")
         with pytest.raises(RowsChangedError):
-            files.check_all()
+            opened.check_all()
 
 
 def test_files_that_are_old_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
