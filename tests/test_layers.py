@@ -15,6 +15,7 @@ LAYERS = (
     "_version",
     "errors",
     "arguments",
+    "writing",
     "proving",
     "quiet",
     "progress",

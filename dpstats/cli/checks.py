@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +13,15 @@ from dpstats.cli.shared import (
     add_output,
     add_payment,
     as_json,
+    deliver,
     new_file,
     paying,
     records,
     worded,
+    write_new,
 )
 from dpstats.domain.template import yaml_template_of
-from dpstats.errors import ArgumentError
-from dpstats.evaluation import check
+from dpstats.evaluation import Check, check
 
 _NAMED = ("delta", "family", "adjacency", "weights", "offset", "exposure", "unit")
 
@@ -50,17 +50,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _template(options: argparse.Namespace) -> None:
-    text = yaml_template_of(options.data)
-    if options.output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        with options.output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ArgumentError(
-            f"--output: {options.output} cannot be written ({error.strerror}); choose a new file"
-        ) from error
+    write_new(yaml_template_of(options.data), options.output)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -69,14 +59,16 @@ def _check(options: argparse.Namespace) -> None:
         kept = None if ledger is None else ledger.domain
         domain = kept if options.domain is None else read_domain(options.domain)
         found = check(options.formula, options.data, domain, options.eps, ledger=ledger, **arguments)
-        # How many rows there are is public under replace_one; the shell shows noisy counts alone all the same.
-        found = replace(found, nobs=None)
-        if options.output is not None:
-            found.save(options.output)
-    if options.json:
-        tables = {name: records(getattr(found, name)) for name in ("table", "located")}
-        totals = found.totals.rename_axis("what")
-        facts = {"formula": found.formula, "guarantee": found.guarantee.to_dict(), "findings": found.findings}
-        print(as_json({**facts, "totals": records(totals), **tables}), end="")
-    else:
-        print(worded(found.summary()))
+    # How many rows there are is public under replace_one; the shell shows noisy counts alone all the same.
+    found = replace(found, nobs=None)
+    deliver(found, lambda: _text(found, options.json), options.output)
+
+
+def _text(found: Check, as_facts: bool) -> str:
+    """What is printed."""
+    if not as_facts:
+        return f"{worded(found.summary())}\n"
+    tables = {name: records(getattr(found, name)) for name in ("table", "located")}
+    totals = found.totals.rename_axis("what")
+    facts = {"formula": found.formula, "guarantee": found.guarantee.to_dict(), "findings": found.findings}
+    return as_json({**facts, "totals": records(totals), **tables})

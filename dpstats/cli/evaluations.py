@@ -11,12 +11,13 @@ from dpstats.cli.shared import (
     add_output,
     add_payment,
     as_json,
+    deliver,
     new_file,
     paying,
     records,
     worded,
 )
-from dpstats.evaluation import evaluate
+from dpstats.evaluation import Evaluation, evaluate
 from dpstats.results.glm_results import GLMResults
 
 _FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
@@ -42,12 +43,14 @@ def _evaluate(options: argparse.Namespace) -> None:
     named = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
     with paying(options) as ledger, new_file(options.output):
         found = evaluate(fit, options.data, options.eps, ledger=ledger, **named)
-        if options.output is not None:
-            found.save(options.output)
-    if options.json:
-        tables = {name: getattr(found, name) for name in _FRAMES}
-        tables = {name: None if table is None else records(table) for name, table in tables.items()}
-        facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
-        print(as_json({**facts, **tables}), end="")
-    else:
-        print(worded(found.summary()))
+    deliver(found, lambda: _text(found, options.json), options.output)
+
+
+def _text(found: Evaluation, as_facts: bool) -> str:
+    """What is printed."""
+    if not as_facts:
+        return f"{worded(found.summary())}\n"
+    tables = {name: getattr(found, name) for name in _FRAMES}
+    tables = {name: None if table is None else records(table) for name, table in tables.items()}
+    facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
+    return as_json({**facts, **tables})

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import get_args
 
 from dpstats.cli.domains import read_domain
-from dpstats.cli.shared import ADJACENCIES, Commands, as_json, records
+from dpstats.cli.shared import ADJACENCIES, Commands, as_json, records, write_new
 from dpstats.errors import LedgerError
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.ledger.filters import LedgerAccountant
@@ -89,7 +88,7 @@ def _quota(options: argparse.Namespace) -> None:
 
 def _html(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
-        _write(ledger.to_html(), options.output)
+        write_new(ledger.to_html(), options.output, LedgerError)
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -97,21 +96,9 @@ def _export(options: argparse.Namespace) -> None:
         entries = ledger.entries()
     csv = options.format == "csv"
     text = entries.reset_index().map(inert).to_csv(index=False) if csv else as_json(records(entries))
-    _write(text, options.output)
+    write_new(text, options.output, LedgerError)
 
 
 def inert(cell: object) -> object:
     """A cell of a CSV file; text that a spreadsheet would carry out as a formula gets a quotation mark in front."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
-
-
-def _write(text: str, output: Path | None) -> None:
-    """To a new file, or to standard output."""
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise LedgerError(f"output: {output} cannot be written ({error.strerror}); choose a new file") from error

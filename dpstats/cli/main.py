@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from dpstats.cli import checks, evaluations, ledgers, models, shows
-from dpstats.cli.shared import in_shell
+from dpstats.cli.shared import in_shell, silence
 from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, ReleaseError, UncertifiedError
 
 STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
@@ -22,7 +22,7 @@ STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
 """The exit status of an error, by the first class that it belongs to; argparse itself ends with 2."""
 
 PIPE_CLOSED = 141
-"""Where nobody reads on, as a shell has it of what SIGPIPE ended. What was paid for has been saved by then."""
+"""Where nobody reads on, as a shell has it of what SIGPIPE ended. What was paid for is saved all the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,14 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status; an error's message goes to standard error.
     """
+    _open_streams()
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read it has seen enough, as head has; what is left to print at the end goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read it has seen enough, as head has.
+        silence()
         return PIPE_CLOSED
+    except OSError as error:  # what else is written or read says it by errors of its own
+        print(f"error: standard output cannot be written ({error.strerror})", file=sys.stderr)
+        silence()
+        return 1
     except DPStatsError as error:
         said = [str(error), *getattr(error, "__notes__", ())]
         print(f"error: {in_shell(said[0])}", *map(in_shell, said[1:]), sep="\n", file=sys.stderr)
@@ -53,12 +59,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _open_streams() -> None:
+    """Put nothing where a standard stream was closed: the next file to be opened would take its place."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:  # notes would be printed to standard output
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m dpstats",
         description="Private regression from the shell. Output holds released values and public facts alone.",
-        epilog="Exit status: 0 done; 1 input not usable, nothing spent; 2 usage; 3 budget or quota exceeded, nothing "
-        "spent; 4 ledger not usable; 5 not certified; 6 failed after its charge.",
+        epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota exceeded, "
+        "nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then failed or could not be put where it "
+        "was to go: the error says where it is.",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)

@@ -16,6 +16,7 @@ from dpstats.cli.shared import (
     add_output,
     add_payment,
     as_json,
+    deliver,
     new_file,
     paying,
     records,
@@ -27,6 +28,7 @@ from dpstats.families import get_family
 from dpstats.plan import Plan
 from dpstats.privacy.ledger import Ledger
 from dpstats.request import METHODS
+from dpstats.results.glm_results import GLMResults
 
 _INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
 _CAPS = {
@@ -103,16 +105,18 @@ def _fit(options: argparse.Namespace) -> None:
     with paying(options) as ledger, new_file(options.output):
         domain = _domain(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
-        # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
-        found = replace(found, nobs=None)
-        if options.output is not None:
-            found.save(options.output)
+    # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
+    found = replace(found, nobs=None)
+    deliver(found, lambda: _text(found, options), options.output)
+
+
+def _text(found: GLMResults, options: argparse.Namespace) -> str:
+    """What is printed."""
     if options.json:
-        print(as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())}), end="")
-    else:
-        kept = "FILE" if options.output is None else options.output
-        more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
-        print(worded(found.summary(full=options.full), more))
+        return as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())})
+    kept = "FILE" if options.output is None else options.output
+    more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
+    return f"{worded(found.summary(full=options.full), more)}\n"
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

@@ -7,20 +7,28 @@ import contextlib
 import copy
 import json
 import math
+import os
 import re
+import secrets
 import sys
+import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, DPStatsError, ReleaseError
 from dpstats.plan.tables import WIDTH, Summary
 from dpstats.plan.written import DETAILS, notes_of
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.ledger import Ledger
+from dpstats.results.stored import text_of
+from dpstats.writing import write_whole
+
+ROOM = 2**20
+"""Bytes of released values that a new file must take, before anything is spent."""
 
 Commands = Any
 """What argparse's add_subparsers returns; the class is not public."""
@@ -61,19 +69,122 @@ def paying(options: argparse.Namespace) -> Iterator[Ledger | None]:
 
 @contextlib.contextmanager
 def new_file(path: Path | None) -> Iterator[None]:
-    """Make sure that a new file can be written at `path` before anything is spent; none is left after an error."""
+    """Make sure before anything is spent that what is released has somewhere to go; no file is left after an error.
+
+    A new file at `path` must take it, or standard output.
+    """
     if path is None:
+        if sys.stdout is None:
+            raise ArgumentError("standard output is closed, and nothing else takes the result: name a file, --output")
         yield
         return
     try:
-        path.open("x").close()
+        with path.open("xb") as file:
+            # A disk that is full takes a name, and no content.
+            file.write(bytes(ROOM))
+            file.flush()
+            os.fsync(file.fileno())
+            file.truncate(0)
     except OSError as error:
+        if not isinstance(error, FileExistsError):
+            path.unlink(missing_ok=True)
         raise ArgumentError(f"--output: {path} cannot be written ({error.strerror}); choose a new file") from error
     try:
         yield
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+class Paid(Protocol):
+    """Released values, which can be kept in a file."""
+
+    def save(self, path: str | Path) -> None:
+        """Write them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `save` writes, but for the kind."""
+
+
+class UndeliveredError(ReleaseError):
+    """What was released could not be printed, or not be written where it was to go; it is kept elsewhere."""
+
+
+def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
+    """Print what was paid for, and keep it in the file that was named: whichever of the two fails, the other is done.
+
+    Parameters
+    ----------
+    found : Paid
+    text : callable
+        What to print.
+    output : Path, optional
+        As `new_file` has left it.
+
+    Raises
+    ------
+    UndeliveredError
+        If one of the two failed; says where the released values are.
+    """
+    unprinted: BaseException | None = None
+    try:
+        if sys.stdout is not None:
+            sys.stdout.write(text())
+            sys.stdout.flush()
+    except BaseException as error:
+        unprinted = error
+    # A reader that has seen enough wants no file.
+    needed = output is not None or not (unprinted is None or isinstance(unprinted, BrokenPipeError))
+    place, unwritten = _kept(found, output) if needed else ("", None)
+    if isinstance(unprinted, OSError) and not isinstance(unprinted, BrokenPipeError):
+        silence()
+        raise UndeliveredError(f"standard output cannot be written ({unprinted.strerror}); {place}") from None
+    if isinstance(unprinted, Exception) and not isinstance(unprinted, BrokenPipeError):
+        raise UndeliveredError(f"printing failed, which is a defect of dpstats; {place}") from unprinted
+    if unwritten is not None:
+        raise UndeliveredError(f"{unwritten}; {place}") from None
+    if unprinted is not None:
+        if output is None and place:
+            print(f"note: {place}", file=sys.stderr)
+        raise unprinted
+
+
+def _kept(found: Paid, output: Path | None) -> tuple[str, str | None]:
+    """Where the released values are now, and why they are not at `output`, if they should be."""
+    reason = None
+    if output is not None:
+        try:
+            found.save(output)
+        except DPStatsError as error:
+            reason = f"--output: {error.__cause__.strerror}" if isinstance(error.__cause__, OSError) else str(error)
+            with contextlib.suppress(OSError):
+                output.unlink()
+        else:
+            return f"what was paid for is in {output}", None
+    name = f"dpstats-{type(found).__name__.lower()}-{secrets.token_hex(4)}.json"
+    for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
+        with contextlib.suppress(DPStatsError, OSError, RuntimeError):
+            path = folder() / name
+            found.save(path)
+            return f"what was paid for is in {path}", reason
+    print(text_of(type(found).__name__, found.to_dict()), file=sys.stderr)
+    return "no folder takes what was paid for: it is printed above, keep it as a file that ends in .json", reason
+
+
+def silence() -> None:
+    """Let what is still to be printed go nowhere: at its end Python would complain once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_new(text: str, output: Path | None, failure: type[DPStatsError] = ArgumentError) -> None:
+    """To a new file, whole or not at all, or to standard output."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        write_whole(output, text, new=True)
+    except OSError as error:
+        raise failure(f"--output: {output} cannot be written ({error.strerror}); choose a new file") from error
 
 
 PHRASES = {

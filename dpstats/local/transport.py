@@ -18,6 +18,7 @@ from dpstats.arguments import check_made, check_path, shown
 from dpstats.errors import ArgumentError, DataError
 from dpstats.local.contributor import Report
 from dpstats.local.spec import Spec
+from dpstats.writing import whole_file
 
 Integers = NDArray[np.int64]
 
@@ -189,6 +190,8 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
 def write(reports: Iterable[Report], path: str | Path) -> None:
     """Write reports to a new file, one JSON object a line (``.jsonl``) or Parquet (``.parquet``, needs pyarrow).
 
+    The file is there when all of them are in it.
+
     Raises
     ------
     ArgumentError
@@ -210,16 +213,23 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
     if target.exists():
         raise ArgumentError(f"path: there is a file {shown(str(target))} already; choose another")
     if _suffix(target) == ".jsonl":
-        with target.open("x") as lines:
-            lines.writelines(to_json(report) + "\n" for report in reports)
+        with whole_file(target, new=True) as lines:
+            lines.writelines(f"{to_json(report)}\n".encode() for report in reports)
         return
     pyarrow, parquet = _pyarrow()
     stream, first = _peek(reports)
     kind = pyarrow.list_(pyarrow.int64(), len(first.values) if first is not None else 1)
     schema = pyarrow.schema({"spec": pyarrow.string(), "values": kind})
     # Differences of neighbouring integers take a quarter of the space of the integers and less than half of the time.
-    how = {"compression": "none", "column_encoding": {"values.list.element": "DELTA_BINARY_PACKED"}}
-    with target.open("xb") as sink, parquet.ParquetWriter(sink, schema, use_dictionary=["spec"], **how) as writer:
+    how = {
+        "compression": "none",
+        "use_dictionary": ["spec"],
+        "column_encoding": {"values.list.element": "DELTA_BINARY_PACKED"},
+    }
+    with (
+        whole_file(target, new=True) as sink,
+        parquet.ParquetWriter(sink, schema, **how) as writer,
+    ):
         while some := list(itertools.islice(stream, BATCH)):
             flat = pyarrow.array(np.concatenate([report.values for report in some]))
             values = pyarrow.FixedSizeListArray.from_arrays(flat, kind.list_size)

@@ -9,12 +9,18 @@ from typing import Any, TypeVar
 
 from dpstats.arguments import check_path, shown
 from dpstats.errors import ArgumentError, DataError
+from dpstats.writing import write_whole
 
 Loaded = TypeVar("Loaded")
 
 
+def text_of(kind: str, facts: Mapping[str, Any]) -> str:
+    """Released values and public facts as `write` writes them."""
+    return json.dumps({"format": 1, "kind": kind, **facts}, indent=1, allow_nan=False)
+
+
 def write(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
-    """Write released values and public facts.
+    """Write released values and public facts, whole or not at all: an older file stays until the new one is there.
 
     Raises
     ------
@@ -23,7 +29,7 @@ def write(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
     """
     target = check_path("path", path)
     try:
-        target.write_text(json.dumps({"format": 1, "kind": kind, **facts}, indent=1, allow_nan=False))
+        write_whole(target, text_of(kind, facts))
     except OSError as error:
         raise ArgumentError(
             f"path: {shown(str(target))} cannot be written ({error.strerror}); choose another"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import dpstats as dp
 from dpstats.cli import main
 from dpstats.cli.domains import read_domain
 from dpstats.errors import DomainError
+from dpstats.results import stored
 
 ROWS = 3173
 
@@ -267,3 +269,110 @@ def test_a_reader_that_has_seen_enough_ends_it_in_silence(tmp_path: Path) -> Non
     os.close(writer)
     assert run.stderr == ""
     assert run.returncode == 141
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("output", [None, "fit.json"])
+def test_what_was_paid_for_is_kept_where_nothing_can_be_printed(
+    folder: Path, output: str | None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capfd.readouterr()
+    for arguments, status in (([*FIT, "rows.csv", *LOGIT], 6), (["plan", "income ~ age", *LOGIT], 1)):
+        named = ["--output", output] if output is not None and status == 6 else []
+        with open("/dev/full", "w") as nowhere, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", nowhere)
+            assert main([*arguments, "--ledger", "adult.ledger", *named]) == status
+        shown = capfd.readouterr()
+        said = re.fullmatch(
+            r"error: standard output cannot be written \(.*\)(; what was paid for is in (.*))?\n", shown.err
+        )
+        assert said is not None
+        if status == 6:
+            assert output is None or said[2] == output
+            assert dp.GLMResults.load(said[2]).params.index.tolist() == ["Intercept", "C(sex)[T.M]", "age"]
+    assert spent() == 1
+
+
+def test_nothing_is_spent_where_standard_output_is_closed_and_no_file_named(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    paid = [*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger"]
+    assert main(paid) == 1
+    assert "error: standard output is closed" in capfd.readouterr().err
+    assert spent() == 0
+    assert main([*paid, "--output", "fit.json"]) == 0
+    assert capfd.readouterr().err == ""
+    assert dp.GLMResults.load("fit.json").params.size == 3
+
+
+def test_streams_that_are_closed_are_no_place_for_files(folder: Path) -> None:
+    """What is opened first would get their number, and what is printed would be written into it."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(dp.__file__).parents[1])}
+    command = f"{sys.executable} -m dpstats plan 'income ~ age' --ledger adult.ledger {' '.join(LOGIT)} --json <&- 2>&-"
+    run = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    assert json.loads(run.stdout)["formula"] == "income ~ age"
+
+
+def full(path: Path, text: str, **_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("command", ["fit", "check", "evaluate"])
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_what_was_paid_for_is_kept_where_the_disk_is_full(
+    folder: Path, command: str, elsewhere: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has filled up since the charge: the result is printed, and kept in another folder, or on standard error."""
+    commands = {
+        "fit": [*FIT, "rows.csv", *LOGIT],
+        "check": ["check", "income ~ age + C(sex)", "rows.csv", "--eps", "1"],
+        "evaluate": ["evaluate", "first.json", "rows.csv", "--eps", "1"],
+    }
+    paid = [*commands[command], "--ledger", "adult.ledger"]
+    assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--output", "first.json"]) == 0
+    capfd.readouterr()
+    write = stored.write_whole
+
+    def written(path: Path, text: str) -> None:
+        (write if elsewhere and path.name != "f.json" else full)(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "write_whole", written)
+        assert main([*paid, "--output", "f.json"]) == 6
+    shown = capfd.readouterr()
+    assert "====" in shown.out
+    assert "error: --output: No space left on device; " in shown.err
+    assert spent() == 1
+    assert not Path("f.json").exists()
+    if elsewhere:
+        kept = Path(shown.err.strip().rpartition(" ")[2])
+    else:
+        kept = folder / "kept.json"
+        kept.write_text(shown.err[: shown.err.index("error: ")])
+    assert main(["show", str(kept)]) == 0
+    assert not COUNT.search(kept.read_text())
+
+
+def test_a_full_disk_is_seen_before_the_charge(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the name of a file, and no content."""
+    monkeypatch.setattr(os, "fsync", lambda _: full(Path(), ""))
+    assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger", "--output", "fit.json"]) == 1
+    assert "--output: fit.json cannot be written (No space left on device)" in capfd.readouterr().err
+    assert spent() == 0
+    assert not Path("fit.json").exists()
+
+
+def test_what_cannot_be_rendered_is_kept_too(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(dp.GLMResults, "summary", fails)
+    assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger"]) == 6
+    said = capfd.readouterr().err
+    assert "a defect of dpstats" in said
+    assert dp.GLMResults.load(said.strip().rpartition(" ")[2]).params.size == 3
