@@ -106,10 +106,6 @@ class Paid(Protocol):
         """What `save` writes, but for the kind."""
 
 
-class UndeliveredError(ReleaseError):
-    """What was released could not be printed, or not be written where it was to go; it is kept elsewhere."""
-
-
 def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
     """Print what was paid for, and keep it in the file that was named: whichever of the two fails, the other is done.
 
@@ -123,7 +119,7 @@ def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
 
     Raises
     ------
-    UndeliveredError
+    ReleaseError
         If one of the two failed; says where the released values are.
     """
     unprinted: BaseException | None = None
@@ -133,19 +129,17 @@ def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
             sys.stdout.flush()
     except BaseException as error:
         unprinted = error
-    # A reader that has seen enough wants no file.
-    needed = output is not None or not (unprinted is None or isinstance(unprinted, BrokenPipeError))
-    place, unwritten = _kept(found, output) if needed else ("", None)
-    if isinstance(unprinted, OSError) and not isinstance(unprinted, BrokenPipeError):
+    # A reader that has seen enough wants no file but the one that was named.
+    enough = isinstance(unprinted, BrokenPipeError)
+    place, unwritten = _kept(found, output) if output is not None or not (unprinted is None or enough) else ("", None)
+    if isinstance(unprinted, OSError):
         silence()
-        raise UndeliveredError(f"standard output cannot be written ({unprinted.strerror}); {place}") from None
-    if isinstance(unprinted, Exception) and not isinstance(unprinted, BrokenPipeError):
-        raise UndeliveredError(f"printing failed, which is a defect of dpstats; {place}") from unprinted
+    if isinstance(unprinted, Exception) and not enough:
+        why = unprinted.strerror if isinstance(unprinted, OSError) else type(unprinted).__name__
+        raise ReleaseError(f"standard output cannot be written ({why}); {place}") from unprinted
     if unwritten is not None:
-        raise UndeliveredError(f"{unwritten}; {place}") from None
-    if unprinted is not None:
-        if output is None and place:
-            print(f"note: {place}", file=sys.stderr)
+        raise ReleaseError(f"{unwritten}; {place}")
+    if unprinted is not None:  # the reader has seen enough, or the user has
         raise unprinted
 
 
