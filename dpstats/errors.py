@@ -69,4 +69,4 @@ class BudgetExceeded(LedgerError):
 
 
 class StreamError(DPStatsError, RuntimeError):
-    """A stream is past its horizon, its state cannot be read or belongs to another plan; nothing was released."""
+    """A stream is past its horizon, its state cannot be used or belongs to another plan; nothing was released."""

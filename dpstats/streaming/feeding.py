@@ -182,6 +182,11 @@ class Feed:
         if running.tick >= self._last:
             raise StopIteration
         running.check_usable()
+        if running.waits:
+            raise StreamError(
+                f"tick {running.tick + 1} is computed and waits to be recorded: call update once with its rows, which "
+                "are not read again, and run with what follows it"
+            )
         running.begin(self._rows)
         found = guarded(self._read)
         if self._failed:

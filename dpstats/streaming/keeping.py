@@ -17,15 +17,20 @@ from typing import Any
 from dpstats.arguments import check_path
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.ledger.mounts import is_mount_point
 from dpstats.privacy.ledger.opening import LedgerLike, as_ledger
 from dpstats.privacy.ledger.store import sync_directory
 from dpstats.privacy.ledger.ticks import Position, StreamBooks
+from dpstats.streaming.disk import MOUNTED, locked, on_disk, write_at
 from dpstats.streaming.sums.state import pack, unpack
 
 OLD = (
     "the state is not the valid one: it is an old copy, or another process has closed a tick since. It is refused, as "
     "a release from it would be one that no charge covers; go on from the state that is up to date"
 )
+WAITS = "The tick is computed and waits to be recorded: call update again, which records and shows it and reads no rows"
+BROKEN = "a tick was not completed: open the stream again from its state, nothing is lost"
+LOST = "a tick was not completed, and without state= the stream cannot go on: begin a new one, with state="
 
 
 class Keeper:
@@ -41,6 +46,8 @@ class Keeper:
     ------
     ArgumentError
         If an argument is of another type, or the directory is missing.
+    StreamError
+        If the path is a mount point, which no rename can replace.
     LedgerError
         If the ledger cannot be opened.
     """
@@ -54,10 +61,18 @@ class Keeper:
             raise ArgumentError(f"state: there is no directory {str(self.path.parent)!r}; make it first")
         if self.path is not None and self.path.exists() and self.path.stat().st_nlink > 1:
             raise ArgumentError(f"state: {str(self.path)!r} has another name as well, a hard link; keep one of them")
+        if self.path is not None:
+            with on_disk(self.path):
+                mounted = is_mount_point(self.path)
+            if mounted:
+                raise StreamError(f"state: {str(self.path)!r} {MOUNTED} (nothing was charged)")
         self.ledger = ledger
         self._books = None if ledger is None else StreamBooks(ledger)
         self._entry: int | None = None
         self._position: Position | None = None
+        self._first_state: bytes | None = None
+        self._waiting: tuple[Mapping[str, Any], bytes] | None = None
+        self._overtaken = False
 
     @property
     def entry(self) -> int | None:
@@ -70,7 +85,7 @@ class Keeper:
         Raises
         ------
         StreamError
-            If the state is damaged, is not the valid one, or was begun with another ledger or none.
+            If the state is damaged, cannot be read, is not the valid one, or was begun with another ledger or none.
         """
         if self.path is None:
             return None
@@ -90,6 +105,8 @@ class Keeper:
     def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **said: Any) -> None:
         """Charge the ledger, if there is one, and make `facts` the state before the first tick.
 
+        What fails after the charge may be tried again, and is not charged again: the state is the one of the charge.
+
         Parameters
         ----------
         facts : mapping
@@ -101,44 +118,74 @@ class Keeper:
         Raises
         ------
         StreamError
-            If another process has begun a stream here.
+            If another process has begun a stream here, or the state cannot be written.
         BudgetExceeded, UncertifiedError, LedgerError
             If the ledger does not take the charge.
         """
-        content = self._packed(facts)
+        content = self._first_state or self._packed(facts)
         with self._locked():
             if self.path is not None:
-                if self.path.exists():
+                if self.path.exists() and self.path.read_bytes() != content:
                     raise StreamError(OLD)
                 # Staged before the charge: a process that is killed after it finds the stream that was paid for.
                 self._stage(content)
             if self.ledger is not None and self._books is not None:
-                charge = self.ledger.charge(guarantee, plan_hash=facts["identity"], **said)
-                self._entry = charge.number
-                self._books.begin(charge.number, digest_of(content))
+                if self._entry is None:
+                    self._entry = self.ledger.charge(guarantee, plan_hash=facts["identity"], **said).number
+                    self._first_state = content
+                self._books.begin(self._entry, digest_of(content))
             self._put(content)
+        self._first_state = None
 
     def commit(self, facts: Mapping[str, Any]) -> None:
         """Make `facts` the valid state, one tick on, durably; nothing of the tick may be shown before.
 
+        Where it fails these facts may be tried again, and no others: a tick of which two releases had been made would
+        show, by the one that could be recorded, something of the other with the same noise.
+
         Raises
         ------
         StreamError
-            If the state that this stream holds is not the valid one any more.
+            If the state that this stream holds is not the valid one any more, or the next cannot be written.
+        LedgerError
+            If the ledger cannot be written.
         """
-        assert self._position is not None
-        content = self._packed(facts)
+        if self._waiting is None:
+            self._waiting = facts, self._packed(facts)
+        kept, content = self._waiting
+        if self._overtaken or self._position is None or kept is not facts:
+            raise self._refused()
+        after = Position(self._position.tick + 1, digest_of(content))
         with self._locked():
             if self.path is not None:
-                if not self.path.exists() or digest_of(self.path.read_bytes()) != self._position.digest:
-                    raise StreamError(OLD)
+                found = digest_of(self.path.read_bytes()) if self.path.exists() else None
+                # An attempt that failed late may have put it there.
+                if found not in (self._position.digest, after.digest):
+                    raise self._refused()
                 self._stage(content)
             books, entry = self._books, self._entry
             if books is not None and entry is not None:
-                moved = books.advance(entry, self._position, digest_of(content))
-                if not moved:
-                    raise StreamError(OLD)
+                moved = books.advance(entry, self._position, after.digest)
+                if not moved and books.position(entry) != after:
+                    raise self._refused()
             self._put(content)
+        self._waiting = None
+
+    def may_retry(self, error: BaseException) -> bool:
+        """Whether the commit that `error` stopped may be tried again, as the error is then made to say.
+
+        Where there is a state, a process that is stopped goes on from there.
+        """
+        stopped = not isinstance(error, Exception if self.path is not None else (Exception, KeyboardInterrupt))
+        if stopped or self._overtaken:
+            return False
+        error.add_note(WAITS)
+        return True
+
+    def _refused(self) -> StreamError:
+        """The error of an object that holds another state than the valid one: it is of no use any more."""
+        self._overtaken = True
+        return StreamError(OLD)
 
     def _packed(self, facts: Mapping[str, Any]) -> bytes:
         """A state as bytes. Whoever may read the ledger sees a hash of it, which must not tell a guess of the rows from
@@ -181,24 +228,31 @@ class Keeper:
 
     def _put(self, content: bytes) -> None:
         """Make `content` the file at the path, durably, and drop what was staged otherwise."""
-        tick = int(unpack(content)["tick"])
-        self._position = Position(tick, digest_of(content))
-        if self.path is None:
-            return
-        if not self.path.exists() or self.path.read_bytes() != content:
-            staged = self._stage_path(content)
-            if not staged.exists():
-                write_durably(staged, content)
-            # Should this name be lost with the power, what was staged is found by it again.
-            os.replace(staged, self.path)
-        for left in self._staged():
-            with contextlib.suppress(OSError):
-                left.unlink()
+        after = Position(int(unpack(content)["tick"]), digest_of(content))
+        if self.path is not None:
+            # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
+            left = self._staged()
+            if not self.path.exists() or self.path.read_bytes() != content:
+                if self._stage_path(content) not in left:
+                    self._stage(content)
+                os.replace(self._stage_path(content), self.path)
+            # Without a ledger the name alone decides: were it lost with the power, the tick could be closed again.
+            sync_directory(self.path.parent)
+            for staged in left:
+                with contextlib.suppress(OSError):
+                    staged.unlink()
+        self._position = after
 
     def _stage(self, content: bytes) -> None:
-        """Write `content` beside the state, durably."""
+        """Write `content` beside the state, durably; what stands there whole is left, as the ledger may name it."""
         staged = self._stage_path(content)
-        write_durably(staged, content)
+        if not (staged.exists() and staged.read_bytes() == content):
+            try:
+                write_durably(staged, content)
+            except (OSError, KeyboardInterrupt):
+                with contextlib.suppress(OSError):
+                    staged.unlink()
+                raise
         sync_directory(staged.parent)
 
     def _stage_path(self, content: bytes) -> Path:
@@ -211,21 +265,17 @@ class Keeper:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, where the system can lock files; a killed process holds no lock."""
+        """One process at a time, where the system can lock files, and the system's refusals as StreamError.
+
+        The lock beside the state is there before the state is. Whoever removes it lets others in, so the state's own
+        file is locked too: a rename gives its name to another file, and whoever has waited for the old one begins anew.
+        """
         if self.path is None:
             yield
             return
-        try:
-            import fcntl
-        except ImportError:  # Windows: the ledger alone tells processes apart
+        beside = self.path.with_name(f".{self.path.name}.lock")
+        with on_disk(self.path), locked(beside, make=True), locked(self.path, make=False):
             yield
-            return
-        descriptor = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def digest_of(content: bytes) -> str:
@@ -237,9 +287,7 @@ def write_durably(path: Path, content: bytes) -> None:
     """A file that only its owner can read, on the disk when this returns."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        os.fsync(descriptor)
+        write_at(descriptor, content)
     finally:
         os.close(descriptor)
 

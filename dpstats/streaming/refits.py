@@ -13,7 +13,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -33,7 +33,7 @@ from dpstats.privacy.ledger.opening import LedgerLike
 from dpstats.quiet import bare, guarded, sealed
 from dpstats.request import SEEDED, Request, make_request
 from dpstats.results.glm_results import GLMResults
-from dpstats.streaming.keeping import Keeper
+from dpstats.streaming.keeping import BROKEN, LOST, Keeper
 from dpstats.streaming.schedules import RATIO, Schedule, share
 from dpstats.tables import Table, as_table
 
@@ -88,6 +88,14 @@ class RefitsPlan:
 
     def __str__(self) -> str:
         return "\n".join(wrap_notes(self.notes()))
+
+
+class Waiting(NamedTuple):
+    """A tick that is closed but could not be recorded, and what it will show."""
+
+    facts: dict[str, Any]
+    results: GLMResults | None
+    history: list[dict[str, Any]]
 
 
 class Refits:
@@ -168,6 +176,7 @@ class Refits:
         self._history: list[dict[str, Any]] = []
         self._identity, self._begun, self._broken = secrets.token_hex(16), False, False
         self._process, self._lock = os.getpid(), threading.Lock()
+        self._waiting: Waiting | None = None
         self._keeper = Keeper(state, ledger)
         found = self._keeper.load()
         if found is not None:
@@ -204,6 +213,9 @@ class Refits:
     def update(self, so_far: object) -> GLMResults | None:
         """Close a tick, and fit anew if it is one of the schedule's.
 
+        A tick that cannot be recorded, on a full disk or while the ledger stays locked, waits: the next call records
+        and shows it and does not look at `so_far`.
+
         Parameters
         ----------
         so_far : DataFrame or another table, or path
@@ -219,9 +231,10 @@ class Refits:
         ArgumentError, DataError, DomainError
             By the schema of the rows alone; nothing was read, charged or released.
         StreamError
-            If the stream is past its horizon, or its state is not the valid one: nothing was released.
+            If the stream is past its horizon, or its state is not the valid one or cannot be written: nothing was
+            released.
         BudgetExceeded, LedgerError
-            If the ledger does not take the charge, before the first tick.
+            If the ledger does not take the charge, before the first tick, or cannot be written.
         ReleaseError
             If it fails after rows were read; the tick is still open.
 
@@ -236,9 +249,12 @@ class Refits:
             raise StreamError("another thread is closing a tick of this stream: close one after the other")
         try:
             self._check_usable()
+            # Frames hold a fit that nobody may see before it is on the disk.
+            if self._waiting is not None:
+                bare(self._record)
+                return self.results
             table = self._checked(as_table(so_far))
             self._begin()
-            # Frames hold a fit that nobody may see before it is on the disk.
             bare(lambda: self._close(table))
             return self.results
         finally:
@@ -250,9 +266,21 @@ class Refits:
         due = tick in self._plan.schedule.times
         found = self._fit(table, tick) if due else self.results
         history = [*self._history, *(_records(tick, found) if due and found is not None else [])]
-        self._broken = True  # until the tick is on the disk
-        self._keeper.commit(self._facts(tick, found, history))
-        self.tick, self.results, self._history, self._broken = tick, found, history, False
+        self._waiting = Waiting(self._facts(tick, found, history), found, history)
+        self._record()
+
+    def _record(self) -> None:
+        """Record and show the tick that waits: of a fit that could not be recorded there is never a second one."""
+        assert self._waiting is not None
+        self._broken = True  # until the tick is on the disk, unless it can be tried again
+        facts, found, history = self._waiting
+        try:
+            self._keeper.commit(facts)
+        except BaseException as error:
+            self._broken = not self._keeper.may_retry(error)
+            raise
+        self.tick, self.results, self._history = self.tick + 1, found, history
+        self._waiting, self._broken = None, False
 
     def _checked(self, table: Table) -> Table:
         """These rows, whose fit costs what was planned: by the schema alone."""
@@ -288,7 +316,7 @@ class Refits:
 
     def _check_usable(self) -> None:
         if self._broken:
-            raise StreamError("a tick was not completed: open the stream again from its state, nothing is lost")
+            raise StreamError(LOST if self._keeper.path is None else BROKEN)
         if os.getpid() != self._process:
             raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
         if self.tick >= self._plan.schedule.horizon:

@@ -169,6 +169,9 @@ class Regression(Released, _Chosen):
     def update(self, rows: object, *, label: str | None = None) -> StreamResults:
         """Close a tick with its rows and release its regression.
 
+        A tick that is computed but cannot be recorded, on a full disk or while the ledger stays locked, waits: the next
+        call records and shows it and does not look at `rows`, whatever they are, as a tick has one release.
+
         Parameters
         ----------
         rows : DataFrame or another table
@@ -185,9 +188,10 @@ class Regression(Released, _Chosen):
         ArgumentError, DataError, DomainError
             By the schema of `rows` alone; nothing was read, charged or released.
         StreamError
-            If the stream is past its horizon, or its state is not the valid one: nothing was released.
+            If the stream is past its horizon, or its state is not the valid one or cannot be written: nothing was
+            released.
         BudgetExceeded, LedgerError
-            If the ledger does not take the charge, before the first tick.
+            If the ledger does not take the charge, before the first tick, or cannot be written.
         ReleaseError
             If it fails after rows were read; the tick is still open.
 
@@ -201,6 +205,9 @@ class Regression(Released, _Chosen):
         with running.alone():
             running.check_usable()
             running.check_label(label)
+            if running.waits:
+                running.record()
+                return self.at(self.tick)
             table = running.table(rows)
             running.begin()
             running.close(Tick([table], label))

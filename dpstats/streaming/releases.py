@@ -1,11 +1,13 @@
 """What a stream has released, tick by tick: public, kept so that any interval can be looked at again.
 
-In a file beside the state as records of one length, or the latest ones in memory.
+In a file beside the state as records of one length, or the latest ones in memory. A record is a checksum of 8 bytes and
+the numbers. Records of older versions begin with the number of their tick instead, and are read without a check.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections import deque
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, StreamError
+from dpstats.streaming.disk import on_disk, write_at
 
 Float = NDArray[np.float64]
 
@@ -83,15 +86,19 @@ class Releases:
         if self._path is None or tick == 0:
             return
         try:
-            self._read(tick)
+            kept = self._read(tick).numbers().tobytes() == latest.numbers().tobytes()
         except StreamError:
+            kept = False
+        if not kept:
             self._write(tick, latest)
         with contextlib.suppress(StreamError):
             for early in range(min(tick, EARLY) + 1):
                 self.early.append(self.at(early))
 
     def append(self, release: Release) -> None:
-        """Keep the next tick's."""
+        """Keep the next tick's. Where it cannot be written, nothing has changed and it may be tried again."""
+        if self._path is not None:
+            self._write(self.tick + 1, release)
         if not self.early and self.tick == 0:
             self.early.append(self.at(0))
         self.tick, self.last = self.tick + 1, release
@@ -99,8 +106,6 @@ class Releases:
             self.early.append(release)
         if self._path is None:
             self._latest.append(release)
-        else:
-            self._write(self.tick, release)
 
     def at(self, tick: int) -> Release:
         """The release of `tick`; before the first one all sums are 0.
@@ -110,7 +115,7 @@ class Releases:
         ArgumentError
             If there is none yet, or it is not in memory any more.
         StreamError
-            If the file of releases is gone.
+            If the file of releases is gone or damaged.
         """
         if not 0 <= tick <= self.tick:
             raise ArgumentError(f"ticks must lie between 0 and {self.tick}, the ticks so far")
@@ -134,25 +139,33 @@ class Releases:
 
     def _write(self, tick: int, release: Release) -> None:
         assert self._path is not None
-        record = np.concatenate([[tick], release.numbers()]).astype("<f8").tobytes()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.lseek(descriptor, (tick - 1) * len(record), os.SEEK_SET)
-            os.write(descriptor, record)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        numbers = release.numbers().astype("<f8").tobytes()
+        record = checksum(tick, numbers) + numbers
+        with on_disk(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                write_at(descriptor, record, (tick - 1) * len(record))
+            finally:
+                os.close(descriptor)
 
     def _read(self, tick: int) -> Release:
         assert self._path is not None
         length = 8 * self._length
         content = b""
-        if self._path.exists():
-            with open(self._path, "rb") as file:
-                file.seek((tick - 1) * length)
-                content = file.read(length)
-        record = np.frombuffer(content, dtype="<f8") if len(content) == length else np.full(1, np.nan)
+        with on_disk(self._path):
+            if self._path.exists():
+                with open(self._path, "rb") as file:
+                    file.seek((tick - 1) * length)
+                    content = file.read(length)
         # Where an earlier record is missing the file has a hole, which reads as zeros.
-        if len(record) != self._length or record[0] != tick:
-            raise StreamError(f"the releases up to tick {tick} are gone from {self._path.name!r}; restore that file")
-        return Release.of(record[1:], self._size)
+        marks = (checksum(tick, content[8:]), np.array([tick], dtype="<f8").tobytes())
+        if len(content) != length or content[:8] not in marks:
+            raise StreamError(
+                f"the releases up to tick {tick} are gone from {self._path.name!r}, or damaged; restore that file"
+            )
+        return Release.of(np.frombuffer(content[8:], dtype="<f8"), self._size)
+
+
+def checksum(tick: int, numbers: bytes) -> bytes:
+    """Of a record and its place: a release that was cut off, or stands elsewhere, is not taken for one."""
+    return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]

@@ -7,11 +7,12 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arguments import shown
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
 from dpstats.models.charging import check_rows
@@ -22,13 +23,29 @@ from dpstats.quiet import bare, guarded, quiet
 from dpstats.rows import Block
 from dpstats.streaming.early import choose_start
 from dpstats.streaming.feeding import Tick
-from dpstats.streaming.keeping import Keeper
+from dpstats.streaming.keeping import BROKEN, LOST, Keeper
 from dpstats.streaming.planning import StreamPlan
 from dpstats.streaming.releases import EARLY, Release, Releases
 from dpstats.streaming.sums import PrefixSums
 from dpstats.tables import Table, as_table
 
 Float = NDArray[np.float64]
+
+
+class Waiting(NamedTuple):
+    """A tick that is computed but not shown yet.
+
+    Attributes
+    ----------
+    facts : dict or None
+        The state after it; None once that is valid.
+    release : Release
+    label : str or None
+    """
+
+    facts: dict[str, Any] | None
+    release: Release
+    label: str | None
 
 
 class Running:
@@ -75,6 +92,7 @@ class Running:
         self.label: str | None = None
         self._counted = False
         self._process, self._broken, self._lock = os.getpid(), False, threading.Lock()
+        self._waiting: Waiting | None = None
         found = self._keeper.load()
         self._begun = found is not None
         if found is None:
@@ -108,9 +126,9 @@ class Running:
         return table
 
     def check_usable(self) -> None:
-        """StreamError unless this object may close another tick."""
+        """StreamError unless this object may close another tick, or the one that waits."""
         if self._broken:
-            raise StreamError("a tick was not completed: open the stream again from its state, nothing is lost")
+            raise StreamError(LOST if self._keeper.path is None else BROKEN)
         if os.getpid() != self._process:
             raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
         last = self.plan.sums.mechanism.workload.ticks
@@ -118,9 +136,14 @@ class Running:
             raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
 
     def check_label(self, label: str | None) -> None:
-        """Raise unless `label` may follow the last one."""
+        """Raise unless `label` may follow the last one, or is that of the tick that waits."""
         if label is not None and not isinstance(label, str):
             raise ArgumentError("label must be text: the public name of a tick")
+        if self._waiting is not None:
+            if label != self._waiting.label:
+                named = "no label" if self._waiting.label is None else f"label={shown(self._waiting.label)}"
+                raise StreamError(f"label: the tick that waits to be recorded has {named}; call update with that first")
+            return
         if self.tick and (label is None) != (self.label is None):
             raise ArgumentError("label must be given for every tick, or for none")
         if label is not None and self.label is not None and label <= self.label:
@@ -139,10 +162,13 @@ class Running:
         StreamError
             If rows are counted in a stream that was charged for without.
         """
-        if self._begun:
+        if self._begun or self._keeper.entry is not None:
             self._check_counted(counted)
+        else:
+            self._counted = counted is not None
+        if self._begun:
             return
-        plan, self._counted = self.plan, counted is not None
+        plan = self.plan
         label = plan.title if counted is None else f"{plan.title}; ticks of {counted:,} rows, whose number is public"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
@@ -161,8 +187,8 @@ class Running:
 
         Raises
         ------
-        StreamError
-            If this stream's state is not the valid one any more; nothing was released.
+        StreamError, LedgerError
+            If this stream's state is not the valid one any more, or the tick cannot be recorded; nothing was released.
         ReleaseError
             If it fails after rows were read; the tick is still open.
         """
@@ -187,11 +213,38 @@ class Running:
 
     def _close(self, tick: Tick) -> None:
         vector = guarded(lambda: self._vector(tick.pieces))
-        self._broken = True  # until the tick is on the disk: what is in memory is ahead of it
+        self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
         release = self._step(vector)
-        self._keeper.commit(self._facts(self.tick + 1, release, tick.label))
-        self.releases.append(release)
-        self.label, self._broken = tick.label, False
+        self._waiting = Waiting(self._facts(self.tick + 1, release, tick.label), release, tick.label)
+        self._record()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows come."""
+        return self._waiting is not None
+
+    def record(self) -> None:
+        """Record and show the tick that waits. Reads no rows: others would be released with the same noise.
+
+        Raises
+        ------
+        StreamError, LedgerError
+            As `close`.
+        """
+        bare(self._record)
+
+    def _record(self) -> None:
+        assert self._waiting is not None
+        self._broken = True  # until the tick is on the disk, unless it can be tried again
+        try:
+            if self._waiting.facts is not None:
+                self._keeper.commit(self._waiting.facts)
+                self._waiting = self._waiting._replace(facts=None)
+            self.releases.append(self._waiting.release)
+        except BaseException as error:
+            self._broken = not self._keeper.may_retry(error)
+            raise
+        self.label, self._waiting, self._broken = self._waiting.label, None, False
 
     def linearised(self, a: int, b: int) -> tuple[Float, Float]:
         """Where the ticks a + 1, ..., b were linearised, and what each stands for, shapes (k, p) and (k,).
