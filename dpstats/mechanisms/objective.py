@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.curvature import least_curvature, risk_curvature, typical_sizes
 from dpstats.mechanisms.design import Bounds
@@ -18,7 +19,7 @@ from dpstats.mechanisms.information import InformationPlan, eta_error
 from dpstats.mechanisms.metrics import Metric, Purchase, metrics
 from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.pricing import PAID_ROOM, Price, price_fit, price_information, room, scales
-from dpstats.mechanisms.release import LatticeRelease, gradient_tolerance
+from dpstats.mechanisms.release import ROUNDED, LatticeRelease, least_gradient_tolerance, plan_final
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
 from dpstats.rows import Block, Rows
@@ -29,6 +30,12 @@ Vector = NDArray[np.float64]
 
 SURELY = 1e-6
 """Risk bounds that differ by less than this part are compared as they are computed."""
+
+AHEAD = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
+"""Where the last step's own error raises the noise, it is planned anew for so many times the noise asked for,"""
+
+HOPELESS = 1e9
+"""unless that is so many times the fit's alone."""
 
 NO_JACOBIAN = 1e-9
 """A curvature ratio at which the Jacobian costs nothing."""
@@ -122,23 +129,39 @@ def _priced(
 
     A ridge of the caller's beyond the `default` curvature keeps its strength.
     """
+    unit = float(np.sqrt(np.sum(metric.variances)))
 
-    def rounded(price: Price, at: Vector) -> tuple[float, LatticeRelease]:
-        tolerance = gradient_tolerance(
-            family,
-            rms=float(np.sqrt(np.sum(metric.variances))) * price.scale,
-            row_length=row_length,
-            curvature=at,
-            rows=purchase.rows_at_most,
-            penalty=penalty,
-            offset_bound=design.offset_bound,
-            final_eps=purchase.final_eps,
+    def facts(scale: float, at: Vector) -> dict[str, Any]:
+        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": purchase.rows_at_most}
+        return {**public, "rms": unit * scale, "curvature": at, "penalty": penalty}
+
+    def rounded(scale: float, at: Vector) -> tuple[float, LatticeRelease]:
+        return plan_final(family, purchase.final_eps, **facts(scale, at))
+
+    def informed(inside: Vector, alone: Price) -> _Priced | None:
+        """The error of the last step costs noise, and more noise asks for a coarser last step: until both agree."""
+        scale = alone.scale
+        for ahead in AHEAD:
+            tolerance, final = rounded(scale, inside)
+            error = eta_error(final, row_length, design.offset_bound)
+            found = price_information(design, family, purchase, metric, inside, alone, error)
+            if found is None:
+                return None
+            price, information = found
+            if least_gradient_tolerance(family, **facts(price.scale, inside)) <= tolerance * ROUNDED:
+                return _Priced(price, inside, tolerance, final, information)
+            scale = price.scale * ahead
+            if scale > HOPELESS * alone.scale:
+                break
+        if purchase.information is None or purchase.information.free:
+            return None
+        raise ArgumentError(
+            "inference costs too much beside a last step for so many rows: lower rows_at_most, raise curvature or "
+            "release_share, or pass inference=None"
         )
-        return tolerance, LatticeRelease(purchase.final_eps, 2 * tolerance / float(np.min(at)), len(at))
 
     asked = purchase.information
     if asked is not None:
-        alone = None
         inside = curvature
         if asked.free:
             alone = price_fit(design, family, replace(purchase, information=None), metric, curvature)
@@ -146,13 +169,11 @@ def _priced(
                 inside = np.maximum(curvature, default * room(family, purchase, design.curvature_ratio(curvature)))
         else:
             alone = price_fit(design, family, purchase, metric, curvature)
-        tolerance, final = rounded(alone, inside)
-        error = eta_error(final, row_length, design.offset_bound)
-        found = price_information(design, family, purchase, metric, inside, alone, error)
+        found = informed(inside, alone)
         if found is not None:
-            return _Priced(found[0], inside, tolerance, final, found[1])
+            return found
     price = price_fit(design, family, purchase.whole, metric, curvature)
-    return _Priced(price, curvature, *rounded(price, curvature), None)
+    return _Priced(price, curvature, *rounded(price.scale, curvature), None)
 
 
 def release_objective(

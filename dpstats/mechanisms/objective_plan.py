@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.information import InformationPlan, follow
-from dpstats.mechanisms.release import LatticeRelease, covered_rows, final_noise_share, gradient_tolerance
+from dpstats.mechanisms.release import (
+    GRADIENT_SHARE,
+    LEAST_SHARE,
+    ROUNDED,
+    LatticeRelease,
+    covered_rows,
+    final_noise_share,
+    least_gradient_tolerance,
+    plan_final,
+)
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.privacy.bodies import BodyNoise
@@ -72,6 +82,13 @@ class ObjectivePlan:
         What is released beside the coefficients, for inference.
     offset_bound : float
         The greatest size of a row's offset.
+    stored : bool
+        Whether the plan was read from a file: it was checked where it was made, perhaps for another arithmetic.
+
+    Raises
+    ------
+    ArgumentError
+        If `tolerance` or `final` is finer than the proof allows beside the noise that is drawn (docs/proofs/release).
     """
 
     family: Family
@@ -97,6 +114,32 @@ class ObjectivePlan:
     final: LatticeRelease
     information: InformationPlan | None = None
     offset_bound: float = 0.0
+    stored: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.stored:
+            self.check_last_step()
+
+    def check_last_step(self) -> None:
+        """Raise ArgumentError unless the last step covers the solver's error and the sampling of this noise."""
+        least = least_gradient_tolerance(
+            self.family,
+            rms=self.gradient_size,
+            row_length=self.row_length,
+            curvature=self.curvature,
+            rows=self.rows_at_most,
+            penalty=self.penalty,
+            linear=self.linear,
+            offset_bound=self.offset_bound,
+            share=LEAST_SHARE if self.noise_averages_out else GRADIENT_SHARE,
+        )
+        apart = 2 * self.tolerance / float(np.min(self.curvature))
+        if not (self.tolerance * ROUNDED >= least and self.final.distance * ROUNDED >= apart):
+            raise ArgumentError(
+                f"tolerance = {self.tolerance:.3g} is too small for the proof, which asks for {least:.3g} beside this "
+                "noise, or final is for another one: no guarantee would hold"
+            )
+        self.final.check()
 
     @property
     def cost(self) -> float:
@@ -198,6 +241,7 @@ class ObjectivePlan:
             final=LatticeRelease(**stored["final"]),
             information=None if stored.get("information") is None else InformationPlan.from_dict(stored["information"]),
             offset_bound=stored.get("offset_bound", 0.0),
+            stored=True,
         )
 
 
@@ -215,8 +259,9 @@ _VECTORS = ("curvature", "penalty_weights", "threshold", "linear", "noise_shape"
 
 def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
     """The plan with a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
-    tolerance = gradient_tolerance(
+    tolerance, final = plan_final(
         plan.family,
+        plan.final.eps,
         rms=plan.gradient_size,
         row_length=plan.row_length,
         curvature=curvature,
@@ -224,9 +269,8 @@ def recentred(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
         penalty=plan.penalty,
         linear=linear,
         offset_bound=plan.offset_bound,
-        final_eps=plan.final.eps if plan.noise_averages_out else None,
+        averages_out=plan.noise_averages_out,
     )
-    final = LatticeRelease(plan.final.eps, 2 * tolerance / float(np.min(curvature)), plan.size)
     information = plan.information
     if information is not None:
         information = follow(information, final, plan.row_length, plan.offset_bound)

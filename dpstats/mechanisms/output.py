@@ -15,9 +15,9 @@ from dpstats.families import Family
 from dpstats.mechanisms.curvature import typical_sizes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.metrics import Purchase
-from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
+from dpstats.mechanisms.objective_plan import ObjectivePlan
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.release import plan_final
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.noise import Kind, Noise
@@ -56,7 +56,7 @@ class OutputPlan(ObjectivePlan):
 
         Half of the rounding that this pays for is the noise's own (docs/proofs/output, 4).
         """
-        return 2 * math.sqrt(self.law.expected_square(self.size)) * math.sqrt(float(np.min(self.curvature)))
+        return gradient_size(self.law, self.curvature)
 
     @property
     def noise_averages_out(self) -> bool:
@@ -121,7 +121,18 @@ def plan_output(
         kind=kind,
     )
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
-    plan = OutputPlan(
+    tolerance, final = plan_final(
+        family,
+        purchase.final_eps,
+        rms=gradient_size(noise, total),
+        row_length=row_length,
+        curvature=total,
+        rows=purchase.rows_at_most,
+        penalty=remainder,
+        offset_bound=design.offset_bound,
+        averages_out=False,
+    )
+    return OutputPlan(
         family=family,
         eps=purchase.eps,
         delta=purchase.delta if kind == "gaussian" else 0.0,
@@ -141,11 +152,15 @@ def plan_output(
         threshold=_threshold(noise, total, remainder, penalty_weights, options.selection_level),
         linear=np.zeros(size),
         radius=float(np.linalg.norm(sizes)),
-        tolerance=math.inf,
-        final=LatticeRelease(purchase.final_eps, 1.0, size),
+        tolerance=tolerance,
+        final=final,
         offset_bound=design.offset_bound,
     )
-    return recentred(plan, total, plan.linear)
+
+
+def gradient_size(law: Noise, curvature: Vector) -> float:
+    """Twice the noise of the coefficients, root mean square, as a gradient of the flattest column."""
+    return 2 * math.sqrt(law.expected_square(len(curvature))) * math.sqrt(float(np.min(curvature)))
 
 
 def _threshold(

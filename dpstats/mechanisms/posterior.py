@@ -21,10 +21,9 @@ from dpstats.mechanisms.drawing import (
     LossTable,
 )
 from dpstats.mechanisms.metrics import Purchase
-from dpstats.mechanisms.objective_plan import recentred
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan
-from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, LatticeRelease
+from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan, gradient_size
+from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.output import ROUNDED
@@ -80,6 +79,11 @@ class PosteriorPlan(OutputPlan):
     reach: float = math.nan
     scale: float = math.nan
     cover_eps: float = 0.0
+
+    def check_last_step(self) -> None:
+        """As for noise in the optimum; on an ellipsoid points of a lattice are drawn, and there is no last step."""
+        if self.semi_axes is None:
+            super().check_last_step()
 
     @property
     def noise_variances(self) -> Vector:
@@ -291,7 +295,18 @@ def _assembled(
     """The plan with what all plans have."""
     size = len(curvature)
     length = math.sqrt(design.curvature_ratio(np.ones(size)))
-    plan = PosteriorPlan(
+    law = Noise("gaussian" if semi_axes is None else "laplace", "l2", 1 / math.sqrt(temperature))
+    tolerance, final = plan_final(
+        family,
+        purchase.final_eps,
+        rms=gradient_size(law, curvature),
+        row_length=length,
+        curvature=curvature,
+        rows=purchase.rows_at_most,
+        penalty=penalty,
+        averages_out=False,
+    )
+    return PosteriorPlan(
         family=family,
         eps=purchase.eps,
         delta=purchase.delta,
@@ -301,7 +316,7 @@ def _assembled(
         row_norm=length,
         row_length=length,
         rows_at_most=purchase.rows_at_most,
-        noise=Noise("gaussian" if semi_axes is None else "laplace", "l2", 1 / math.sqrt(temperature)),
+        noise=law,
         noise_shape=shape,
         classical_scale=1 / math.sqrt(temperature),
         planned_eps=purchase.eps,
@@ -311,15 +326,14 @@ def _assembled(
         threshold=np.zeros(size),
         linear=np.zeros(size),
         radius=radius,
-        tolerance=math.inf,
-        final=LatticeRelease(purchase.final_eps, 1.0, size),
+        tolerance=tolerance,
+        final=final,
         temperature=temperature,
         semi_axes=semi_axes,
         reach=reach,
         scale=scale,
         cover_eps=cover_eps,
     )
-    return recentred(plan, curvature, plan.linear)
 
 
 def posterior_curvature(design: Bounds, family: Family, purchase: Purchase, sizes: Vector, rows: float) -> Vector:

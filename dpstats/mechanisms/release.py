@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.penalties import Lasso, Penalty
-from dpstats.privacy.lattice import noisy_integers
+from dpstats.privacy.lattice import LARGEST_SCALE, noisy_integers
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers.pairs import Pair
 from dpstats.solvers.rounding import least_tolerance
@@ -40,8 +40,15 @@ LONGEST_DRAW = 1000.0
 LARGEST = 1e280
 """Linear predictors stay below this, so that nothing overflows."""
 
-LATTICE_LIMIT = 2**61
-"""Coordinates are clamped to so many lattice steps, so that they fit the noise's 64-bit integers."""
+LATTICE_LIMIT = 2**500
+"""Coordinates are clamped to so many lattice steps, far beyond any optimum of the rows that a release is made for
+(docs/proofs/release)."""
+
+DISTANCES = (1e-200, 1e140)
+"""Points lie within no less and no more of the optimum, so that steps and their multiples are normal floats."""
+
+ROUNDED = 1 + 1e-9
+"""Covers the rounding of root mean squares that are computed in two ways; the proof's bounds have more room than that."""
 
 ZERO_SCALES = 40.0
 """Released coordinates within so many scales of the final noise of zero are set to zero where sparsity is wanted."""
@@ -85,6 +92,39 @@ def gradient_tolerance(
     ArgumentError
         If linear predictors could overflow.
     """
+    share = GRADIENT_SHARE
+    if final_eps is not None:
+        wanted = INVISIBLE / final_noise_share(family, final_eps, rows=rows, row_length=row_length, curvature=curvature)
+        share = min(share, max(LEAST_SHARE, wanted))
+    return least_gradient_tolerance(
+        family,
+        rms=rms,
+        row_length=row_length,
+        curvature=curvature,
+        rows=rows,
+        penalty=penalty,
+        linear=linear,
+        offset_bound=offset_bound,
+        share=share,
+    )
+
+
+def least_gradient_tolerance(
+    family: Family,
+    *,
+    rms: float,
+    row_length: float,
+    curvature: Vector,
+    rows: float,
+    penalty: Penalty | None,
+    linear: Vector | None = None,
+    offset_bound: float = 0.0,
+    share: float = LEAST_SHARE,
+) -> float:
+    """The least gamma that the proof allows beside noise of this root mean square (docs/proofs/release).
+
+    At least `share` of it; the other parameters and errors are those of `gradient_tolerance`.
+    """
     public, longest = _lengths(rms, curvature, linear)
     least = float(np.min(curvature))
     if not row_length * (rows * family.lipschitz * row_length + longest) + least * offset_bound <= LARGEST * least:
@@ -101,10 +141,6 @@ def gradient_tolerance(
     )
     # The noise is added to the public part in float64.
     added = 16 * float(np.finfo(np.float64).eps) * public
-    share = GRADIENT_SHARE
-    if final_eps is not None:
-        wanted = INVISIBLE / final_noise_share(family, final_eps, rows=rows, row_length=row_length, curvature=curvature)
-        share = min(share, max(LEAST_SHARE, wanted))
     return max(share * rms, reachable, added)
 
 
@@ -192,26 +228,74 @@ class LatticeRelease:
         """The scale of the noise in model units."""
         return self.sensitivity / self.eps * self.step
 
+    def check(self) -> None:
+        """Raise ArgumentError unless lattice points and draws of the noise stay within the range of numbers.
+
+        No draw may stand at an end of the 64-bit integers, where what is added to it could be read off the sum.
+        """
+        if not DISTANCES[0] <= self.distance <= DISTANCES[1]:
+            raise ArgumentError("curvature is too small or too large beside the noise: coefficients could overflow")
+        if not self.sensitivity / self.eps <= LARGEST_SCALE:
+            raise ArgumentError(
+                f"release_share leaves eps = {self.eps:.3g} for the last step, whose noise would drown any data; raise "
+                "release_share, or eps"
+            )
+
     def release(self, theta: Pair, random: RandomSource) -> Vector:
         """Round theta to the lattice, add discrete Laplace noise, and return it as floats, shape (p,).
 
-        OpenDP draws the noise, except from a seeded source, whose releases are never certified.
+        OpenDP draws the noise, except from a seeded source, whose releases are never certified. Lattice points are
+        whole numbers of any length: no 64-bit integer holds those of small steps far from zero.
         """
-        noisy = noisy_integers(self.nearest(theta), self.sensitivity, self.eps, random)
-        return noisy.astype(np.float64) * self.step
+        noise = noisy_integers(np.zeros(self.size, dtype=np.int64), self.sensitivity, self.eps, random)
+        noisy = [point + int(draw) for point, draw in zip(self.nearest(theta), noise, strict=True)]
+        return np.array([float(point) for point in noisy]) * self.step
 
-    def nearest(self, theta: Pair) -> NDArray[np.int64]:
-        """The lattice point next to theta, clamped, in steps: shape (p,)."""
+    def nearest(self, theta: Pair) -> list[int]:
+        """The lattice point next to theta, clamped, in steps: p whole numbers."""
         # The step is a power of two: division by it is exact, and so is what the whole steps leave. The sum is clamped,
         # not its leading part, whose rest may be many steps.
-        unit, far = theta.high.dtype.type(self.step), 2 * LATTICE_LIMIT
+        unit, far = theta.high.dtype.type(self.step), theta.high.dtype.type(2 * LATTICE_LIMIT)
         with np.errstate(over="ignore", invalid="ignore"):
-            leading = np.clip(theta.high / unit, -far, far)
+            leading = np.clip(np.nan_to_num(theta.high / unit, nan=0.0), -far, far)
             whole = np.rint(leading)
             rest = np.where(np.abs(leading) < far, (leading - whole) + theta.low / unit, 0)
-        steps = whole.astype(np.int64) + np.rint(rest).astype(np.int64)
-        return np.clip(steps, -LATTICE_LIMIT, LATTICE_LIMIT)
+            rest = np.rint(np.clip(np.nan_to_num(rest, nan=0.0), -far, far))
+        points = (int(one) + int(other) for one, other in zip(whole, rest, strict=True))
+        return [min(max(point, -LATTICE_LIMIT), LATTICE_LIMIT) for point in points]
 
     def sparse(self, released: Vector) -> Vector:
         """Set to zero what cannot be told from zero beside this step's own noise (post-processing)."""
         return np.where(np.abs(released) <= ZERO_SCALES * self.scale, 0.0, released)
+
+
+def plan_final(
+    family: Family,
+    final_eps: float,
+    *,
+    rms: float,
+    row_length: float,
+    curvature: Vector,
+    rows: float,
+    penalty: Penalty | None,
+    linear: Vector | None = None,
+    offset_bound: float = 0.0,
+    averages_out: bool = True,
+) -> tuple[float, LatticeRelease]:
+    """gamma and the last step that covers it, charged `final_eps`.
+
+    `averages_out` says that the effect of the objective's noise falls with the number of rows; the other parameters and
+    errors are those of `gradient_tolerance`.
+    """
+    tolerance = gradient_tolerance(
+        family,
+        rms=rms,
+        row_length=row_length,
+        curvature=curvature,
+        rows=rows,
+        penalty=penalty,
+        linear=linear,
+        offset_bound=offset_bound,
+        final_eps=final_eps if averages_out else None,
+    )
+    return tolerance, LatticeRelease(final_eps, 2 * tolerance / float(np.min(curvature)), len(curvature))

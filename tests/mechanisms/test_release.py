@@ -74,7 +74,8 @@ def test_a_scale_wrong_by_a_tenth_is_caught() -> None:
 def test_absurd_points_are_clamped_not_refused() -> None:
     final = LatticeRelease(1.0, 1e-9, 2)
     released = final.release(pairs.single([1e300, -np.inf], np.longdouble), SystemRandom())
-    assert released == pytest.approx(np.array([1, -1]) * LATTICE_LIMIT * final.step)
+    assert released == pytest.approx(np.array([1.0, -1.0]) * float(LATTICE_LIMIT) * final.step)
+    assert final.nearest(pairs.single([math.nan, 0.0], np.longdouble)) == [0, 0]
 
 
 def test_sparse_keeps_what_stands_out() -> None:
@@ -94,7 +95,8 @@ def test_the_rest_of_a_pair_decides_its_lattice_point(dtype: type[np.floating]) 
 
 def test_a_pair_beyond_the_limit_is_clamped_as_a_whole() -> None:
     final = LatticeRelease(1.0, 2.0**-20, 1)
-    high = np.array([(LATTICE_LIMIT + 2.0**9) * final.step])
-    inside = pairs.Pair(high, np.array([-(2.0**10) * final.step]))
-    assert final.nearest(inside)[0] == LATTICE_LIMIT - 2**9
-    assert final.nearest(pairs.single(high, np.float64))[0] == LATTICE_LIMIT
+    limit = float(LATTICE_LIMIT)
+    high = np.array([limit * (1 + 2.0**-10) * final.step])
+    inside = pairs.Pair(high, np.array([-limit * 2.0**-9 * final.step]))
+    assert final.nearest(inside) == [LATTICE_LIMIT - LATTICE_LIMIT // 2**10]
+    assert final.nearest(pairs.single(high, np.float64)) == [LATTICE_LIMIT]
