@@ -15,6 +15,12 @@ from dpstats.formula.features import Norms
 
 Array = NDArray[np.float64]
 
+LARGEST = 1e100
+"""Columns must stay below this, so that scaling them cannot overflow."""
+
+LEAST = 1e-290
+"""Columns that vary must reach this far from their centre: subnormal numbers are rounded by more than any margin."""
+
 MARGIN = 1e-3
 """A smooth basis may rise a little between grid points; bounds measured on a grid are widened by this share."""
 

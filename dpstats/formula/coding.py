@@ -17,7 +17,7 @@ from patsy.design_info import DesignInfo, SubtermInfo
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.bounds import FactorBounds, interact, measure, proved
+from dpstats.formula.bounds import LARGEST, FactorBounds, interact, measure, proved
 from dpstats.formula.codes import Encoded
 from dpstats.formula.expression import Apply, Column, Value, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
 from dpstats.formula.hints import located
@@ -33,9 +33,6 @@ FactorValues = dict[Any, NDArray[Any]]
 
 Part = tuple[NDArray[Any], NDArray[Any] | None]
 """A number of each row, or a number of each level and the rows' levels."""
-
-LARGEST = 1e100
-"""Columns must stay below this, so that scaling them cannot overflow."""
 
 
 class PublicFactor:

@@ -8,6 +8,8 @@ norm is at most 1 whatever the cells are, and a bound that is too small costs ac
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -21,16 +23,17 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.bodies import term_bodies
-from dpstats.formula.bounds import Array, Term, unit_term
+from dpstats.formula.bounds import LEAST, Array, Term, unit_term
 from dpstats.formula.gaps import gap_notes
 from dpstats.formula.joined import joined_columns
-from dpstats.formula.packing import SLACK, packing_of
+from dpstats.formula.packing import packing_of
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reading import owned_blocks, prediction_rows, read_blocks, usable_rows
 from dpstats.formula.response import Kind, bind_response
 from dpstats.formula.row_values import bind_offset, bind_subset, bind_weights
 from dpstats.formula.scaled import ScaledDesign
 from dpstats.formula.schema import check_counts, numeric_columns_undeclared, schema_domain, with_response
+from dpstats.privacy.bodies import SLACK
 from dpstats.privacy.information import Joined
 from dpstats.quiet import quiet
 from dpstats.rows import Block, PackedRows, Packing, Rows
@@ -288,6 +291,7 @@ def _build(parsed: Formula, domain: Domain, kind: Kind, trials: float | None = N
 
 
 @lru_cache(maxsize=16)
+@np.errstate(all="ignore")
 def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:
     """See `_build`; public facts alone, and a plan and its fit, or several fits, have the same."""
     parsed, domain = parse(formula), Domain.from_json(declared)
@@ -301,11 +305,13 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
     partial += [value.name for value in (offset, weights) if value is not None and value.partial]
     lower, upper, center = coding.column_ranges(info, by_term, has_intercept)
     reach = np.maximum(np.abs(lower - center), np.abs(upper - center))
+    for name in itertools.compress(info.column_names, (reach > 0) & (reach < LEAST)):
+        raise FormulaError(f"{name} varies by less than {LEAST:g} on the declared ranges; rescale it")
     units = [
         unit_term(term.name(), info.term_slices[term], reach, [(part.l2, part.l1) for part in parts])
         for term, parts in by_term.items()
     ]
-    norm = float(np.sqrt(sum(term.l2**2 for term in units)))
+    norm = math.sqrt(math.fsum(term.l2**2 for term in units))
     if norm == 0:
         raise FormulaError(f"formula {parsed.text!r}: every column is zero on the declared ranges")
     terms = [Term(term.name, term.columns, term.maxima / norm, term.l2 / norm, term.l1 / norm) for term in units]

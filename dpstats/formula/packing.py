@@ -29,14 +29,11 @@ from dpstats.formula.coding import (
     placed_subterms,
     products,
 )
-from dpstats.privacy.bodies import shrink_block
+from dpstats.privacy.bodies import shrink_block, slack
 from dpstats.rows import Coded, Packing
 
 if TYPE_CHECKING:
     from dpstats.formula.design import DesignSpec
-
-SLACK = 1e-12
-"""Rows are kept this share below the declared bounds, so that rounding never carries them above."""
 
 MOST_VALUES = 2**18
 """Of the columns of a subterm at all its levels; columns that would have more are kept as numbers."""
@@ -164,8 +161,9 @@ def _shrink(term: Term, part: Array) -> None:
     for column in part.T:
         squares += column * column
         sizes += np.abs(column)
+    room = 1 + slack(part.shape[1])
     with np.errstate(all="ignore"):
-        by_l2 = term.l2 / (1 + SLACK) / np.sqrt(squares)
-        by_l1 = term.l1 / (1 + SLACK) / sizes
+        by_l2 = term.l2 / room / np.sqrt(squares)
+        by_l1 = term.l1 / room / sizes
     factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
     part *= factor[:, None]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Levels, Range, Scalar
 from dpstats.errors import DomainError, FormulaError
+from dpstats.formula.bounds import LEAST
 from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.expression import Column, Node, Value, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.hints import share_hint
@@ -125,6 +126,8 @@ def bind_response(
             raise DomainError(f"the response {name!r} must be able to exceed 0 to be a count; declare (0, most)")
         return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain, partial)
     center, scale = scaling(low, high, has_intercept)
+    if not LEAST <= scale <= 1 / LEAST:
+        raise DomainError(f"the response {name!r} must vary by {LEAST:g} to {1 / LEAST:g}; rescale it")
     return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
 
 

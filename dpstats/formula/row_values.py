@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Range
 from dpstats.errors import DomainError, FormulaError
-from dpstats.formula.bounds import LEAST_FINITE
+from dpstats.formula.bounds import LEAST, LEAST_FINITE
 from dpstats.formula.codes import Encoded
 from dpstats.formula.expression import Apply, Column, Node, as_numbers, bind, columns_of, elementwise, evaluate
 from dpstats.formula.hints import located
@@ -89,6 +89,8 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     found = _bound(name, node, domain)
     if not found.high > 0:
         raise DomainError(f"{name} must be able to exceed 0: declare (0, greatest weight) for its columns")
+    if not LEAST <= found.high <= 1 / LEAST:
+        raise DomainError(f"{name} must reach to between {LEAST:g} and {1 / LEAST:g}; rescale it")
     return found
 
 

@@ -30,8 +30,9 @@ LONGEST = 1e150
 OFFSET_BOUND = 100.0
 """Offsets of arrays are clipped to this size unless another is stated."""
 
-INSIDE = 1 - 2.0**-48
-"""Shortened rows end this much inside the bound, so that rounding cannot put them outside."""
+ROUNDINGS = 16
+"""More than the roundings of a row's length, of the factor that shortens it, and of its product with a cell, beside
+one for each column of the sum."""
 
 CLEARLY = 1 - 1e-9
 """Sums of squares in any order agree far better than this."""
@@ -164,10 +165,21 @@ def _shortened(exog: Floats, norms: Mapping[NormName, float]) -> tuple[NDArray[n
     """Which rows are too long, and what each must be multiplied by, shape (rows,): NaN for one that is not finite."""
     factor = np.ones(len(exog))
     for name, bound in norms.items():
-        length = _length(exog, name)
-        needed = np.where(length > bound, INSIDE * bound / np.maximum(length, bound), 1.0)
+        length, most = _length(exog, name), inside(name, exog.shape[1]) * bound
+        # The greatest of some sizes is not rounded: rows of a linf norm at the bound stay as they are.
+        long = length > (bound if name == "linf" else most)
+        needed = np.where(long, most / np.maximum(length, most), 1.0)
         factor = np.minimum(factor, np.where(length < LONGEST, needed, np.nan))
     return np.flatnonzero(factor < 1), factor
+
+
+def inside(norm: NormName, columns: int) -> float:
+    """The share of a bound that a row's computed norm may reach, so that the exact norm stays within the bound.
+
+    A sum of p squares or sizes is computed to p roundings of 2^-53, and the greatest of them exactly. What is left
+    holds for the shortened row, whose factor and cells are rounded once more (docs/proofs/design).
+    """
+    return 1 - (ROUNDINGS + (0 if norm == "linf" else columns)) * 2.0**-53
 
 
 def _clearly_inside(exog: Floats, norms: Mapping[NormName, float]) -> NDArray[np.bool_]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import patsy
 import pytest
 from numpy.typing import NDArray
 
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
@@ -360,3 +362,59 @@ def test_schema_errors_come_without_reading_rows() -> None:
         spec.blocks(frame.drop(columns="y"))
     with pytest.raises(DataError, match="no column 'a'"):
         spec.exog(frame.drop(columns="a"))
+
+
+SUBNORMAL = [
+    ("y ~ x", {"x": (0, 5e-324)}),
+    ("y ~ x", {"x": (0, 0.99e-290)}),
+    ("y ~ np.exp(x)", {"x": (-800, -744)}),
+    ("y ~ I(x**2)", {"x": (1e-170, 2e-162)}),
+    ("y ~ 0 + x", {"x": (1e-300, 2e-300)}),
+    ("y ~ x:z", {"x": (0, 1e-160), "z": (0, 1e-160)}),
+    ("y ~ x:a", {"x": (0, 1e-310), "a": ["p", "q"]}),
+    ("y ~ I(1e-300 * x):bs(z, df=4)", {"x": (0, 1), "z": (0, 1)}),
+    ("y ~ C(a, [[1e-300], [-1e-300]])", {"a": ["p", "q"]}),
+    ("y ~ x", {"x": (0, 1), "y": (0, 1e-300)}),
+    ("y ~ x + weights(w)", {"x": (0, 1), "w": (0, 1e-300)}),
+]
+"""At the first, the third and the fourth a row had norm 1.2247."""
+
+
+@pytest.mark.parametrize(("formula", "ranges"), SUBNORMAL, ids=[f"{one} {two}" for one, two in SUBNORMAL])
+def test_ranges_too_small_for_doubles_are_refused(formula: str, ranges: dict[str, Any]) -> None:
+    with pytest.raises((FormulaError, DomainError), match="rescale it"):
+        design_spec(formula, {"y": (0, 1), **ranges}, family=Gaussian())
+
+
+SMALL = [
+    ("y ~ x", {"x": (0, 2e-290)}),
+    ("y ~ np.exp(x)", {"x": (-700, -660)}),
+    ("y ~ x:z + z", {"x": (0, 1e-145), "z": (-1e-144, 0)}),
+    ("y ~ x:bs(z, df=4)", {"x": (1e-288, 2e-288), "z": (0, 1e-300)}),
+    ("y ~ x*a", {"x": (-1e-280, 0), "a": ["p", "q", "r"]}),
+    ("y ~ 0 + x + z", {"x": (-1e-270, 0), "z": (0, 1e100)}),
+]
+
+
+@pytest.mark.parametrize(("formula", "ranges"), SMALL, ids=[f"{one} {two}" for one, two in SMALL])
+def test_no_row_of_a_small_range_is_longer_than_one(formula: str, ranges: dict[str, Any]) -> None:
+    assert longest(design_spec(formula, {"y": (0, 1), **ranges}, family=Gaussian())) <= 1
+
+
+def test_the_search_for_long_rows_finds_those_of_subnormal_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault put back: without the refusal these plans are certified for an eps that their rows exceed."""
+    monkeypatch.setattr("dpstats.formula.design.LEAST", 0.0)
+    for formula, ranges in (SUBNORMAL[0], SUBNORMAL[2], SUBNORMAL[3]):
+        assert longest(design_spec(formula, {"y": (0, 1), **ranges}, family=Gaussian())) > 1.2**2
+
+
+def longest(spec: DesignSpec) -> Fraction:
+    """The square of the norm, exactly, of the longest row at corners of the ranges, beyond them and between."""
+    names = [name for name in spec.domain if name != "y"]
+    cells = [list(fact.values) if isinstance(fact := spec.domain[name], Levels) else ends(fact) for name in names]
+    rows = pd.DataFrame(list(itertools.product(*cells)), columns=names).assign(y=0.5)
+    return max(sum(Fraction(x) ** 2 for x in row) for exog, *_ in spec.blocks(rows) for row in exog.tolist())
+
+
+def ends(fact: Range) -> list[float]:
+    return [fact.low, fact.high, fact.low * 0.75 + fact.high * 0.25, -1e300, 1e300, 5e-324]

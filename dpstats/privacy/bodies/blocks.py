@@ -16,7 +16,12 @@ Kind = Literal["intercept", "box", "simplex", "cross", "ball"]
 Float = NDArray[np.float64]
 
 SLACK = 1e-12
-"""Rows are kept this share inside their body, so that rounding never carries them out."""
+"""Rows are kept at least this share inside their body, so that rounding never carries them out."""
+
+
+def slack(columns: int) -> float:
+    """The share by which a part of so many columns is kept inside its bounds: twice the roundings of a sum of them."""
+    return max(SLACK, (columns + 16) * 2.0**-52)
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def shrink_block(part: Float, block: Block, scales: Float | None = None) -> None
             # An infinite entry must not become a clean zero: the row is to be left out.
             np.copyto(part, 0.0, where=(part < 0) & np.isfinite(part))
         gauge = _row_gauge(part, block, np.ones(block.size) if scales is None else scales)
-        factor = np.fmin(1 / (1 + SLACK) / gauge, 1.0)
+        factor = np.fmin(1 / (1 + slack(block.size)) / gauge, 1.0)
         part *= factor[:, None]
 
 

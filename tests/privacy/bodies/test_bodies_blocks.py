@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -41,6 +43,16 @@ def test_shrunk_rows_lie_in_the_body(block: Block, part: np.ndarray) -> None:
         assert in_body(row, block)
     if in_body(part, block) and block.gauge(part) < 0.999:
         np.testing.assert_array_equal(rows[0], part)
+
+
+@pytest.mark.parametrize("kind", [cross, ball])
+def test_wide_parts_lie_in_the_body_exactly(kind: Callable[[int], Block]) -> None:
+    """Every addend is rounded down by almost half a unit of the sum's last place, 40,000 times."""
+    size, power = 40_000, {cross: 1, ball: 2}[kind]
+    units = np.ceil((1 - 1e-13) * 2.0**53 / size)
+    rows = np.full((1, size), ((units + 0.49) * 2.0**-53) ** (1 / power))
+    shrink_block(rows, kind(size))
+    assert Fraction(float(rows[0, 0])) ** power * size <= 1
 
 
 @pytest.mark.parametrize("block", [*BLOCKS, intercept()], ids=str)
