@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
 from dpstats.arguments import check_choice, shown
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.encoding import Program
