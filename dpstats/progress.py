@@ -6,10 +6,12 @@ nor how often they were gone through, nor how near the solver is.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from tqdm import tqdm
 
@@ -64,7 +66,21 @@ def _tick(line: tqdm, ended: threading.Event, patience: float) -> None:
         pause = INTERVAL
 
 
+class _Line(tqdm):
+    """Where a line stands, and who writes, is tqdm's to say, so that lines of others on the terminal stay whole."""
+
+
+def _apart() -> None:
+    """In a forked child: lines are made off terminals too, under a lock that a thread of the parent may have held."""
+    _Line.set_lock(threading.RLock())
+    _Line._instances = WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_apart)
+
+
 def _line(what: str, show: bool | None, patience: float, **options: object) -> tqdm:
     """A line that leaves nothing behind."""
     disable = None if show is None else not show
-    return tqdm(desc=f"dpstats: {what}", file=sys.stderr, disable=disable, delay=patience, leave=False, **options)
+    return _Line(desc=f"dpstats: {what}", file=sys.stderr, disable=disable, delay=patience, leave=False, **options)

@@ -10,8 +10,9 @@ import functools
 import os
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -37,12 +38,8 @@ def quiet() -> Iterator[None]:
     numpy's error state belongs to the thread, Python's warning filters to the process: a thread that enters
     `warnings.catch_warnings` within the block and leaves it after the block restores what it found there.
     """
-    with np.errstate(all="ignore"):
-        _silence.enter()
-        try:
-            yield
-        finally:
-            _silence.leave()
+    with np.errstate(all="ignore"), _silence.inside():
+        yield
 
 
 def guarded(work: Callable[[], Result], *notes: str) -> Result:
@@ -118,47 +115,94 @@ def unheard() -> Iterator[None]:
     """Drop what native code writes to the process' standard error within the block: a panic may quote cells.
 
     Whatever else the process writes there in the meantime is dropped too, so the block should only carry out a query.
+    One thread at a time is inside: queries of the same connection would end each other.
     """
-    with _unheard:
-        try:
-            kept = os.dup(2)
-        except OSError:  # there is no standard error
-            yield
-            return
-        sink = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            os.close(sink)
+    with _deafness.turn, _deafness.inside():
+        yield
 
 
-_unheard = threading.RLock()
+class _Everywhere(ABC):
+    """A setting of the whole process, in force while at least one thread is inside.
 
-
-class _Silence:
-    """Ignores every warning while at least one thread is inside: the filters are the whole process'."""
+    In a child of `os.fork` the forking thread alone lives on: what it is inside of stays, what the others were inside
+    of ends. A fork waits for the lock, which is held for a few statements that wait for nothing, so that the child
+    finds the setting in force or not, never half-made.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
+        self._inside: dict[object, int] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._in_child
+            )
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """In force within the block."""
+        entered = object()
+        with self._lock:
+            if not self._inside:
+                self._start()
+            self._inside[entered] = threading.get_ident()
+        try:
+            yield
+        finally:
+            with self._lock:
+                # A child may finish a generator whose thread is gone, and which no longer counts.
+                if self._inside.pop(entered, None) is not None and not self._inside:
+                    self._end()
+
+    def _in_child(self) -> None:
+        own = {entered: thread for entered, thread in self._inside.items() if thread == threading.get_ident()}
+        if self._inside and not own:
+            self._end()
+        self._inside = own
+        self._lock.release()
+
+    @abstractmethod
+    def _start(self) -> None: ...
+
+    @abstractmethod
+    def _end(self) -> None: ...
+
+
+class _Silence(_Everywhere):
+    """Every warning is ignored."""
+
+    def _start(self) -> None:
         self._caller = warnings.catch_warnings()
+        self._caller.__enter__()
+        warnings.simplefilter("ignore")
 
-    def enter(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._caller = warnings.catch_warnings()
-                self._caller.__enter__()
-                warnings.simplefilter("ignore")
-            self._inside += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._caller.__exit__(None, None, None)
+    def _end(self) -> None:
+        self._caller.__exit__(None, None, None)
 
 
-_silence = _Silence()
+class _Deafness(_Everywhere):
+    """Standard error leads nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = threading.RLock()
+
+    def _in_child(self) -> None:
+        super()._in_child()
+        self.turn = threading.RLock()  # whoever had the other may be gone
+
+    def _start(self) -> None:
+        self._kept: int | None = None
+        with suppress(OSError):  # there is no standard error
+            self._kept = os.dup(2)
+        if self._kept is not None:
+            sink = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(sink, 2)
+            os.close(sink)
+
+    def _end(self) -> None:
+        if self._kept is not None:
+            os.dup2(self._kept, 2)
+            os.close(self._kept)
+
+
+_silence, _deafness = _Silence(), _Deafness()

@@ -12,12 +12,13 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from patsy.design_info import DesignInfo
 
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.formula.bodies import Body
 from dpstats.formula.bounds import Array, Term, TermNorms, combined_norm

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import shown
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.inference.laws import StandardLaws
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.inference.basis import Dummies, MappedMatrix, rebased
 from dpstats.inference.identified import Identified, identify
 from dpstats.inference.span import SpanNoise, project_forms

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from dpstats.arguments import shown
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.inference.linear import LinearLaw
 

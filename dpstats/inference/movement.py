@@ -6,11 +6,11 @@ docs/proofs/inference, 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.inference.identified import Identified
 from dpstats.inference.spread import Sampling
 

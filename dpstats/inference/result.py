@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.inference.contrasts import Contrasts
 from dpstats.inference.estimates import Estimates

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.domain import Domain, Range, as_number, canonical
 from dpstats.errors import DataError, DomainError
 from dpstats.formula.codes import Codes, Encoded

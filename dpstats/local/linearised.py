@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.cached import cached_property
 from dpstats.penalties import Penalty
 from dpstats.privacy.bodies.image import Image
 from dpstats.solvers.quadratic import minimize_quadratic

@@ -19,6 +19,7 @@ from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import Printed
 from dpstats.local.compiling import local_design
+from dpstats.local.lattice import EXPOSED
 from dpstats.local.spec import Spec
 from dpstats.penalties import Penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
@@ -304,6 +305,8 @@ def _notes(results: LocalResults) -> list[str]:
         "The collector who sees single reports has the local guarantee only. A secure sum of the reports leaves the "
         "collector with what the central guarantee covers.",
     ]
+    if spec.exposed:
+        said.append(f"{EXPOSED[0].upper()}{EXPOSED[1:]}.")
     if not guarantee.certified:
         said.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
     if results.nobs > spec.n:

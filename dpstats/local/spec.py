@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
 from dpstats.arguments import check_choice, shown
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.encoding import Program
-from dpstats.local.lattice import Lattice, lattice_for
+from dpstats.local.lattice import EXPOSED, Lattice, lattice_for
 from dpstats.local.sensitivity import (
     best_features,
     best_ratio,
@@ -35,6 +36,8 @@ LEAST_RADIUS, MOST_EPS = 1e-50, 1e50
 """Beyond these a calibration would overflow; no privacy is left at such an eps, and no coefficient is as large."""
 
 LEAST_DELTA = 1e-100
+
+_log = logging.getLogger("dpstats")
 
 BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
 """Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x."""
@@ -117,7 +120,7 @@ class Spec:
             "program": compile_program(design).to_dict(),
             "names": list(design.names),
         }
-        _ = self.lattice  # errors of the calibration belong to the constructor
+        self._say()  # and errors of the calibration belong to the constructor
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.
@@ -167,7 +170,7 @@ class Spec:
             raise DomainError("the stored specification names more or fewer columns than its design has")
         spec = cls.__new__(cls)
         spec._facts = facts
-        _ = spec.lattice
+        spec._say()
         return spec
 
     @cached_property
@@ -310,6 +313,16 @@ class Spec:
         """The local eps, as given or as `eps` implies it."""
         given = self._facts["local_eps"]
         return given if given is not None else least_eps(self.mu_local, self.delta)
+
+    @property
+    def exposed(self) -> bool:
+        """Whether the best test of two records by one report has error rates that add up to less than delta."""
+        return self.lattice.exposed(self.delta)
+
+    def _say(self) -> None:
+        """To who writes a specification and to contributors, before anyone reports."""
+        if self.exposed:
+            _log.warning("dpstats: %s", EXPOSED)
 
     @property
     def local_guarantee(self) -> Guarantee:

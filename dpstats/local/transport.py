@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,16 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 from dpstats.arguments import check_made, check_path, shown
 from dpstats.errors import ArgumentError, DataError
 from dpstats.local.contributor import Report
+from dpstats.local.honest import Honest, honest
+from dpstats.local.parquet import BATCH, read_parquet, write_parquet
 from dpstats.local.spec import Spec
 from dpstats.writing import whole_file
 
 Integers = NDArray[np.int64]
 
-BATCH, LINES = 8192, 1024
-"""Reports read at a time, and as lines of JSON, whose integers take more memory."""
-
-REACH = 40
-"""No honest integer is beyond a record's reach by so many standard deviations, but with probability e^-800."""
+LINES = 1024
+"""Reports read at a time as lines of JSON, whose integers take more memory."""
 
 MISMATCH = "a report answers another specification than spec; keep reports of different collections apart"
 
@@ -98,12 +97,13 @@ class Total:
         for name, number in (("modulus", modulus), ("count", count)):
             if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
                 raise ArgumentError(f"{name} must be a positive whole number, got {shown(number)}")
-        if modulus <= 2 * count * _most(spec):
-            bits = math.ceil(math.log2(2 * count * _most(spec) + 1))
+        bounds = honest(spec)
+        if modulus <= 2 * count * bounds.most:
+            bits = math.ceil(math.log2(2 * count * bounds.most + 1))
             raise ArgumentError(f"modulus must be at least 2**{bits} for sums of {count} reports, got {shown(modulus)}")
         remainders = np.asarray(values, dtype=object) % modulus
         lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders)
-        if max(map(abs, lifted.ravel()), default=0) > min(count * _most(spec), 2**63 - 1):
+        if max(map(abs, lifted.ravel()), default=0) > min(count * bounds.most, 2**63 - 1):
             raise DataError(f"values are no sum of {count} reports")
         return cls(spec.hash, _checked_shape(lifted[None].astype(np.int64), spec)[0], int(count))
 
@@ -112,9 +112,10 @@ def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Itera
     """The reports' integers in batches of shape (r, spec.size); errors as in `total`."""
     check_made("reports", reports, (str, Path, Iterable), "dp.local.Report objects, a path or a Total")
     batches = _batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _batched(reports)
-    seen = _Fingerprints(spec)
+    seen, bounds, before = _Fingerprints(spec), honest(spec), 0
     for batch in batches:
-        values = _checked(batch, spec)
+        values = _checked(batch, spec, bounds, before)
+        before += len(values)
         seen.add(values)
         yield values
     seen.check()
@@ -178,10 +179,10 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
         if reports.spec != spec.hash:
             raise ArgumentError(MISMATCH)
         return _checked_total(reports, spec)
-    values, count = np.zeros(spec.size, dtype=np.int64), 0
+    values, count, most = np.zeros(spec.size, dtype=np.int64), 0, honest(spec).most
     for checked in checked_batches(reports, spec):
         count += len(checked)
-        if count * _most(spec) >= 2**63:
+        if count * most >= 2**63:
             raise ArgumentError("these are too many reports for 64-bit sums; add up parts of them modulo 2**128")
         values += checked.sum(axis=0)
     return Total(spec.hash, values, count)
@@ -216,24 +217,7 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
         with whole_file(target, new=True) as lines:
             lines.writelines(f"{to_json(report)}\n".encode() for report in reports)
         return
-    pyarrow, parquet = _pyarrow()
-    stream, first = _peek(reports)
-    kind = pyarrow.list_(pyarrow.int64(), len(first.values) if first is not None else 1)
-    schema = pyarrow.schema({"spec": pyarrow.string(), "values": kind})
-    # Differences of neighbouring integers take a quarter of the space of the integers and less than half of the time.
-    how = {
-        "compression": "none",
-        "use_dictionary": ["spec"],
-        "column_encoding": {"values.list.element": "DELTA_BINARY_PACKED"},
-    }
-    with (
-        whole_file(target, new=True) as sink,
-        parquet.ParquetWriter(sink, schema, **how) as writer,
-    ):
-        while some := list(itertools.islice(stream, BATCH)):
-            flat = pyarrow.array(np.concatenate([report.values for report in some]))
-            values = pyarrow.FixedSizeListArray.from_arrays(flat, kind.list_size)
-            writer.write_table(pyarrow.table([[report.spec for report in some], values], schema=schema))
+    write_parquet(reports, target)
 
 
 def read(path: str | Path) -> Iterator[Report]:
@@ -250,14 +234,14 @@ def read(path: str | Path) -> Iterator[Report]:
     >>> len(list(dp.local.read(path)))
     2
     """
-    source = check_path("path", path)
+    source = _existing(check_path("path", path))
     if _suffix(source) == ".jsonl":
         with source.open(encoding="utf-8", errors="replace") as lines:
             yield from map(from_json, lines)
         return
-    for specs, values in _parquet_columns(source):
-        for spec, row in zip(specs.to_pylist(), values, strict=True):
-            yield Report(spec, row)
+    for names, which, values in read_parquet(source):
+        for place, row in zip(which, values, strict=True):
+            yield Report(names[place], row)
 
 
 def to_json(report: Report) -> str:
@@ -327,41 +311,26 @@ def _batched(reports: Iterable[Report]) -> Iterator[Batch]:
 
 
 def _batches(path: Path) -> Iterator[Batch]:
-    if not path.is_file():
-        raise DataError(f"reports: there is no file {shown(str(path))}")
-    if _suffix(path) == ".jsonl":
+    if _suffix(_existing(path)) == ".jsonl":
         with path.open(encoding="utf-8", errors="replace") as lines:
             while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
                 yield Batch(_integers([values for _, values in some]), frozenset(spec for spec, _ in some))
         return
-    for specs, values in _parquet_columns(path):
-        yield Batch(values, frozenset(specs.unique().to_pylist()))
+    for names, which, values in read_parquet(path):
+        yield Batch(values, frozenset(names[place] for place in np.unique(which)))
 
 
-def _parquet_columns(path: Path) -> Iterator[tuple[Any, Integers]]:
-    """Batches of the two columns of a file of reports."""
-    pyarrow, parquet = _pyarrow()
-    try:
-        with parquet.ParquetFile(path, read_dictionary=["spec"], pre_buffer=False) as file:
-            kind = file.schema_arrow.field("values").type
-            if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.int64():
-                raise DataError("'values' must be a column of lists of 64-bit integers, all of one length")
-            for batch in file.iter_batches(BATCH, columns=["spec", "values"], use_threads=False):
-                specs, values = batch.column("spec"), batch.column("values")
-                if specs.null_count or values.null_count or values.flatten().null_count:
-                    raise DataError("a report is incomplete: 'spec' and 'values' must have no missing cells")
-                yield specs, values.flatten().to_numpy().reshape(len(batch), kind.list_size)
-    except (pyarrow.ArrowException, KeyError) as error:
-        named = shown(str(path))
-        raise DataError(f"reports: {named} is not a Parquet file with columns 'spec' and 'values'") from error
-
-
-def _checked(batch: Batch, spec: Spec) -> Integers:
+def _checked(batch: Batch, spec: Spec, bounds: Honest, before: int) -> Integers:
+    """The integers of a batch, after so many reports."""
     if batch.specs - {spec.hash}:
         raise ArgumentError(MISMATCH)
     values = _checked_shape(batch.values, spec)
-    if (np.abs(values) > _most(spec)).any() or (values == np.iinfo(np.int64).min).any():
-        raise DataError("a report holds integers that no record and noise give; it was not made by dp.local.randomize")
+    fitting = bounds.fits(values)
+    if not fitting.all():
+        raise DataError(
+            f"report {before + int(np.argmin(fitting))}, counted from 0, holds integers that no record and noise give; "
+            "it was not made by dp.local.randomize"
+        )
     return values
 
 
@@ -378,33 +347,18 @@ def _checked_total(found: Total, spec: Spec) -> Total:
         raise DataError("the count of a Total must be a whole number of reports")
     if values.dtype != np.int64 or values.shape != (spec.size,):
         raise DataError(f"the values of a Total must be {spec.size} 64-bit integers")
-    if max(abs(int(value)) for value in values) > count * _most(spec):
+    if not honest(spec).fits_sum(values, int(count)):
         raise DataError(f"the values of this Total are no sum of {count} reports")
     return found
 
 
-def _most(spec: Spec) -> int:
-    """No honest integer is larger: a record is no further from zero than from another record."""
-    return math.ceil(spec.lattice.sensitivity) + REACH * spec.lattice.scale
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise DataError(f"reports: there is no file {shown(str(path))}")
+    return path
 
 
 def _suffix(path: Path) -> str:
     if path.suffix not in (".jsonl", ".parquet"):
         raise ArgumentError(f"path must end in .jsonl or .parquet, got {shown(str(path))}")
     return path.suffix
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ArgumentError("Parquet needs pyarrow: pip install dpstats[parquet], or use .jsonl") from None
-    return pyarrow, parquet
-
-
-def _peek(reports: Iterable[Report]) -> tuple[Iterator[Report], Report | None]:
-    """All the reports again, and the first of them."""
-    stream = iter(reports)
-    first = next(stream, None)
-    return itertools.chain([] if first is None else [first], stream), first

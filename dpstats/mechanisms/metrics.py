@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.information import InformationPurchase
 from dpstats.mechanisms.release import ROWS_AT_MOST

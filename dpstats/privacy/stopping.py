@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 from scipy import optimize
 
 from dpstats.arguments import check_choice, shown
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import patsy
 from numpy.typing import NDArray
 from patsy.design_info import DesignInfo
 
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import Printed

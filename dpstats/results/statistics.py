@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec

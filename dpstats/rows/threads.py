@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -88,15 +88,22 @@ class _Blas:
                     self._limits.restore_original_limits()
 
 
-@cache
+_found: dict[str, _Blas] = {}
+
+
 def _blas() -> _Blas:
-    """Found once, when numpy's and scipy's libraries have been loaded: a search takes milliseconds."""
-    return _Blas()
+    """Found once, when numpy's and scipy's libraries have been loaded: a search takes milliseconds.
+
+    Threads that search at the same time get the same one: of two, one would restore what the other has set.
+    """
+    if not _found:
+        _found.setdefault("blas", _Blas())
+    return _found["blas"]
 
 
 if hasattr(os, "register_at_fork"):
     # A child has none of the threads that hold the lock, or are inside, at that moment: it would wait for ever.
-    os.register_at_fork(after_in_child=_blas.cache_clear)
+    os.register_at_fork(after_in_child=_found.clear)
 
 
 def _quietly(part: Callable[[Any], Result], run: Any) -> Result:

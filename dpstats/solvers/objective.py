@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.families.base import Derivatives, Family
 from dpstats.rows import Block, Floats, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Estimates, ModelSpread, NormalLaw
 from dpstats.inference.basis import MappedMatrix, rebased

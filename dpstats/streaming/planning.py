@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import is_number
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.directions import MOST_NUMBERS, choose_directions, printed_directions, region_width

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any, TypedDict
 
 from dpstats.arguments import check_choice, check_flag, shown
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import Printed
 from dpstats.inference import Inference

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, NoReturn, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.errors import NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import Printed

@@ -7,12 +7,13 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.families import Family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.privacy.information import MatrixNoise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -13,10 +14,13 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from benchmarks.audits import damaged_reports
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
 from dpstats.local import transport
 from dpstats.local.contributor import noisy_report, on_lattice, statistics
+
+pq = pytest.importorskip("pyarrow.parquet")
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "z": (-3, 5), "g": ["a", "b", "c"], "h": [1, 2], "b": (0, 1)}
 FORMULAS = (
@@ -189,6 +193,51 @@ def test_other_files(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
     with pytest.raises(dp.errors.DataError, match="Parquet"):
         dp.local.total(tmp_path / "other.parquet", make())
+
+
+class TestDamage:
+    """3,000 files by `python -m benchmarks.audits.damaged_reports`; pyarrow said OSError and UnicodeDecodeError."""
+
+    def test_a_damaged_file_is_refused_or_read_whole(self) -> None:
+        found = damaged_reports.main(60)
+        assert set(found) == {(call, ended) for call in ("total", "read") for ended in ("DataError", "whole")}
+        assert found["total", "DataError"] > 40
+
+    def test_files_without_checksums_are_read(self, sent: Any, tmp_path: Path) -> None:
+        """As written before there were any: no damage but ours to what they hold."""
+        spec, reports = sent
+        dp.local.write(reports, tmp_path / "new.parquet")
+        table = pq.read_table(tmp_path / "new.parquet")
+        pq.write_table(table, tmp_path / "old.parquet", write_page_checksum=False)
+        whole = (tmp_path / "old.parquet").read_bytes()
+        assert dp.local.total(tmp_path / "old.parquet", spec).count == 50
+        for seed in range(60):
+            (tmp_path / "old.parquet").write_bytes(damaged_reports.damaged(whole, seed))
+            with contextlib.suppress(dp.errors.DataError, dp.errors.ArgumentError):
+                dp.local.total(tmp_path / "old.parquet", spec)
+            with contextlib.suppress(dp.errors.DataError):
+                list(dp.local.read(tmp_path / "old.parquet"))
+
+    def test_a_changed_integer_is_found(self, sent: Any, tmp_path: Path) -> None:
+        spec, reports = sent
+        dp.local.write(reports, tmp_path / "r.parquet")
+        whole = bytearray((tmp_path / "r.parquet").read_bytes())
+        place = pq.read_metadata(tmp_path / "r.parquet").row_group(0).column(1)
+        whole[place.data_page_offset + place.total_compressed_size - 9] ^= 1
+        (tmp_path / "r.parquet").write_bytes(whole)
+        with pytest.raises(dp.errors.DataError, match="damaged"):
+            dp.local.total(tmp_path / "r.parquet", spec)
+
+    def test_without_pyarrow_it_is_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "r.parquet").touch()
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(dp.errors.ArgumentError, match="pip install"):
+            dp.local.total(tmp_path / "r.parquet", make())
+
+    def test_no_file_to_read(self, tmp_path: Path) -> None:
+        for name in ("r.parquet", "r.jsonl"):
+            with pytest.raises(dp.errors.DataError, match="no file"):
+                next(dp.local.read(tmp_path / name))
 
 
 LEAN = """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.privacy.bodies import hull
 from dpstats.privacy.bodies.blocks import Block
 from dpstats.privacy.bodies.sampling import uniform_in_block, uniform_in_hull

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import shown
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies.blocks import Block
 from dpstats.privacy.bodies.group import Group, log_normaliser

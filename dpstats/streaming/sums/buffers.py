@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.series import PoleSum, square_root
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Workload, powers

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
 from dpstats.streaming.sums.tree import TreeShape, digits, levels_below, trailing, worst_memberships
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import shown
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget

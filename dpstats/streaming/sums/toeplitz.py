@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import shown
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.buffers import early_patterns, pattern_norm

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
