@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -12,8 +14,11 @@ from dpstats.errors import LedgerError
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.ledger.filters import LedgerAccountant
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""With which spreadsheets take a cell for a formula; analysts write labels, others open the file."""
+FORMULA = re.compile(r"""(^|;)([\s"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])""")
+"""Where spreadsheets may take text for a formula: analysts write labels, others open the file.
+
+Where decimals have a comma a semicolon ends a cell, and Asian forms of the signs count too.
+"""
 
 
 def add_commands(commands: Commands) -> None:
@@ -94,11 +99,17 @@ def _html(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
         entries = ledger.entries()
-    csv = options.format == "csv"
-    text = entries.reset_index().map(inert).to_csv(index=False) if csv else as_json(records(entries))
+    if options.format == "csv":
+        text = entries.reset_index().map(inert).to_csv(index=False, quoting=csv.QUOTE_ALL)
+    else:
+        text = as_json(records(entries))
     write_new(text, options.output, LedgerError)
 
 
 def inert(cell: object) -> object:
-    """A cell of a CSV file; text that a spreadsheet would carry out as a formula gets a quotation mark in front."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
+    """A cell of a CSV file: text on one line, with a quotation mark before what may be taken for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    # Some programs begin a row at a carriage return even within quotes; others skip what is not seen.
+    line = "".join(letter if letter.isprintable() else " " for letter in cell)
+    return FORMULA.sub(r"\1'\2", line)

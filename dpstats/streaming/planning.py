@@ -27,7 +27,7 @@ from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fitting import Fitting, predicted_excess
 from dpstats.streaming.headers import header
-from dpstats.streaming.request import whose
+from dpstats.streaming.request import rows_of_one, unchecked, whose
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.draws import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
@@ -279,13 +279,11 @@ class StreamPlan:
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
-        who, offsets = f"{whose(self.guarantee)} in its tick", self.sums.mechanism.participation
-        if self.guarantee.unit is not None:
-            often = "in all" if len(offsets) == 1 else f"in each of {len(offsets)} ticks (offsets as declared)"
-            who = f"{whose(self.guarantee)} with at most one row {often}"
+        who = f"{whose(self.guarantee)} {rows_of_one(self.guarantee, self.sums.mechanism.participation)}"
         said = [
             f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick are "
             "not, nor is their number unless ticks are counted in rows.",
+            *unchecked(self.guarantee),
         ]
         if self.design.weights is not None:
             said.append(f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared.")

@@ -73,7 +73,8 @@ class Regression(Released, _Chosen):
         is then the person's. Whoever feeds the stream answers for it.
     unit : str, optional
         What persons are called in the guarantee, as in the ledger that pays for them; "person" by default where
-        `participation` has several ticks. Without several, a person has one row in all.
+        `participation` has several ticks. Without several, a person has one row in all. **This is taken on trust**:
+        unlike `dpstats.glm`, a stream does not look for persons in its rows; one with more has a weaker guarantee.
     sums : {"blt", "toeplitz", "tree", "honaker", "knorm_tree"}, optional
         The noise of the sums; "blt" has nearly the least in constant memory.
     penalty, alpha : str or Penalty, float

@@ -237,3 +237,21 @@ def whose(guarantee: Guarantee) -> str:
     """The neighbours of a guarantee in words."""
     verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
     return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
+
+
+def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
+    """Where the rows are that neighbours of a guarantee differ by."""
+    if guarantee.unit is None:
+        return "in its tick"
+    often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"
+    return f"with at most one row {often}"
+
+
+def unchecked(guarantee: Guarantee) -> list[str]:
+    """What a guarantee for persons takes on trust."""
+    if guarantee.unit is None:
+        return []
+    return [
+        f"No stream looks at whose a row is: it is for whoever feeds it to see that no {guarantee.unit} has more. The "
+        "guarantee of one who has is weaker."
+    ]

@@ -26,6 +26,7 @@ from dpstats.streaming.feeding import Tick
 from dpstats.streaming.keeping import BROKEN, LOST, Keeper
 from dpstats.streaming.planning import StreamPlan
 from dpstats.streaming.releases import EARLY, Release, Releases
+from dpstats.streaming.request import rows_of_one
 from dpstats.streaming.sums import PrefixSums
 from dpstats.tables import Table, as_table
 
@@ -170,6 +171,9 @@ class Running:
             return
         plan = self.plan
         label = plan.title if counted is None else f"{plan.title}; ticks of {counted:,} rows, whose number is public"
+        if plan.guarantee.unit is not None:
+            often = rows_of_one(plan.guarantee, plan.sums.mechanism.participation)
+            label = f"{label}; one {plan.guarantee.unit} {often}, which is not checked"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
         bare(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said))

@@ -108,13 +108,35 @@ def test_a_page_goes_to_a_new_file_only(path: Path, tmp_path: Path) -> None:
     assert main(["ledger", "html", str(path), "--output", str(output)]) == 4
 
 
-@pytest.mark.parametrize("label", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1"])
+FORMULAS = {
+    "=HYPERLINK(1)": "'=HYPERLINK(1)",
+    "+1": "'+1",
+    "-1": "'-1",
+    "@SUM(1)": "'@SUM(1)",
+    "\t=1": "' =1",
+    " \u200b=1": "'  =1",
+    "\uff1d1": "'\uff1d1",
+    "my model\r=1+1+cmd|' /C calc'!A0": "my model =1+1+cmd|' /C calc'!A0",
+    'my model\n"\n=1': 'my model " =1',
+    "my model\u2028=1\x85=1\x0b=1": "my model =1 =1 =1",
+    "my model;=1": "my model;'=1",
+    'my model; "=1': "my model;' \"=1",
+    "y ~ a + b; ridge": "y ~ a + b; ridge",
+}
+
+
+@pytest.mark.parametrize("label", FORMULAS)
 def test_labels_are_no_formulas_in_an_exported_file(path: Path, label: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(path) as ledger:
         ledger.charge(Guarantee(1e-6), label=label)
     capsys.readouterr()
     assert main(["ledger", "export", str(path)]) == 0
-    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
-    assert found["label"].iloc[-1] == f"'{label}"
+    text = capsys.readouterr().out
+    # Read as a program would that begins a row at every end of a line, in quotes or not: each cell is in quotes.
+    lines = text.splitlines()
+    assert len(lines) == 3
+    assert all(line[0] == line[-1] == '"' for line in lines)
+    found = pd.read_csv(io.StringIO(text))
+    assert found["label"].iloc[-1] == FORMULAS[label]
     assert found["eps"].iloc[-1] == 2e-6  # by the group rule
     assert found["eps"].dtype == float

@@ -8,6 +8,8 @@ import os
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 
 from dpstats.errors import LedgerError
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, spender
+from dpstats.privacy.ledger import Ledger, mounts, spender
 
 SMALL = Guarantee(0.001)
 
@@ -136,6 +138,65 @@ def test_the_log_of_a_deleted_ledger_is_not_replayed_into_a_new_one(made: Path) 
 def test_a_second_hard_link_is_refused(made: Path, tmp_path: Path) -> None:
     os.link(made, tmp_path / "other.db")
     refuses(made, "hard link")
+
+
+@pytest.fixture
+def mounted(made: Path, tmp_path: Path) -> Iterator[Path]:
+    """Another name of the same file, as ``docker -v file:file`` gives it."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("root alone mounts, on Linux")
+    name = tmp_path / "a folder\\" / made.name
+    name.parent.mkdir()
+    name.touch()
+    if subprocess.run(["mount", "--bind", made, name], capture_output=True, check=False).returncode:
+        pytest.skip("this system mounts no files")
+    try:
+        yield name
+    finally:
+        subprocess.run(["umount", name], check=True)
+
+
+def test_a_file_mounted_by_itself_is_refused(made: Path, mounted: Path) -> None:
+    """Its log would be another file: a process at each name would spend the whole budget."""
+    assert os.stat(mounted).st_nlink == 1
+    refuses(mounted, "mount the folder")
+    with Ledger(made, "d", 1.0) as ledger:
+        ledger.charge(SMALL, label="a")
+
+
+MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+31 27 254:0 /srv/l.db /data/l.db rw,relatime shared:7 master:2 - ext4 /dev/vda rw
+32 27 254:0 /srv/l.db /my\040data\134\011/l.db rw,relatime - ext4 /dev/vda rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/data/l.db", True),
+        ("/my data\\\t/l.db", True),
+        ("/srv/l.db", False),
+        ("/data/l.db2", False),
+        ("/data/l", False),
+        ("/data", False),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no such file")
+def test_what_is_mounted_is_read_from_the_system(
+    path: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounts").write_text(MOUNTINFO)
+    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "mounts"))
+    assert mounts.is_mount_point(Path(path)) is found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no such file")
+def test_a_system_that_does_not_say_what_is_mounted_has_no_ledger(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "none"))
+    refuses(made, "mount /proc")
 
 
 def test_the_second_name_left_by_a_crash_while_making_the_ledger_is_removed(made: Path) -> None:

@@ -54,6 +54,22 @@ def test_different_partitions_and_nested_ones_add_up(ledger: Ledger) -> None:
     assert "only the worst one counts" in ledger.report()
 
 
+def test_rows_that_are_coded_anew_pay_in_both_parts(ledger: Ledger) -> None:
+    """The ledger sees no rows: what it cannot check its report says."""
+    parts = ledger.partition("region", ["north", "south"])
+    frame = pd.DataFrame({"region": ["north", "south"], "x": [1.0, 2.0]})
+    recoded = frame.assign(region="south")
+    parts["north"].charge(Guarantee(0.5), label="a")
+    parts["south"].charge(Guarantee(0.5), label="b")
+    read = pd.concat([parts["north"].rows(frame), parts["south"].rows(recoded)])
+    assert read["x"].tolist() == [1.0, 1.0, 2.0]
+    assert ledger.remaining.eps == 0.5
+    said = "as long as every row keeps its part from call to call, which the ledger cannot see"
+    assert said in " ".join(ledger.report().split())
+    assert said in ledger.to_html()
+    assert max(map(len, ledger.report().splitlines())) <= 80
+
+
 def test_a_refund_in_a_part_reaches_the_whole(ledger: Ledger) -> None:
     part = ledger.partition("region", ["north"])["north"]
     charge = part.charge(Guarantee(0.4), label="a")

@@ -36,7 +36,10 @@ _COLUMNS = (
 )
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
-WORST_PART = "Of the parts of a partition, only the worst one counts."
+WORST_PART = (
+    "Of the parts of a partition, only the worst one counts: this holds as long as every row keeps its part from call "
+    "to call, which the ledger cannot see."
+)
 NAMELESS = "(no name)"
 
 
@@ -78,7 +81,7 @@ def text(statement: Statement) -> str:
         words = "; ".join(dict.fromkeys(plain(word) for word in about if isinstance(word, str) and word))
         lines += textwrap.wrap(words, WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
     if any(statement.entries["part"] != "") and not statement.part:
-        lines += ["", WORST_PART]
+        lines += ["", *textwrap.wrap(WORST_PART, WIDTH)]
     lines += ["=" * WIDTH] if len(statement.entries) else [" " * 7 + "nothing yet", "=" * WIDTH]
     return "\n".join(lines)
 

@@ -171,7 +171,8 @@ class Spender(Reader):
         Parameters
         ----------
         by : str
-            A column that describes each row by itself: never one computed from several rows, such as a quantile bin.
+            A column that describes each row by itself and is never altered later: never one computed from several rows,
+            such as a quantile bin, nor one that analysts code anew.
         parts : sequence of str, int or bool
             The values, known beforehand; rows with another value, or none, belong to no part.
 
@@ -186,6 +187,12 @@ class Spender(Reader):
             If the ledger knows this rule with other parts, or is for persons and `by` does not tell them apart.
         ArgumentError
             If `by` or `parts` has the wrong type, or a part occurs twice.
+
+        Notes
+        -----
+        The ledger trusts the column as it is in the data of each call. A row whose cell is altered between calls (coded
+        anew, imputed, rounded) is in both parts, and pays in each as if it were not in the other: its guarantee is the
+        sum of both. Where analysts pass data of their own making, charge the whole ledger instead.
 
         Examples
         --------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.errors import LedgerError
+from dpstats.privacy.ledger.mounts import is_mount_point
 from dpstats.privacy.ledger.schema import APPLICATION_ID, CREATE, SCHEMA_VERSION, UNBALANCED, UPGRADES
 
 _RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
@@ -286,7 +287,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what SQLite would accept: an empty file, which it takes for a new database, and a second name.
+    """Refuse what SQLite would accept: an empty file, which it takes for a new database, and a second name of any kind.
 
     The file is not opened here: closing it would drop the locks of this process's other connections to it.
     """
@@ -300,6 +301,15 @@ def _check_file(path: Path) -> None:
         _drop_drafts(path)
     if os.stat(path).st_nlink > 1:
         raise LedgerError(f"ledger {path} has a second hard link, whose log would be another file; remove that link")
+    try:
+        mounted = is_mount_point(path)
+    except OSError as error:
+        raise LedgerError(f"ledger {path}: what is mounted cannot be read ({error.strerror}); mount /proc") from error
+    if mounted:
+        raise LedgerError(
+            f"ledger {path} is mounted by itself: it has another name elsewhere, whose log is another file, and both "
+            "would spend the whole budget; mount the folder that it is in, not the file"
+        )
 
 
 def _draft_prefix(path: Path) -> str:
