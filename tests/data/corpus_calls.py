@@ -15,6 +15,7 @@ import runpy
 import shlex
 import shutil
 import sys
+import uuid
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
-from corpus_text import Rough, attempt, digest, plain
+from corpus_text import attempt, digest
 
 import dpstats as dp
 from dpstats import families, penalties, plots, privacy, streaming
@@ -32,7 +33,7 @@ from dpstats.streaming import constraints, sums
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-__all__ = ["audit_exact", "constraints", "plots", "privacy", "sensitivity", "sums", "worst_cases"]
+__all__ = ["audit_exact", "constraints", "plots", "privacy", "sensitivity", "sums", "uuid", "worst_cases"]
 """Names that the table alone uses."""
 
 DOMAIN: dict[str, Any] = {
@@ -85,7 +86,7 @@ def fit(formula: str, *, eps: float = 6.0, verb: Any = dp.glm, **arguments: Any)
     """A seeded fit, its predictions, and whether what it saves is itself."""
     found = verb(formula, DATA, eps, **{"domain": DOMAIN, "seed": 1, **arguments})
     return {
-        **{"": found, "plan_digest": found.plan.digest(), "full": found.summary(full=True).as_text()},
+        **{"": found, "plan_digest": f"#{found.plan.digest()}", "full": found.summary(full=True).as_text()},
         **{"predict": attempt(lambda: found.predict(NEW)), "saved": again(found)},
         "get_prediction": attempt(lambda: found.get_prediction(NEW).summary_frame()),
     }
@@ -112,9 +113,10 @@ def brief(formula: str = MODEL, *, data: Any = DATA, **arguments: Any) -> dict[s
 def plan(formula: str, *, eps: float = 1.0, domain: Any = DOMAIN, **arguments: Any) -> dict[str, Any]:
     """A plan, and what follows from it without rows."""
     found = dp.plan(formula, domain, eps, **arguments)
+    stored = json.loads(json.dumps(found.to_dict()))
     return {
-        **{"": found, "noise": repr(found.noise), "twice": attempt(lambda: found.at(2 * eps).digest())},
-        "again": attempt(lambda: type(found).from_dict(plain(found.to_dict())).digest() == found.digest()),
+        **{"": found, "noise": repr(found.noise), "twice": attempt(lambda: f"#{found.at(2 * eps).digest()}")},
+        "again": attempt(lambda: type(found).from_dict(stored).digest() == found.digest()),
     }
 
 
@@ -144,12 +146,12 @@ def answers(which: str) -> dict[str, Any]:
     found = kept(which)
     asked: dict[str, Callable[[], Any]] = {
         **{"tidy": lambda: found.tidy(exponentiate=True), "conf_int": lambda: found.conf_int(0.1)},
-        **{"wald_terms": lambda: Rough(found.wald_test_terms()), "n": lambda: found.summary(n=900)},
-        **{"risk": lambda: Rough(found.excess_risk(n=900)), "latex": found.to_latex, "markdown": found.to_markdown},
-        **{"html": lambda: found.summary()._repr_html_(), "mean": lambda: Rough(found.predict(DATA.head(50)))},
-        **{which: lambda which=which: Rough(found.predict(NEW, which=which)) for which in ("linear", "decision")},
-        **{"class": lambda: found.predict(NEW, which="class"), "at": lambda: Rough(found.predict(NEW, offset=0.5))},
-        "prediction": lambda: Rough(found.get_prediction(NEW).conf_int(0.1)),
+        **{"wald_terms": lambda: found.wald_test_terms(), "n": lambda: found.summary(n=900)},
+        **{"risk": lambda: found.excess_risk(n=900), "latex": found.to_latex, "markdown": found.to_markdown},
+        **{"html": lambda: found.summary()._repr_html_(), "mean": lambda: found.predict(DATA.head(50))},
+        **{which: lambda which=which: found.predict(NEW, which=which) for which in ("linear", "decision")},
+        **{"class": lambda: found.predict(NEW, which="class"), "at": lambda: found.predict(NEW, offset=0.5)},
+        "prediction": lambda: found.get_prediction(NEW).conf_int(0.1),
     }
     return {name: attempt(call) for name, call in asked.items()}
 
@@ -216,7 +218,7 @@ def rivals(family: str, response: str) -> dict[str, dp.GLMResults]:
 
 def chosen(candidates: Any, score: str, **more: Any) -> dict[str, Any]:
     found = dp.select(candidates, score, DATA, **{"eps": 0.5, "domain": DOMAIN, "seed": 1, **more})
-    utility = Rough([found.utility(), found.utility(0.01, n=900)])
+    utility = [found.utility(), found.utility(0.01, n=900)]
     return {"": found, "utility": utility, "saved": again(found)}
 
 
@@ -251,10 +253,10 @@ def ticks(formula: str = MODEL, **more: Any) -> dict[str, Any]:
     for part in PARTS[:4]:
         latest = made.update(part)
     return {
-        **{"plan": made.plan(), "ticks": Rough(made.plan().ticks([1, 4, 12])), "stream": repr(made), "latest": latest},
+        **{"plan": made.plan(), "ticks": made.plan().ticks([1, 4, 12]), "stream": repr(made), "latest": latest},
         **{"full": latest.summary(full=True).as_text(), "predict": attempt(lambda: latest.predict(NEW))},
-        **{"history": Rough(made.history), "window": attempt(lambda: Rough(made.window(2).params))},
-        **{"change": attempt(lambda: Rough(made.change(2))), "saved": again(latest)},
+        **{"history": made.history, "window": attempt(lambda: made.window(2).params)},
+        **{"change": attempt(lambda: made.change(2)), "saved": again(latest)},
     }
 
 
@@ -272,22 +274,41 @@ def in_turn(data: Any, **more: Any) -> list[Any]:
 
 def resumed_stream() -> list[Any]:
     """A stream that goes on from its file; an old copy, and another stream, are refused."""
-    with dp.Ledger("a.ledger", dataset="stream", eps=50.0, delta=1e-3) as ledger:
-        given: dict[str, Any] = {"state": "a.state", "ledger": ledger, "horizon": 12}
-        first = stream(**given)
-        for part in PARTS[:2]:
-            first.update(part)
-        second = stream(**given)
-        latest = second.update(PARTS[2], label="march")
-        refused = attempt(lambda: first.update(PARTS[2])), attempt(lambda: stream("y ~ x", **given))
-        return [latest.params, second.between(1, 3).params, second.history, *refused, ledger.report(), second.label]
+    given: dict[str, Any] = {"state": "a.state", "horizon": 12}
+    first = stream(**given)
+    first.update(PARTS[0], label="2021-1")
+    first.update(PARTS[1], label="2021-2")
+    second = stream(**given)
+    latest = second.update(PARTS[2], label="2021-3")
+    refused = attempt(lambda: first.update(PARTS[2], label="2021-4")), attempt(lambda: stream("y ~ x", **given))
+    return [latest.params, second.between(1, 3).params, second.history, *refused, second.label, repr(second)]
+
+
+def paid_stream() -> list[Any]:
+    """Streams under a ledger, without a seed: their charges, and what is refused."""
+    with ledger() as book:
+        given: dict[str, Any] = {"state": "a.state", "ledger": book, "horizon": 12, "seed": None}
+        first = stream(eps=2.0, **given)
+        first.update(PARTS[0])
+        shutil.copy("a.state", "old.state")
+        second = stream(eps=2.0, **given)
+        second.update(PARTS[1])
+        old = attempt(lambda: stream(eps=2.0, **{**given, "state": "old.state"}).update(PARTS[1]))
+        late = attempt(lambda: first.update(PARTS[1]))
+        dear = attempt(lambda: stream(**{**given, "state": "b.state"}).update(PARTS[1]))
+        return [second.tick, second.guarantee, old, late, dear, book.report()]
 
 
 def refits(*, delta: float = 1e-6, **more: Any) -> dict[str, Any]:
     given = {"horizon": 6, "seed": 1, "family": "huber_svm", **more}
     made = streaming.Refits(LOGIT, DOMAIN, 20.0, delta, **given)
     found = [attempt(lambda count=count: made.update(DATA.head(150 * count))) for count in range(1, 5)]
-    return {"plan": str(made.plan()), "digest": made.plan().digest(), "latest": found[-1], "history": made.history}
+    return {
+        "plan": str(made.plan()),
+        "digest": f"#{made.plan().digest()}",
+        "latest": found[-1],
+        "history": made.history,
+    }
 
 
 def prefix_sums(mechanism: Any, *, delta: float = 1e-6, **more: Any) -> dict[str, Any]:
@@ -297,16 +318,16 @@ def prefix_sums(mechanism: Any, *, delta: float = 1e-6, **more: Any) -> dict[str
     return {
         **{"plan": repr(found), "stored": digest(str(found.to_dict())), "released": np.array(released)},
         **{"between": attempt(lambda: running.between(1, 4)), "total": running.total},
-        **{"std": Rough(mechanism.std(np.array([1, 5]))), "sensitivity": mechanism.sensitivity},
+        **{"std": mechanism.std(np.array([1, 5])), "sensitivity": mechanism.sensitivity},
     }
 
 
-def region(one: Any) -> Rough:
+def region(one: Any) -> dict[str, Any]:
     """A set of coefficients."""
     point = [1.0, -0.5, 2.0, 0.25]
     stored = {"stored": str(one.to_dict()), "again": repr(constraints.from_dict(one.to_dict()))}
     found = {"project": one.project(point), "gauge": one.gauge([0.1, 0.2, 0.0, 0.05]), "support": one.support(point)}
-    return Rough({**stored, **found, "width": one.gaussian_width(4), "reach": one.reach})
+    return {**stored, **found, "width": one.gaussian_width(4), "reach": one.reach}
 
 
 def spec(formula: str, **more: Any) -> dp.local.Spec:
@@ -326,7 +347,10 @@ def reports(formula: str, **more: Any) -> dict[str, Any]:
             "again": dp.local.Spec.from_json(made.to_json()).hash == made.hash,
         },
         **{"sent": bool((sent.values == report.values).all()), "size": len(report.values)},
-        **{"central": made.central_guarantee(3), "missing": len(dp.local.randomize(None, made).values)},
+        **{
+            "central": attempt(lambda: made.central_guarantee(3)),
+            "missing": len(dp.local.randomize(None, made).values),
+        },
     }
 
 
@@ -345,11 +369,12 @@ def one_charge() -> dp.Ledger:
 
 def book_of(book: dp.Ledger) -> dict[str, Any]:
     """What a ledger shows."""
-    html = digest("".join(line for line in book.to_html().split("\n") if "20" not in line))
+    lines_of_html = book.to_html().count("<tr")
     return {
-        **{"repr": repr(book), "report": book.report(), "entries": book.entries().drop(columns="time"), "html": html},
+        **{"repr": repr(book), "report": book.report(), "entries": book.entries().drop(columns="time")},
         **{"spending": book.spending(), "history": book.history().drop(columns="time"), "domain": book.domain},
         **{"remaining": tuple(book.remaining), "rho": book.remaining_rho, "total": tuple(book.total)},
+        "html": lines_of_html,
     }
 
 
@@ -378,18 +403,16 @@ def spending(**more: Any) -> dict[str, Any]:
         "select": lambda: dp.select([1.0, 5.0], "abs(x - candidate) / 10", DATA, eps=0.25, **given),
         "many": lambda: dp.plan_many({"one": "y ~ x"}, DOMAIN, 0.5, **unit).fit(DATA, ledger=book)["one"],
         "tune": lambda: dp.tune("y ~ x", DATA, {"curvature": [50.0, 90.0]}, eps=0.5, **given),
-        "stream": lambda: streaming.Regression("y ~ x", DOMAIN, 0.25, 1e-6, horizon=4, ledger=book, **unit).update(
-            DATA
-        ),
-        "refits": lambda: streaming.Refits("y ~ x", DOMAIN, 0.25, horizon=4, ledger=book, **unit).update(DATA),
+        "stream": lambda: streaming.Regression("y ~ x", eps=0.25, delta=1e-6, horizon=4, **given).update(DATA),
+        "refits": lambda: streaming.Refits("y ~ x", eps=0.25, horizon=4, **given).update(DATA),
         "by hand": lambda: book.charge(dp.Guarantee(0.125, **unit), label="by hand"),
         "by hand, beyond": lambda: book.charge(dp.Guarantee(50.0, **unit), label="beyond"),
     }
-    found = {name: attempt(call) for name, call in calls.items()}
-    paid = {
-        name: one if isinstance(one, Exception) else getattr(one, "guarantee", "paid") for name, one in found.items()
-    }
-    return {**paid, **book_of(book), "ada": tuple(ada.remaining)}
+    found: dict[str, Any] = {}
+    for name, call in calls.items():
+        made = attempt(call)
+        found[name] = made if isinstance(made, Exception) else getattr(made, "guarantee", "paid")
+    return {"call": found, "book": book_of(book), "ada": tuple(ada.remaining)}
 
 
 def divided() -> dict[str, Any]:
@@ -519,10 +542,10 @@ def family(one: Any) -> dict[str, Any]:
         **{
             "stored": str(one.to_dict()),
             "again": repr(families.from_dict(one.to_dict())),
-            "mean": Rough(one.mean(eta)),
+            "mean": one.mean(eta),
         },
         **{"bounds": [repr(one.lipschitz), repr(one.curvature_bound)]},
-        "derivatives": Rough(list(one.derivatives(eta, response))),
+        "derivatives": list(one.derivatives(eta, response)),
     }
 
 
@@ -530,14 +553,14 @@ def penalty(one: Any) -> dict[str, Any]:
     value = attempt(lambda: one.value(np.linspace(-2, 2, 9), np.ones(9)))
     split = attempt(lambda: repr(penalties.split_curvature(one)))
     stored = {"stored": str(one.to_dict()), "again": repr(penalties.from_dict(one.to_dict()))}
-    return {**stored, "value": Rough(value), "split": split, "facts": [one.convex, one.sparse]}
+    return {**stored, "value": value, "split": split, "facts": [one.convex, one.sparse]}
 
 
 def law(noise: dp.Noise) -> list[Any]:
     density = noise.log_density(np.array([[0.5, 1.0]]))
     return [
         noise.to_dict(),
-        Rough([noise.expected_square(3), noise.norm_quantile(0.95, 3), density]),
+        [noise.expected_square(3), noise.norm_quantile(3, 0.95), density],
         repr(noise.scaled(3.0)),
     ]
 
@@ -678,28 +701,33 @@ def kept_ledger(name: str) -> dict[str, Any]:
         return {"beyond": beyond, **book_of(book)}
 
 
-def kept_stream() -> dict[str, Any]:
+def kept_stream(noise: str) -> dict[str, Any]:
     """A stream that goes on where the earlier version has left it, under its ledger."""
-    with dp.Ledger.open(copied("stream.ledger")) as book:
-        made = streaming.Regression(MODEL, DOMAIN, 10.0, 1e-6, horizon=8, state="kept/stream.state", ledger=book)
-        before = {"tick": made.tick, "label": made.label, "params": made.params, "history": Rough(made.history)}
+    with dp.Ledger.open(copied(f"{noise}.ledger")) as book:
+        given: dict[str, Any] = {"sums": noise, "state": f"kept/{noise}.state", "ledger": book}
+        made = streaming.Regression(MODEL, DOMAIN, 10.0, 1e-6, horizon=8, **given)
+        before = {"tick": made.tick, "label": made.label, "params": made.params, "history": made.history}
         more = made.update(DATA.head(200), label="third").params.index.tolist()
-        return {
-            **before,
-            "plan": made.plan(),
-            "more": more,
-            "results": made.between(0, 2),
-            "charges": len(book.entries()),
-        }
+        charges = len(book.entries())
+        return {**before, "plan": made.plan(), "more": more, "results": made.between(0, 2), "charges": charges}
 
 
-def kept_reports() -> dict[str, Any]:
-    folder = copied("local")
+def kept_reports(name: str) -> dict[str, Any]:
+    folder = copied(name)
     made = dp.local.Spec.from_json(Path(f"{folder}/spec.json").read_text())
     found = dp.local.fit(f"{folder}/reports.jsonl", made)
     other = dp.local.fit(f"{folder}/reports.parquet", made)
+    total = dp.local.total(f"{folder}/reports.jsonl", made)
+    halves = [list(dp.local.read(f"{folder}/reports.jsonl"))[place::2] for place in (0, 1)]
+    summed = dp.local.total(halves[0], made) + dp.local.total(halves[1], made)
     return {
         **{"spec": made, "fit": found, "same": bool((found.scaled_params == other.scaled_params).all())},
-        **{"total": dp.local.total(f"{folder}/reports.jsonl", made), "against": found.against(3)},
+        **{
+            "total": total,
+            "against": attempt(lambda: found.against(3)),
+            "summed": bool((summed.values == total.values).all()),
+        },
         **{"loaded": dp.local.LocalResults.load(f"{folder}/fit.json"), "predict": found.predict(NEW)},
+        "twice": attempt(lambda: dp.local.fit([*halves[0], *halves[0]], made)),
+        "few": attempt(lambda: dp.local.fit(halves[0], made)),
     }

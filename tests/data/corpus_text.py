@@ -1,10 +1,17 @@
-"""Any result of dpstats as lines of text: what it shows in public, floats bit for bit."""
+"""Any result of dpstats as lines of text: what it shows in public, with floats in hexadecimal.
+
+Two records are compared with `alike`. What a fit releases (`scaled_params`) lies on a lattice and is the same on every
+machine: its floats are marked with "=" and compared bit for bit. All others follow from factorisations, long sums and
+exponentials, whose last bits are those of the machine's BLAS and processor: they are compared to 6 digits, and so are
+figures of eight digits or more within texts. Digests, marked with "#", are of such floats too: only the machine that
+has recorded them compares them (``make_corpus.py --check --exact``), and everything else as it is written.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,10 +21,10 @@ import pandas as pd
 import dpstats as dp
 
 WHOLE = 40
-"""Arrays and tables of more elements are shortened."""
+"""Arrays of more elements are shortened, and tables of more rows."""
 
 DIGITS = 6
-"""To how many digits rough numbers are compared."""
+"""To how many digits floats are compared that are the machine's."""
 
 ATTRIBUTES = (
     *("guarantee", "local_guarantee", "guarantees", "certified", "basis", "reason", "neighbours", "unit"),
@@ -37,38 +44,24 @@ CALLS = ("summary", "tidy", "glance", "conf_int", "cov_params", "uncertainty", "
 LATER = ("digest", "to_dict", "to_json")
 """Documented methods without arguments; of the later ones texts are kept as digests."""
 
-ROUGH = set(CALLS[1:]) - {"glance"} | {
-    *("debiased", "bse", "tvalues", "pvalues", "variance_shares", "scale", "predict", "get_prediction", "picture"),
-    *("effect", "sd", "statistic", "pvalue", "intervals", "predicted_mean", "standard_errors", "information", "rough"),
-}
-"""What follows from released values by factorisations, by label; its bits are the machine's."""
+LATTICE = ("napp", "objective", "output", "posterior")
+"""Methods whose released coefficients are the same on every machine."""
 
-
-class Rough:
-    """Values to be compared as rough numbers, whatever their label is."""
-
-    def __init__(self, value: object) -> None:
-        self.value = value
+NUMBER = re.compile(r"=?-?0x[01]\.[0-9a-f]+p[+-]\d+|(?<![\w.])-?\d+\.\d+(?:e[+-]\d+)?(?![\w.])")
 
 
 def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return "#" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def number(value: float, rough: bool = False) -> str:
-    if not np.isfinite(value):
-        return str(float(value))
-    return ("~" if rough else "") + float(value).hex()
-
-
-def scalar(value: object, rough: bool = False) -> str | None:
+def scalar(value: object, mark: str = "") -> str | None:
     """One line's text; None if it takes several."""
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
-        return number(float(value), rough)
+        return mark + float(value).hex() if np.isfinite(value) else str(float(value))
     if isinstance(value, (complex, bytes, type(None))) or value is pd.NA or value is pd.NaT:
         return repr(value)
     if isinstance(value, pd.Timestamp):
@@ -78,92 +71,84 @@ def scalar(value: object, rough: bool = False) -> str | None:
     return None
 
 
-def array(value: np.ndarray, rough: bool) -> str:
-    flat = [scalar(cell, rough) or repr(cell) for cell in value.ravel().tolist()]
-    if len(flat) <= WHOLE:
-        return f"{list(value.shape)} {' '.join(flat)}"
-    # A digest of rough numbers is of fewer digits than the machine's bits can reach.
-    cells = [f"{cell:.{DIGITS}g}" for cell in value.ravel().tolist()] if rough and value.dtype.kind == "f" else flat
-    return f"{list(value.shape)} {' '.join(flat[:4])} ... {digest(' '.join(cells))}"
+def array(value: np.ndarray, mark: str) -> str:
+    flat = [scalar(cell, mark) or repr(cell) for cell in value.ravel().tolist()]
+    whole = len(flat) <= WHOLE
+    return " ".join([str(list(value.shape)), *(flat if whole else [*flat[:6], "...", digest(" ".join(flat))])])
 
 
-def lines(value: Any, label: str, rough: bool = False) -> Iterator[str]:
+def lines(value: Any, label: str, mark: str = "") -> Iterator[str]:
     """A value as lines, each with the label of what it is."""
-    rough = rough or label.rpartition(".")[2] in ROUGH
-    text = scalar(value, rough)
+    text = scalar(value, mark)
     if text is not None:
         yield f"{label}: {text}"
     elif isinstance(value, str):
         yield from (f"{label}| {line.rstrip()}" for line in value.rstrip("\n").split("\n"))
-    elif isinstance(value, Rough):
-        yield from lines(value.value, label, rough=True)
     elif isinstance(value, np.ndarray):
-        yield f"{label}: {array(value, rough)}"
+        yield f"{label}: {array(value, mark)}"
     elif isinstance(value, pd.Series):
-        yield from lines(value.to_frame(str(value.name)), label, rough)
+        yield from lines(value.to_frame(str(value.name)), label, mark)
     elif isinstance(value, pd.DataFrame):
         yield f"{label}: {len(value)} rows of {', '.join(f'{name} {kind}' for name, kind in value.dtypes.items())}"
-        if value.size > 6 * WHOLE:
-            for name in value:
-                yield f"{label}.{name}: {array(value[name].to_numpy(), rough)}"
+        if len(value) > WHOLE:
+            yield from (f"{label}.{name}: {array(value[name].to_numpy(), mark)}" for name in value)
         else:
             for place, row in zip(value.index, value.itertuples(index=False), strict=True):
-                yield f"{label}[{place}]: {' '.join(scalar(cell, rough) or repr(cell) for cell in row)}"
+                yield f"{label}[{place}]: {' '.join(scalar(cell, mark) or repr(cell) for cell in row)}"
     elif hasattr(value, "as_text"):
         yield from lines(value.as_text(), label)
     elif isinstance(value, BaseException):
-        said = [str(value), *getattr(value, "__notes__", ())]
-        yield from lines("\n".join([type(value).__name__, *said]), f"{label} raises")
+        said = [type(value).__name__, str(value), *getattr(value, "__notes__", ())]
+        yield from lines("\n".join(said), f"{label} raises")
     elif isinstance(value, Mapping) and not type(value).__module__.startswith("dpstats"):
         for key, one in value.items():
-            yield from lines(one, f"{label}.{key}" if label else str(key), rough)
+            yield from lines(one, f"{label}.{key}" if label else str(key), mark)
         if not value:
             yield f"{label}: {{}}"
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        cells = [scalar(one, rough) for one in value]
-        if None not in cells:
-            yield f"{label}: {array(np.array(value, dtype=object), rough)}"
+    elif isinstance(value, (list, tuple)):
+        if all(scalar(one) is not None for one in value):
+            yield f"{label}: {array(np.array(value, dtype=object), mark)}"
         else:
             for place, one in enumerate(value):
-                yield from lines(one, f"{label}.{place}", rough)
+                yield from lines(one, f"{label}.{place}", mark)
     elif type(value).__module__.startswith("dpstats"):
-        yield from public(value, label, rough)
+        yield from public(value, label)
     else:
         raise TypeError(f"{label}: a case must return what has a text, not {type(value)}")
 
 
-def public(value: Any, label: str, rough: bool) -> Iterator[str]:
+def public(value: Any, label: str) -> Iterator[str]:
     """The documented attributes and methods of an object of dpstats, as far as it has them."""
     yield from lines(repr(value), f"{label}.repr")
     if type(value).__str__ is not object.__str__ and not hasattr(value, "summary"):
         yield from lines(str(value), f"{label}.str")
+    if isinstance(value, dp.Guarantee):
+        return
     for name in ATTRIBUTES:
-        with contextlib.suppress(AttributeError):
-            found = attribute(value, name)
-            if found is not value and not callable(found):
-                yield from lines(found, f"{label}.{name}", rough)
+        try:
+            found = attempt(lambda name=name: getattr(value, name))
+        except AttributeError:
+            continue
+        if not callable(found):
+            yield from lines(found, f"{label}.{name}", "=" if name == "scaled_params" and on_lattice(value) else "")
     for name in (*CALLS, *LATER):
         if callable(getattr(value, name, None)):
-            try:
+            with contextlib.suppress(AttributeError):  # of what is inherited, and not for this class
                 found = attempt(getattr(value, name))
-            except AttributeError:  # inherited, and not for this class
-                continue
-            if name == "to_dict":
-                found = outline(found, f"{label}.{name}") if isinstance(found, Mapping) else found
-            elif name in LATER and isinstance(found, str):
-                found = digest(found)
-            yield from lines(found, f"{label}.{name}", rough)
+                if name == "to_dict" and isinstance(found, Mapping):
+                    found = outline(found)
+                yield from lines(
+                    digest(found) if name in LATER and isinstance(found, str) else found, f"{label}.{name}"
+                )
     if isinstance(value, Mapping):
         for key in value:
-            yield from lines(value[key], f"{label}[{key}]", rough)
+            yield from lines(value[key], f"{label}[{key}]")
 
 
-def attribute(value: Any, name: str) -> object:
-    """An attribute; what it raises, if it is not released; AttributeError if there is none such."""
-    try:
-        return getattr(value, name)
-    except dp.errors.DPStatsError as error:
-        return error
+def on_lattice(fit: Any) -> bool:
+    """Whether the coefficients of a fit are released as they are, and not made of other released values."""
+    facts = fit.glance() if hasattr(fit, "glance") else {}
+    return "method" in facts and facts["method"].item() in LATTICE
 
 
 def attempt(call: Callable[[], object]) -> object:
@@ -174,20 +159,33 @@ def attempt(call: Callable[[], object]) -> object:
         return error
 
 
-def outline(stored: Mapping[str, Any], label: str, depth: int = 2) -> dict[str, Any]:
+def outline(stored: Mapping[str, Any], depth: int = 2) -> dict[str, Any]:
     """A stored form: plain values as they are, and digests of what lies deeper, so that a difference has a place."""
     found: dict[str, Any] = {}
     for key, value in stored.items():
         if isinstance(value, Mapping) and depth:
-            found[key] = outline(value, f"{label}.{key}", depth - 1)
-        elif scalar(value) is None:
-            rough = label.rpartition(".")[2] in ROUGH or key in ROUGH
-            found[key] = digest("\n".join(lines(plain(value), "", rough)))
+            found[key] = outline(value, depth - 1)
         else:
-            found[key] = value
+            found[key] = value if scalar(value) is not None else digest("\n".join(lines(value, "")))
     return found
 
 
-def plain(value: Any) -> Any:
-    """What JSON keeps of a stored form."""
-    return json.loads(json.dumps(value))
+def alike(old: str, new: str) -> bool:
+    """Whether two lines are the same but for what is the machine's."""
+    old, new = (re.sub(r"#[0-9a-f]{16,}", "#", line) for line in (old, new))
+    if NUMBER.split(old) != NUMBER.split(new):
+        return False
+    numbers = list(zip(NUMBER.findall(old), NUMBER.findall(new), strict=True))
+    most = max((abs(_float(one)) for one, _ in numbers), default=0.0)
+    return all(one == other or _near(one, other, most) for one, other in numbers)
+
+
+def _near(old: str, new: str, most: float) -> bool:
+    if old[0] == "=" or ("0x" not in old and min(len(re.sub(r"\D", "", text)) for text in (old, new)) < 8):
+        return False
+    a, b = _float(old), _float(new)
+    return abs(a - b) <= 10.0**-DIGITS * abs(a) + 1e-10 * most + 1e-14
+
+
+def _float(text: str) -> float:
+    return float.fromhex(text.removeprefix("=")) if "0x" in text else float(text)

@@ -73,22 +73,30 @@ def main(folder: Path) -> None:
         folder / "ledger_persons.ledger", "persons", 9.0, unit="person", accountant="zcdp", delta=1e-6
     ) as ledger:
         dp.glm(MODEL, DATA, 1.0, domain=DOMAIN, ledger=ledger, unit="person")
-    with dp.Ledger(folder / "stream.ledger", dataset="stream", eps=20.0, delta=1e-3) as ledger:
-        made = streaming.Regression(MODEL, DOMAIN, 10.0, 1e-6, horizon=8, state=folder / "stream.state", ledger=ledger)
-        made.update(DATA.iloc[:300], label="first")
-        made.update(DATA.iloc[300:600], label="second").save(folder / "stream_result.json")
+    for noise in ("tree", "blt"):
+        with dp.Ledger(folder / f"{noise}.ledger", dataset="stream", eps=20.0, delta=1e-3) as ledger:
+            given = {"sums": noise, "state": folder / f"{noise}.state", "ledger": ledger}
+            made = streaming.Regression(MODEL, DOMAIN, 10.0, 1e-6, horizon=8, **given)
+            made.update(DATA.iloc[:300], label="first")
+            made.update(DATA.iloc[300:600], label="second").save(folder / "stream_result.json")
     binary = streaming.Regression(LOGIT, DOMAIN, 20.0, 1e-6, horizon=4, family="binomial")
     binary.update(DATA)
     binary.update(DATA).save(folder / "stream_result_logit.json")
 
-    local = folder / "local"
-    local.mkdir()
-    spec = dp.local.Spec({"x": (0, 10), "s": ["f", "m"], "y": (-6, 10)}, "y ~ x + s", eps=3.0, delta=1e-6, n=120)
-    (local / "spec.json").write_text(spec.to_json())
-    reports = [dp.local.randomize(record, spec) for record in DATA[["x", "s", "y"]].head(120).to_dict("records")]
-    dp.local.write(reports, local / "reports.jsonl")
-    dp.local.write(reports, local / "reports.parquet")
-    dp.local.fit(reports, spec).save(local / "fit.json")
+    domain = {"x": (0, 10), "s": ["f", "m"], "y": (-6, 10), "b": (0, 1)}
+    specs: dict[str, dict[str, Any]] = {
+        "local": {"formula": "y ~ x + s", "eps": 3.0},
+        "logit": {"formula": "b ~ x + s", "eps": 20.0, "family": "binomial"},
+        "features": {"formula": "y ~ x", "local_eps": 9.0, "scheme": "features"},
+    }
+    for name, given in specs.items():
+        (folder / name).mkdir()
+        spec = dp.local.Spec(domain, delta=1e-6, n=60, **given)
+        (folder / name / "spec.json").write_text(spec.to_json())
+        reports = [dp.local.randomize(row, spec) for row in DATA[["x", "s", "y", "b"]].head(60).to_dict("records")]
+        dp.local.write(reports, folder / name / "reports.jsonl")
+        dp.local.write(reports, folder / name / "reports.parquet")
+        dp.local.fit(reports, spec).save(folder / name / "fit.json")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@
 
 A part is a group or a piece of a case's name: ``families`` or ``penalties/fit(MODEL, penalty="scad"``. The cases are
 the calls in corpus_cases.txt, public ones alone, written with the names of `corpus_calls`. The record of a case is
-lines of text. Floats are hexadecimal and compared bit for bit. Those whose last bits are the machine's, since they
-follow from a factorisation, a long sum or an exponential, are written with "~" and compared to 6 digits of the largest
-beside them; ``--exact`` compares them bit for bit too. Arrays beyond `corpus_text.WHOLE` elements are a digest and
-their first values. Times, versions, identities and the folder of a case are masked.
+lines of text (`corpus_text`, which says how they are compared); times, versions, identities and the folder of a case
+are masked. ``--exact`` compares all bits, for the machine that has recorded them: there no version of the package may
+differ from another but by intent.
 """
 
 from __future__ import annotations
@@ -30,11 +29,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import corpus_calls
-from corpus_text import DIGITS, attempt, lines
+from corpus_text import alike, attempt, lines
 
 import dpstats as dp
 
 HERE = Path(__file__).parent
+
+
+OWN = "! "
+"""Begins calls whose outcome is the machine's, which are compared where it is recorded alone."""
 
 
 def groups(text: str) -> dict[str, list[str]]:
@@ -104,7 +107,7 @@ def record(call: str) -> list[str]:
         stack.callback(logger.removeHandler, heard)
         logger.addHandler(heard)
         try:
-            found = list(lines(attempt(lambda: eval(call, vars(corpus_calls))), ""))
+            found = list(lines(attempt(lambda: eval(call.removeprefix(OWN), vars(corpus_calls))), ""))
         except Exception as error:
             found = [f"{RAW}: {type(error).__name__} {error}"]
         said = {f"log: {one}" for one in heard.said}
@@ -122,16 +125,6 @@ def differences(before: list[str], now: list[str], exact: bool = False) -> list[
         if exact or len(old) != len(new) or not all(map(alike, old, new)):
             found += [*(f"- {line}" for line in old), *(f"+ {line}" for line in new)]
     return found
-
-
-def alike(old: str, new: str) -> bool:
-    """Whether two lines are the same but for the last digits of rough numbers."""
-    cells = list(zip(old.split(" "), new.split(" "), strict=False))
-    if old.count(" ") != new.count(" ") or any(a != b for a, b in cells if not a[:1] == b[:1] == "~"):
-        return False
-    values = [(float.fromhex(a[1:]), float.fromhex(b[1:])) for a, b in cells if a[:1] == "~"]
-    most = max((abs(a) for a, _ in values), default=0.0)
-    return all(abs(a - b) <= most * 10.0**-DIGITS for a, b in values)
 
 
 def path_of(group: str) -> Path:
@@ -154,6 +147,8 @@ def compare(group: str, exact: bool = False, chosen: Callable[[str], bool] = lam
     """The differences of a group's cases between the record and now, by case."""
     before, found = recorded(group), {}
     for call in filter(chosen, [*GROUPS[group], *(call for call in before if call not in GROUPS[group])]):
+        if call.startswith(OWN) and not exact:
+            continue
         if call not in before or call not in GROUPS[group]:
             found[call] = ["not on record: --record it" if call in GROUPS[group] else "on record, and no case any more"]
         elif difference := differences(before[call], record(call), exact):
