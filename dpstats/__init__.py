@@ -17,15 +17,15 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
-    from dpstats.models.compare import compare
+    from dpstats.ledger import Ledger
+    from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
     from dpstats.plan import Plan
-    from dpstats.privacy import Guarantee, Ledger, Noise, compose
-    from dpstats.proving import Proof, proof
-    from dpstats.results.comparison import Comparison
+    from dpstats.privacy import Guarantee, Noise, compose
+    from dpstats.proof_pages import Proof, proof
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults

@@ -2,30 +2,88 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from dpstats.arguments import answered, shown
+import pandas as pd
+
+from dpstats.arguments import explain_calls, safe_repr
+from dpstats.call import (
+    DomainLike,
+    ModelKeywords,
+    PlanKeywords,
+    RowKeywords,
+    expand_signature,
+    make_request,
+    split_kwargs,
+)
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
-from dpstats.keywords import DomainLike, ModelKeywords, PlanKeywords, RowKeywords, parted, written_out
-from dpstats.models.charging import kept_domain
+from dpstats.models.charging import ledger_domain
+from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.glm import GLM
-from dpstats.models.planned import Planned
+from dpstats.models.population import population_rows
 from dpstats.models.sources import FormulaSource, model_formula
-from dpstats.plan import Plan
-from dpstats.quiet import sealed
-from dpstats.request import make_request
+from dpstats.plan import Plan, replan
+from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """The arguments of a dry run: all of `dpstats.glm` but the data.
+
+    Attributes
+    ----------
+    formula : str
+        With weights, offset, exposure and subset as terms.
+    family : str or Family
+    domain : Domain
+    arguments : dict
+        Of `GLM.fit`.
+    """
+
+    formula: str
+    family: str | Family
+    domain: Domain
+    arguments: Mapping[str, Any]
+
+    def fit(self, data: object, engine: str | None, **more: Any) -> GLMResults:
+        """The fit that was planned; `more` as for `GLM.fit`."""
+        model = GLM.from_formula(self.formula, data, self.family, self.domain, engine=engine)
+        given = {name: value for name, value in more.items() if value is not None}
+        return model.fit(**{**self.arguments, **given})
+
+    def simulate(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> GLMResults:
+        """The fit of rows that are made up by the Domain; see `Plan.simulate`."""
+        return self.fit(population_rows(plan, n, seed, typical, like), None, seed=seed)
+
+    def made_up(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
+        """Rows that are made up by the Domain; see `Plan.made_up`."""
+        return population_rows(plan, n, seed, typical, like)
+
+    def at(self, eps: float) -> DryRun:
+        """The same at another budget."""
+        return replace(self, arguments={**self.arguments, "eps": eps})
+
+    def replanned(self, plan: Plan, eps: float) -> Plan:
+        """Its plan at another budget."""
+        return replan(plan, eps)
+
+    def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
+        """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
+        return forecast(plan, residual_sd, typical, like)
+
 
 SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}
 """The rounded hinges by the name that `svm` takes."""
 
 
-@sealed
-@answered()
-@written_out(ModelKeywords)
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords)
 def glm(
     formula: str, data: object, eps: float, *, family: str | Family = "gaussian", **arguments: Unpack[ModelKeywords]
 ) -> GLMResults:
@@ -84,7 +142,7 @@ def glm(
         from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
         "robust" pay for them, whatever the family; None leaves them out. ``unit``: the column that tells persons apart,
         for a guarantee for persons with all their rows (docs/guide/persons). ``curvature``, ``radius``,
-        ``range_share``, ``screen``, ``split`` and others: see `dpstats.request.Options`.
+        ``range_share``, ``screen``, ``split`` and others: see `dpstats.call.Options`.
 
     Returns
     -------
@@ -115,14 +173,14 @@ def glm(
     """
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     if domain is None:
-        domain = kept_domain(arguments.get("ledger"))
-    beside, asked = parted(arguments, RowKeywords)
+        domain = ledger_domain(arguments.get("ledger"))
+    beside, asked = split_kwargs(arguments, RowKeywords)
     return GLM.from_formula(formula, data, family, domain, engine=engine, **beside).fit(eps, **asked)
 
 
-@sealed
-@answered()
-@written_out(ModelKeywords)
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords)
 def ols(
     formula: str, data: object, eps: float, *, residual_cap: float | None = None, **arguments: Unpack[ModelKeywords]
 ) -> GLMResults:
@@ -148,9 +206,9 @@ def ols(
     return glm(formula, data, eps, family=Gaussian(residual_cap), **_without_family(arguments))
 
 
-@sealed
-@answered()
-@written_out(ModelKeywords)
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords)
 def logit(formula: str, data: object, eps: float, **arguments: Unpack[ModelKeywords]) -> GLMResults:
     """Logistic regression: `glm` with family="binomial".
 
@@ -167,9 +225,9 @@ def logit(formula: str, data: object, eps: float, **arguments: Unpack[ModelKeywo
     return glm(formula, data, eps, family=Binomial(), **_without_family(arguments))
 
 
-@sealed
-@answered()
-@written_out(ModelKeywords)
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords)
 def poisson(
     formula: str,
     data: object,
@@ -201,9 +259,9 @@ def poisson(
     return glm(formula, data, eps, family=Poisson(mean_cap, y_max), **_without_family(arguments))
 
 
-@sealed
-@answered()
-@written_out(ModelKeywords)
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords)
 def svm(
     formula: str,
     data: object,
@@ -244,13 +302,13 @@ def svm(
     []
     """
     if not isinstance(loss, str) or loss not in SVM_LOSSES:
-        raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {shown(loss)}")
+        raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {safe_repr(loss)}")
     return glm(formula, data, eps, family=SVM_LOSSES[loss](h), **_without_family(arguments))
 
 
-@sealed
-@answered()
-@written_out(ModelKeywords, without=("penalty", "alpha"))
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords, without=("penalty", "alpha"))
 def lasso(
     formula: str, data: object, eps: float, *, alpha: float, family: str | Family = "gaussian", **arguments: Any
 ) -> GLMResults:
@@ -279,8 +337,8 @@ def lasso(
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
 
 
-@answered()
-@written_out(PlanKeywords)
+@explain_calls()
+@expand_signature(PlanKeywords)
 def plan(
     formula: str,
     domain: DomainLike,
@@ -306,10 +364,10 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.99, 0.01, 1.0]
     """
-    beside, asked = parted(arguments, RowKeywords)
+    beside, asked = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **asked)
     whole = model_formula(formula, family, **beside)
-    planned = Planned(whole, family, Domain.coerce(domain), {"eps": eps, **asked})
+    planned = DryRun(whole, family, Domain.coerce(domain), {"eps": eps, **asked})
     return replace(FormulaSource(whole, None, domain).plan(request), call=planned)
 
 

@@ -34,7 +34,7 @@ _KNOWN = ("builtins", "collections", "dpstats", "numpy", "types")
 """Modules whose types print nothing but what is in them; a type of others may print anything."""
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """An argument as its refusal may quote it: plain values as they are, what may hold cells by its type alone.
 
     Whoever passes a private column where an option is wanted must not read it in the message, nor in a log of it.
@@ -48,7 +48,7 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise ArgumentError unless `value` is among `choices`: by its type too, since True equals 1 and is not it."""
     plain = value is None or isinstance(value, _PLAIN)
     if not (plain and any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in choices)):
-        raise ArgumentError(f"{name} must be one of {list(choices)}, got {shown(value)}")
+        raise ArgumentError(f"{name} must be one of {list(choices)}, got {safe_repr(value)}")
 
 
 def can_be_path(text: str) -> bool:
@@ -63,16 +63,16 @@ def check_path(name: str, value: object) -> Path:
     """Return `value` as a Path if it can be one of a file, else raise ArgumentError, which quotes no file's text."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text:
-        raise ArgumentError(f"{name} must be the path of a file, got {shown(value)}")
+        raise ArgumentError(f"{name} must be the path of a file, got {safe_repr(value)}")
     if not can_be_path(text):
         raise ArgumentError(f"{name} must be the path of a file; this text is too long for that, or has several lines")
     return Path(text)
 
 
-def check_made(name: str, value: object, kinds: type | tuple[type, ...], made: str) -> None:
+def check_type(name: str, value: object, kinds: type | tuple[type, ...], made: str) -> None:
     """Raise ArgumentError unless `value` is of the `kinds`; `made` says what that is and what makes it."""
     if not isinstance(value, kinds):
-        raise ArgumentError(f"{name} must be {made}; got {shown(value)}")
+        raise ArgumentError(f"{name} must be {made}; got {safe_repr(value)}")
 
 
 def check_numbers(name: str, value: object) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ def check_numbers(name: str, value: object) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError):
         found = np.full((1, 1), np.nan)
     if found.ndim > 2 or not np.isfinite(found).all():
-        raise ArgumentError(f"{name} must be finite numbers: one, a list, or a list of rows; got {shown(value)}")
+        raise ArgumentError(f"{name} must be finite numbers: one, a list, or a list of rows; got {safe_repr(value)}")
     return found
 
 
@@ -93,7 +93,7 @@ def check_names(name: str, value: object, of: str = "columns") -> list[str]:
     """
     names = list(value) if isinstance(value, (list, tuple)) else []
     if not names or not all(isinstance(one, str) for one in names) or len(set(names)) < len(names):
-        raise ArgumentError(f"{name} must be a list of different names of {of}, at least one; got {shown(value)}")
+        raise ArgumentError(f"{name} must be a list of different names of {of}, at least one; got {safe_repr(value)}")
     return names
 
 
@@ -110,7 +110,7 @@ def is_number(value: object) -> TypeGuard[float]:
 def check_flag(name: str, value: object) -> bool:
     """Return `value` as a bool if it is one, else raise ArgumentError."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentError(f"{name} must be True or False, got {shown(value)}")
+        raise ArgumentError(f"{name} must be True or False, got {safe_repr(value)}")
     return bool(value)
 
 
@@ -136,7 +136,7 @@ OTHER_ARGUMENTS = {
 """What arguments are called elsewhere."""
 
 
-def answered(
+def explain_calls(
     **refused: str,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator: calls that Python would refuse by their arguments are answered by what to write.

@@ -13,7 +13,7 @@ LONGEST, LONGEST_NAME = 64, 36
 """Letters of a text and of a row's name on one line, where a table would be too wide; the rest follows below."""
 
 
-class Printed(pd.DataFrame):
+class WideFrame(pd.DataFrame):
     """A DataFrame of released or public values that prints all of its columns and all of their texts.
 
     pandas leaves out, behind "...", what goes beyond a terminal's width and what is long; here further columns follow

@@ -23,7 +23,7 @@ INTERVAL = 0.5
 
 
 @contextmanager
-def counted(
+def progress_counter(
     what: str, total: int, show: bool | None = None, patience: float = PATIENCE
 ) -> Iterator[Callable[[int], None]]:
     """A function to be told how many units of public work were done since the last call.
@@ -42,8 +42,8 @@ def counted(
 
 
 @contextmanager
-def watched(what: str, show: bool | None = None, patience: float = PATIENCE) -> Iterator[None]:
-    """Show how long the block has taken; arguments as for `counted`."""
+def show_elapsed(what: str, show: bool | None = None, patience: float = PATIENCE) -> Iterator[None]:
+    """Show how long the block has taken; arguments as for `progress_counter`."""
     ended = threading.Event()
     with _line(what, show, patience, bar_format="{desc} {elapsed}", miniters=0, mininterval=0) as line:
         if line.disable:

@@ -1,7 +1,7 @@
 """Work on rows without a sound: no warning, no floating-point error, no message of anybody else's.
 
 Whether numpy, pandas or LAPACK complain depends on cells. So rows are only worked on inside `quiet`, and from the
-charge to the release inside `guarded`, where whatever still fails becomes one constant error (docs/proofs/release).
+charge to the release inside `fail_closed`, where whatever still fails becomes one constant error (docs/proofs/release).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def guarded(work: Callable[[], Result], *notes: str) -> Result:
+def fail_closed(work: Callable[[], Result], *notes: str) -> Result:
     """The result of `work`, quietly; whatever it raises is replaced by a constant error, one of `SAID` by a new one.
 
     Parameters
@@ -71,7 +71,7 @@ def guarded(work: Callable[[], Result], *notes: str) -> Result:
     raise failure
 
 
-def bare(work: Callable[[], Result]) -> Result:
+def strip_context(work: Callable[[], Result]) -> Result:
     """The result of `work`; an error leaves it as it is but for its context and its frames, which hold data."""
     failure: BaseException
     try:
@@ -82,7 +82,7 @@ def bare(work: Callable[[], Result]) -> Result:
     raise failure
 
 
-def sealed(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def hide_frames(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """`function` as users call it: a failed release leaves none of its frames, which hold data, in the traceback."""
 
     @functools.wraps(function)
@@ -111,7 +111,7 @@ def _constant(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def silence_native() -> Iterator[None]:
     """Drop what native code writes to the process' standard error within the block: a panic may quote cells.
 
     Whatever else the process writes there in the meantime is dropped too, so the block should only carry out a query.

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dp
-from dpstats.arguments import check_choice, check_flag, shown
+from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 
 CANARY = 271828.1828
 ROWS = 60
@@ -88,9 +88,9 @@ class Speaking(list[str]):
         return str(CANARY)
 
 
-def widened() -> Printed:
+def widened() -> WideFrame:
     """A table of ours to which its holder has added a column."""
-    table = Printed({"released": [1.0]})
+    table = WideFrame({"released": [1.0]})
     table["private"] = [CANARY]
     return table
 
@@ -98,7 +98,7 @@ def widened() -> Printed:
 class TestShown:
     @pytest.mark.parametrize("value", [None, True, 2, 0.5, "napp", np.float64(2.0), ["a", "b"], {"l2": 1.0}, (1, (2,))])
     def test_plain_values_are_shown_as_they_are(self, value: object) -> None:
-        assert shown(value) == repr(value)
+        assert safe_repr(value) == repr(value)
 
     @pytest.mark.parametrize(
         "value",
@@ -115,8 +115,8 @@ class TestShown:
         ],
     )
     def test_what_may_hold_cells_is_named_by_its_type(self, value: object) -> None:
-        assert shown(value) == f"an object of type {type(value).__name__}"
-        assert str(CANARY) not in shown(value)
+        assert safe_repr(value) == f"an object of type {type(value).__name__}"
+        assert str(CANARY) not in safe_repr(value)
 
 
 class TestChoices:

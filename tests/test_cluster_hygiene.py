@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.rows import distributed as distributed_rows
-from dpstats.rows.remote import Sealed
+from dpstats.data import dask as distributed_rows
+from dpstats.data.worker import Pickled
 from dpstats.solvers.objective import PerturbedObjective
 
 dd = pytest.importorskip("dask.dataframe")
@@ -176,8 +176,8 @@ class _Listening:
 
         patch.setattr(PerturbedObjective, "__init__", build)
 
-    def seal(self, value: Any) -> Sealed:
-        sealed = Sealed(value)
+    def seal(self, value: Any) -> Pickled:
+        sealed = Pickled(value)
         self.sent.append(sealed._packed)
         return sealed
 
@@ -202,7 +202,7 @@ def test_noise_that_is_sent_would_be_found(client: Any, monkeypatch: pytest.Monk
     whole = PerturbedObjective.accumulate
 
     def careless(objective: PerturbedObjective, theta: np.ndarray) -> Any:
-        distributed_rows.Sealed(objective.noise)
+        distributed_rows.Pickled(objective.noise)
         return whole(objective, theta)
 
     monkeypatch.setattr(PerturbedObjective, "accumulate", careless)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpstats.api import plan
+from dpstats.cli.main import EPS, fit_adult, run_demo
 from dpstats.datasets import load_adult
-from dpstats.demo import EPS, fit_adult, main
 
 WIDE = (
     "income ~ age + education_num + marital_status + occupation + relationship + race + sex "
@@ -15,7 +15,7 @@ WIDE = (
 
 
 def test_demo_prints_a_summary_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    main()
+    run_demo()
     printed = capsys.readouterr().out
     assert "Certified: 1-differentially private" in printed
     assert "Pr(income = >50K); logit link; rows: private" in printed

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import dpstats
-from dpstats.request import Options
+from dpstats.call import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = [

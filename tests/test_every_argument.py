@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.arguments import check_made, check_numbers, check_path, is_number
+from dpstats.arguments import check_numbers, check_path, check_type, is_number
 from dpstats.errors import ArgumentError, DPStatsError
 
 CANARY = 271828.1828
@@ -229,4 +229,4 @@ class TestChecks:
 
     def test_what_makes_it_is_said(self) -> None:
         with pytest.raises(ArgumentError, match=r"plan must be what dp.plan returns; got 3"):
-            check_made("plan", 3, dp.Plan, "what dp.plan returns")
+            check_type("plan", 3, dp.Plan, "what dp.plan returns")

@@ -19,12 +19,12 @@ import pytest
 from tqdm import tqdm
 
 from dpstats.cached import cached_property
-from dpstats.privacy.bodies import Image, box
-from dpstats.privacy.bodies import law as law_module
-from dpstats.privacy.bodies.law import BodyNoise
-from dpstats.progress import watched
-from dpstats.quiet import quiet, unheard
-from dpstats.rows import threads
+from dpstats.data import passes
+from dpstats.privacy.k_norm import Image, box
+from dpstats.privacy.k_norm import noise as law_module
+from dpstats.privacy.k_norm.noise import KNormNoise
+from dpstats.progress import show_elapsed
+from dpstats.quiet import quiet, silence_native
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
@@ -78,11 +78,11 @@ def test_a_child_computes_what_another_thread_was_computing(planted: bool, monke
     if planted:
         if sys.version_info >= (3, 12):
             pytest.skip("functools has no such lock any more")
-        old = functools.cached_property(BodyNoise.bodies.func)  # type: ignore[attr-defined]
-        old.__set_name__(BodyNoise, "bodies")
-        monkeypatch.setattr(BodyNoise, "bodies", old)
+        old = functools.cached_property(KNormNoise.bodies.func)  # type: ignore[attr-defined]
+        old.__set_name__(KNormNoise, "bodies")
+        monkeypatch.setattr(KNormNoise, "bodies", old)
     image = Image(box(1), (0,), np.eye(1))
-    laws, group = [BodyNoise(1.0, (image,), ((0,),), (1.0,)) for _ in range(2)], law_module.Group
+    laws, group = [KNormNoise(1.0, (image,), ((0,),), (1.0,)) for _ in range(2)], law_module.Group
 
     def bodies(inside: threading.Event, leave: threading.Event) -> None:
         def slow(*parts: Any) -> Any:
@@ -194,16 +194,16 @@ def test_a_child_has_its_standard_error(where: str) -> None:
         if where == "the same thread":
             assert not os.path.samestat(os.fstat(2), outside)
             block.__exit__(None, None, None)
-        with unheard():
+        with silence_native():
             within = os.path.samestat(os.fstat(2), outside)
         return not within and os.path.samestat(os.fstat(2), outside)
 
     if where == "another thread":
-        with staying(unheard):
+        with staying(silence_native):
             assert not os.path.samestat(os.fstat(2), outside)
             assert child(back) == 0
     else:
-        block = unheard()
+        block = silence_native()
         with block:
             assert child(back) == 0
     assert os.path.samestat(os.fstat(2), outside)
@@ -211,7 +211,7 @@ def test_a_child_has_its_standard_error(where: str) -> None:
 
 def test_a_child_makes_lines_of_progress_while_another_thread_was_making_one() -> None:
     def through() -> bool:
-        with watched("a fit"):
+        with show_elapsed("a fit"):
             return True
 
     with staying(tqdm.get_lock):
@@ -222,15 +222,15 @@ def test_threads_that_look_for_blas_at_the_same_time_find_one(monkeypatch: pytes
     """Planted, two that each restore what they found: one thread of BLAS would be left for good."""
     both = threading.Barrier(2, timeout=20)
 
-    class Slow(threads._Blas):
+    class Slow(passes._Blas):
         def __init__(self) -> None:
             super().__init__()
             both.wait()
 
-    monkeypatch.setattr(threads, "_Blas", Slow)
-    monkeypatch.setattr(threads, "_found", {})
+    monkeypatch.setattr(passes, "_Blas", Slow)
+    monkeypatch.setattr(passes, "_found", {})
     found: list[object] = []
-    workers = [threading.Thread(target=lambda: found.append(threads._blas())) for _ in range(2)]
+    workers = [threading.Thread(target=lambda: found.append(passes._blas())) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:

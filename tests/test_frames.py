@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.frames import LONGEST, Printed
+from dpstats.frames import LONGEST, WideFrame
 
 ROWS = 400
 RNG = np.random.default_rng(1)
@@ -87,7 +87,7 @@ def test_all_tables_of_all_objects_print_whole(objects: dict[str, Any]) -> None:
     for owner, held in objects.items():
         for name, table in tables(held):
             seen.add(name)
-            assert isinstance(table, Printed), (owner, name)
+            assert isinstance(table, WideFrame), (owner, name)
             told = repr(table)
             assert max(map(len, told.splitlines())) <= 80, (owner, name)
             assert " ... " not in told, (owner, name)
@@ -98,7 +98,7 @@ def test_all_tables_of_all_objects_print_whole(objects: dict[str, Any]) -> None:
 
 def test_a_forecast_prints_whole(objects: dict[str, Any]) -> None:
     for table in (objects["plan"].standard_errors(500), objects["plan"].excess_risk(n=500, printed=True)):
-        assert isinstance(table, Printed)
+        assert isinstance(table, WideFrame)
         assert max(map(len, repr(table).splitlines())) <= 80
 
 
@@ -111,7 +111,7 @@ def test_a_label_is_never_cut(objects: dict[str, Any]) -> None:
 
 
 def test_long_texts_go_on_below() -> None:
-    table = Printed(
+    table = WideFrame(
         {"a": [1.5, np.nan], "b": ["word " * 20, None], "c": ["q" * 70, ""]}, index=pd.Index([7, 8], name="n")
     )
     lines = repr(table).splitlines()
@@ -122,16 +122,16 @@ def test_long_texts_go_on_below() -> None:
 
 
 def test_what_is_made_of_it_is_plain() -> None:
-    table = Printed({"a": [1, 2], "b": ["x", "y"]})
+    table = WideFrame({"a": [1, 2], "b": ["x", "y"]})
     for made in (table.copy(), table[["a"]], table.head(1), table.assign(c=1), table.set_index("a"), table.T):
         assert type(made) is pd.DataFrame
     assert type(table["a"]) is pd.Series
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(table)), table)
     assert table.equals(pd.DataFrame(table))
-    assert repr(Printed()) == repr(pd.DataFrame())
-    assert Printed(table).to_html() == pd.DataFrame(table).to_html()
+    assert repr(WideFrame()) == repr(pd.DataFrame())
+    assert WideFrame(table).to_html() == pd.DataFrame(table).to_html()
 
 
 def test_rows_beyond_pandas_limit_are_left_out_as_pandas_does() -> None:
-    table = Printed({"a": range(500), "b": ["long " * 30] * 500})
+    table = WideFrame({"a": range(500), "b": ["long " * 30] * 500})
     assert "[500 rows x 2 columns]" in repr(table)

@@ -10,20 +10,20 @@ from typing import Any, get_type_hints
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError
-from dpstats.keywords import (
+from dpstats.call import (
     REQUEST_DEFAULTS,
     ChargeKeywords,
     FitKeywords,
     ModelKeywords,
     PlanKeywords,
+    Request,
     RequestKeywords,
     RowKeywords,
-    parted,
+    split_kwargs,
 )
+from dpstats.errors import ArgumentError
 from dpstats.mechanisms.options import OptionKeywords, Options
 from dpstats.models.glm import GLM
-from dpstats.request import Request
 from dpstats.streaming.request import StreamKeywords, StreamRequest
 
 DOMAIN = {"x": (0, 1), "y": (0, 1)}
@@ -90,7 +90,7 @@ def test_defaults_are_those_of_a_request() -> None:
 
 
 def test_parted() -> None:
-    assert parted({"ledger": 1, "delta": 0.5, "label": None}, ChargeKeywords) == (
+    assert split_kwargs({"ledger": 1, "delta": 0.5, "label": None}, ChargeKeywords) == (
         {"ledger": 1, "label": None},
         {"delta": 0.5},
     )

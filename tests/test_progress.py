@@ -16,7 +16,7 @@ import pytest
 import dpstats as dp
 from dpstats.models import charging
 from dpstats.models.sources import FormulaSource
-from dpstats.progress import counted, watched
+from dpstats.progress import progress_counter, show_elapsed
 
 
 class Terminal(io.StringIO):
@@ -32,7 +32,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_nothing_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with watched("a fit", patience=0.0), counted("an audit", 10, patience=0.0) as advance:
+    with show_elapsed("a fit", patience=0.0), progress_counter("an audit", 10, patience=0.0) as advance:
         advance(5)
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
@@ -40,14 +40,14 @@ def test_nothing_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_of_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = terminal(monkeypatch)
-    with watched("a fit"), counted("an audit", 10) as advance:
+    with show_elapsed("a fit"), progress_counter("an audit", 10) as advance:
         advance(10)
     assert shown.getvalue() == ""
 
 
 def test_long_work_shows_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = terminal(monkeypatch)
-    with watched("a fit", patience=0.01):
+    with show_elapsed("a fit", patience=0.01):
         time.sleep(0.2)
     assert "dpstats: a fit 00:0" in shown.getvalue()
     assert shown.getvalue().endswith("\r")
@@ -55,7 +55,7 @@ def test_long_work_shows_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_counted_work_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = terminal(monkeypatch)
-    with counted("an audit", 10, patience=0.0) as advance:
+    with progress_counter("an audit", 10, patience=0.0) as advance:
         time.sleep(0.15)  # tqdm draws ten times a second at most
         advance(5)
     assert re.search(r"dpstats: an audit:  50%.* 5/10", shown.getvalue())
@@ -72,7 +72,7 @@ def test_a_fit_says_what_was_asked_for_and_the_time_alone(monkeypatch: pytest.Mo
         return slow(*arguments)
 
     monkeypatch.setattr(FormulaSource, "rows", waiting)
-    monkeypatch.setattr(charging, "watched", partial(watched, patience=0.01))
+    monkeypatch.setattr(charging, "watched", partial(show_elapsed, patience=0.01))
     frame = pd.DataFrame({"x": np.linspace(0, 1, rows), "y": np.linspace(0, 1, rows)})
     dp.ols("y ~ x", frame, 1.0, domain={"x": (0, 1), "y": (0, 1)})
     lines = set(re.split(r"\r", shown.getvalue())) - {""}

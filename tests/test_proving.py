@@ -13,7 +13,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
-from dpstats.proving import cited
+from dpstats.proof_pages import cite_proof
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path.stem for path in (ROOT / "docs" / "proofs").glob("*.md"))
@@ -47,7 +47,7 @@ def said(source: str) -> set[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_printed_points_into_the_repository(path: Path) -> None:
-    """An installed package has no docs: what is said cites ``dp.proof("objective")``, see `cited`."""
+    """An installed package has no docs: what is said cites ``dp.proof("objective")``, see `cite_proof`."""
     pointing = {text for text in said(path.read_text(encoding="utf-8")) if re.search(POINTER, text)}
     assert {text for text in pointing if not text.startswith("docs/proofs/")} == set()
 
@@ -62,8 +62,8 @@ def test_a_guarantee_and_what_it_is_cited_as_lead_to_its_page() -> None:
     plan = dp.plan("y ~ x", DOMAIN, 1.0)
     assert dp.proof(plan.guarantee) == dp.proof("objective")
     assert dp.proof("docs/proofs/risk, theorem 6") == dp.proof("risk")
-    assert cited("docs/proofs/risk, theorem 6") == 'dp.proof("risk"), theorem 6'
-    assert cited("none") == "none"
+    assert cite_proof("docs/proofs/risk, theorem 6") == 'dp.proof("risk"), theorem 6'
+    assert cite_proof("none") == "none"
 
 
 @pytest.mark.parametrize(

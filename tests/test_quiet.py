@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data.columns import NumericColumn
 from dpstats.errors import ReleaseError
-from dpstats.quiet import FAILED, guarded, quiet, sealed
-from dpstats.tables.columns import NumericColumn
+from dpstats.quiet import FAILED, fail_closed, hide_frames, quiet
 
 CELL = 7316549.0
 
@@ -63,7 +63,7 @@ def test_whatever_is_raised_becomes_one_constant(error: BaseException) -> None:
         raise error from KeyError(rows[0])
 
     with pytest.raises(ReleaseError) as caught:
-        guarded(work, "a public note")
+        fail_closed(work, "a public note")
     assert str(caught.value) == FAILED
     assert caught.value.__notes__ == ["a public note"]
     assert caught.value.__cause__ is None
@@ -76,7 +76,7 @@ def test_an_interrupt_stays_one_but_tells_nothing() -> None:
         raise KeyboardInterrupt(CELL)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        guarded(work)
+        fail_closed(work)
     assert caught.value.args == ()
     assert caught.value.__context__ is None
 
@@ -128,7 +128,7 @@ def test_an_interrupt_leaves_no_frame_of_ours_with_rows(monkeypatch: pytest.Monk
 
 
 def test_sealed_lets_other_errors_pass() -> None:
-    @sealed
+    @hide_frames
     def call(eps: float) -> None:
         raise dp.errors.ArgumentError(f"eps must be positive, got {eps}")
 

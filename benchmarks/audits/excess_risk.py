@@ -16,7 +16,7 @@ import pandas as pd
 from dpstats.families import Binomial, Gaussian
 from dpstats.privacy.calibration import classical_scale, objective_noise
 from dpstats.privacy.noise import Noise
-from dpstats.risk import gap_quantile, printed, sample_size
+from dpstats.risk import gap_quantile, literature_bounds, sample_size
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -123,18 +123,18 @@ def levels_with_rows() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*titles, "beyond 2", "bound 2 / quantile", "n for 0.01"])
 
 
-def source_noise(bound: printed.Bound, setting: printed.Setting) -> Noise | None:
+def source_noise(bound: literature_bounds.Bound, setting: literature_bounds.PublicSetting) -> Noise | None:
     """The noise of the bound's own source; None for input perturbation."""
     size, eps, delta = setting.lipschitz, setting.eps, setting.delta
-    if bound.source.startswith(printed.CHAUDHURI):
+    if bound.source.startswith(literature_bounds.CHAUDHURI):
         left = eps - 2 * math.log1p(setting.smoothness / setting.curvature)
         scale = 2 * size / (left if bound.same_mechanism else eps * setting.curvature)
-    elif bound.source.startswith(printed.LECTURE):
+    elif bound.source.startswith(literature_bounds.LECTURE):
         scale = size / (setting.curvature * eps) * math.sqrt(2 * math.log(1.25 / delta))
-    elif bound.source.startswith(printed.FUKUCHI):
+    elif bound.source.startswith(literature_bounds.FUKUCHI):
         return None
-    elif bound.source.startswith(printed.NAPP) and delta > 0:
-        split = printed.SHARE * eps
+    elif bound.source.startswith(literature_bounds.NAPP) and delta > 0:
+        split = literature_bounds.SHARE * eps
         scale = size / split * math.sqrt(2 * (split - math.log(delta)))
     else:
         scale = classical_scale(Binomial(), eps=eps, delta=delta, row_norm=1.0)
@@ -155,14 +155,14 @@ def printed_looseness() -> pd.DataFrame:
         random = np.random.default_rng(SEED)
         problem = Problem(logistic_rows(columns, random), curvature)
         radius = float(np.linalg.norm(problem.free))
-        setting = printed.Setting(columns, eps, delta, PI, curvature, 1.0, 0.25, radius, ROWS)
+        setting = literature_bounds.PublicSetting(columns, eps, delta, PI, curvature, 1.0, 0.25, radius, ROWS)
         ours = objective_noise(Binomial(), eps=eps, delta=delta, curvature=curvature, size=columns)
         ones, diagonal = np.ones(columns), np.full(columns, curvature)
         best = {
             "regularised": gap_quantile(ours, ones, diagonal, PI),
             "unregularised": gap_quantile(ours, ones, diagonal, PI, removed=diagonal, radius=radius),
         }
-        for bound in printed.printed_bounds(setting):
+        for bound in literature_bounds.printed_bounds(setting):
             noise = source_noise(bound, setting)
             if noise is None or bound.gap == "population":
                 continue
@@ -189,7 +189,9 @@ def input_perturbation() -> pd.DataFrame:
         best = np.linalg.solve(exog.T @ exog, exog.T @ endog)
         eps, delta = 1.0, 1e-5
         radius = float(np.linalg.norm(best))
-        setting = printed.Setting(columns, eps, delta, PI, 3 / eps, Gaussian(1.0).lipschitz, 1.0, radius, rows)
+        setting = literature_bounds.PublicSetting(
+            columns, eps, delta, PI, 3 / eps, Gaussian(1.0).lipschitz, 1.0, radius, rows
+        )
         part = math.sqrt(math.log(4 / delta) / rows)
         lead = math.sqrt(2 * columns) * part
         sigma = (lead + math.sqrt(lead**2 + 2 / eps * (1 - 2 * part))) / (1 - 2 * part)
@@ -201,7 +203,9 @@ def input_perturbation() -> pd.DataFrame:
             moments = exog.T @ endog - noise * random.normal(size=columns)
             shift = np.linalg.solve(features.T @ features + ridge, moments) - best
             gaps.append(0.5 * float(np.sum((exog @ shift) ** 2)))
-        for bound, found in zip(printed.fukuchi(setting), (np.quantile(gaps, 1 - PI), np.mean(gaps)), strict=True):
+        for bound, found in zip(
+            literature_bounds.fukuchi(setting), (np.quantile(gaps, 1 - PI), np.mean(gaps)), strict=True
+        ):
             lines.append((columns, rows, bound.source, f"{bound.value / found:.3g}"))
     return pd.DataFrame(lines, columns=["p", "n", "source", "over what happens"])
 

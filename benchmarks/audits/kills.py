@@ -28,7 +28,7 @@ from distributed import Client
 
 import dpstats as dp
 from benchmarks.shared.local_cluster import local_cluster
-from dpstats.rows.distributed import DaskRows
+from dpstats.data.dask import DaskRows
 
 ROWS = 120_000
 TEXT, NUMBER = "canary-cell", 7316549.0

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from dpstats.errors import LedgerError
+from dpstats.ledger import Ledger
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
 
 SMALL = Guarantee(1e-6)
 
@@ -27,7 +27,7 @@ SMALL = Guarantee(1e-6)
 def context() -> ForkServerContext:
     """Processes that start quickly, from a server that has imported the package but opened no ledger."""
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["dpstats.privacy.ledger"])
+    server.set_forkserver_preload(["dpstats.ledger"])
     return server
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks.defaults.curvature import TEST_ROWS, formula_sample, predictor, solve
 from dpstats.families import Gaussian
-from dpstats.mechanisms.metrics import Purchase
+from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.objective import plan_objective
 
 CAPS = (1.0, 0.5, 0.35, 0.25, 0.15)
@@ -48,7 +48,7 @@ def fits(shape: str, columns: int, rows: int, eps: float, spread: float, share: 
     endog = np.clip(random.uniform(-0.4, 0.4) + spread * response, -1, 1)
     found = []
     for cap in CAPS:
-        plan = plan_objective(sample.design, Gaussian(cap), Purchase(0.99 * eps, 0.0, 0.01 * eps, "add_remove"))
+        plan = plan_objective(sample.design, Gaussian(cap), NoiseBudget(0.99 * eps, 0.0, 0.01 * eps, "add_remove"))
         linear = plan.sample(np.random.default_rng(5))
         params = solve(plan.family, (exog[:rows], endog[:rows]), plan.curvature, linear)
         left = np.mean((endog[rows:] - exog[rows:] @ params) ** 2)

@@ -20,7 +20,7 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from benchmarks.prediction import randhie
 from dpstats.families import Poisson, poisson
-from dpstats.privacy.working import REACH_PRICE, reaches
+from dpstats.privacy.ranges import REACH_PRICE, count_candidates
 
 SHARES = {"1/2": 0.5, "0.6": 0.6, "2/3": 2 / 3, "3/4": 0.75}
 """The default cap as a share of the greatest count."""
@@ -82,7 +82,7 @@ def optimum(rows: pd.DataFrame, family: Poisson, start: tuple[float, float]) -> 
 
 def likely_reach(counts: np.ndarray, number: int) -> float:
     """The greatest count that the purchase takes of so many rows when its noise is left out."""
-    candidates = reaches(MOST)
+    candidates = count_candidates(MOST)
     above = number * np.array([np.mean(counts > candidate) for candidate in candidates])
     return float(candidates[np.argmin(above + REACH_PRICE / SELECTION_EPS * np.log2(candidates))])
 

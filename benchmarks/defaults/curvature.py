@@ -17,13 +17,12 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
+from dpstats.data import Block
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
-from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import ArrayDesign
-from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.objective import plan_objective
-from dpstats.rows import Block
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -141,7 +140,7 @@ def costs(family: Family, sample: Sample, eps: float, random: Random) -> Cost:
     guess = float(np.linalg.norm(typical_sizes(family, sample.design)))
     found = []
     for size in SIZES:
-        purchase = Purchase(0.99 * eps, 0.0, 0.01 * eps, "add_remove", radius=size * guess)
+        purchase = NoiseBudget(0.99 * eps, 0.0, 0.01 * eps, "add_remove", radius=size * guess)
         plan = plan_objective(sample.design, family, purchase)
         noisy = solve(family, sample.training, plan.curvature, plan.sample(np.random.default_rng(state)))
         found.append(loss(noisy) - free)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from dpstats.inference import Estimates, ModelSpread, NormalLaw, movement, symmetric_normal
+from dpstats.inference import Estimates, ModelSpread, NormalLaw, delta_method, symmetric_normal
 
 GUARDS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf)
 RATIOS = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0)
@@ -44,7 +44,7 @@ def main() -> None:
     """Print the table."""
     rows = []
     for guard in GUARDS:
-        with mock.patch.object(movement, "GUARD", guard):
+        with mock.patch.object(delta_method, "GUARD", guard):
             least = {f"r={ratio:g}": min(coverage(ratio, *shares) for shares in SHARES) for ratio in RATIOS}
         rows.append({"guard": guard, **least})
     print(pd.DataFrame(rows).round(4).to_string(index=False))

@@ -19,8 +19,8 @@ from scipy import optimize, special
 
 import dpstats as dp
 from benchmarks.replications import local
-from dpstats.local import fitting
-from dpstats.local.compiling import SHRUNK, local_design
+from dpstats.local import collector
+from dpstats.local.compile import SHRUNK, local_design
 
 ROWS, DELTA, SEED = 2**13, 0.01, 5
 EVERYONE = 150_000
@@ -77,11 +77,11 @@ def fits(domain: Any, formula: str, data: pd.DataFrame, eps: float, seed: int) -
     for radius, ridge in SETTINGS:
         spec = dp.local.Spec(domain, formula, **given, radius=radius * typical)
         total = local.simulated_total(data, spec, np.random.default_rng([SEED, seed]))
-        moments = fitting._projected(fitting._moments(total, spec), design)
-        rule = fitting._curvature(moments, spec.radius)
+        moments = collector._projected(collector._moments(total, spec), design)
+        rule = collector._curvature(moments, spec.radius)
         yield f"{radius:g}, {ridge:g}", dp.local.fit(total, spec, curvature=ridge * rule).scaled_params
         if radius == ridge == 1:
-            gram, steady = fitting._steadied(moments, rule, True)
+            gram, steady = collector._steadied(moments, rule, True)
             yield "quadratic", np.linalg.solve(gram + steady, moments.vector)
     common: dict[str, Any] = {"adjacency": "replace_one", "seed": seed, "inference": None, "family": "binomial"}
     yield "dp.glm", dp.glm(formula, data, eps, delta=DELTA, domain=domain, **common).scaled_params

@@ -3,7 +3,7 @@
 ``python -m benchmarks.defaults.purchases``.
 
 Simulated formulas, and two data sets that come with known ranges (CPS1988, RAND), with the declared range of the
-response as it is and ten times as wide. The prices in `dpstats.privacy.working` and the cap of a bought interval were
+response as it is and ten times as wide. The prices in `dpstats.privacy.ranges` and the cap of a bought interval were
 chosen here.
 """
 

@@ -17,7 +17,7 @@ import pandas as pd
 import dpstats as dp
 from benchmarks.prediction.checked import TASKS, explained
 from benchmarks.shared.splits import DRAWS, splits
-from dpstats.mechanisms import pricing
+from dpstats.mechanisms import calibration
 
 MULTIPLES = (1.0, 1.5, 2.0, 2.5)
 DATA = ("HMDA", "DoctorVisits")
@@ -37,7 +37,7 @@ def line(name: str, eps: float, draws: int = DRAWS, multiples: tuple[float, ...]
         for multiple, values in found.items():
             inference = "auto" if multiple > 1 else None
             # The rule by eps is off, so that the multiple is what it says.
-            with mock.patch.multiple(pricing, MOST_ROOM=multiple, ROOM_PER_EPS=1e9):
+            with mock.patch.multiple(calibration, MOST_ROOM=multiple, ROOM_PER_EPS=1e9):
                 fit = dp.glm(
                     task.formula, rows, eps, family=task.family, domain=task.domain, inference=inference, **task.options
                 )

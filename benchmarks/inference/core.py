@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from dpstats.formula.structure import vanishing_forms
+from dpstats.formula.vanishing_forms import vanishing_forms
 from dpstats.inference import (
     Estimates,
     MatrixLaw,
@@ -27,8 +27,8 @@ from dpstats.inference import (
     project_forms,
     wishart_difference,
 )
-from dpstats.privacy.bodies import Image, body_noise, box, intercept, simplex, unit_images
 from dpstats.privacy.information import MatrixNoise, design_metric
+from dpstats.privacy.k_norm import Image, box, intercept, k_norm_noise, simplex, unit_images
 
 REPETITIONS = 400
 SEED = 20_260_710
@@ -89,7 +89,7 @@ class Cell:
         """The law of b and the curvature: for unit coefficients, and at most a quarter of the fit's budget."""
         eps = (1 - self.share - self.phi_share) * self.eps
         images = self.images
-        unit = body_noise(images).standard_deviations()
+        unit = k_norm_noise(images).standard_deviations()
         # A row is at most 1 in each numeric column, and has one level of each factor.
         starts = np.cumsum([1 + self.numeric, *(len(factor) for factor in self.factors)])
         ends = [float(np.max(1 / unit[a:b])) for a, b in pairwise(starts)]
@@ -99,7 +99,7 @@ class Cell:
         free = self.family == "binomial" and kappa <= eps
         loss = 0.0 if free else np.log1p(kappa * CURVE[self.family])
         scale = CAP[self.family] / (eps - loss)
-        return ReleasedLaw(body_noise(images, scale), np.ones(self.columns)), np.diag(factor * unit)
+        return ReleasedLaw(k_norm_noise(images, scale), np.ones(self.columns)), np.diag(factor * unit)
 
     @cached_property
     def noise(self) -> MatrixNoise:

@@ -23,6 +23,7 @@ import pandas as pd
 
 import dpstats as dp
 from benchmarks.inference.populations import SEED, population
+from dpstats.call import make_request
 from dpstats.families import get_family
 from dpstats.inference import (
     Estimates,
@@ -33,10 +34,9 @@ from dpstats.inference import (
     RobustSpread,
     wishart_difference,
 )
-from dpstats.inference.path import average, moved
+from dpstats.inference.debiasing_path import path_average, perturb_information
 from dpstats.models.sources import FormulaSource
-from dpstats.request import make_request
-from dpstats.results.inferring import CURVED, response_of, shrunk_towards
+from dpstats.results.standard_errors import CURVED, response_of, shrunk_towards
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -171,7 +171,9 @@ class Truth:
         if self.plan.family.link in CURVED:
             mass = self.plan.family.weight(exog @ params, endog)
             score = stage.curvature * (params - center)
-            found = moved(found, information, average(exog, mass, information, params, score, response_of(self.plan)))
+            found = perturb_information(
+                found, information, path_average(exog, mass, information, params, score, response_of(self.plan))
+            )
         _, scores, phi = self.at_truth
         variances = np.einsum("ij,jk,ik->i", matrix, found.inverse @ scores @ found.inverse, matrix)
         spreads = {"model": ModelSpread(phi), "sandwich": RobustSpread(variances, np.zeros(len(matrix)), matrix)}

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.inference.forecasts [chosen|held] [fits]``, and ``counts`` for numbers of rows without fits.
 
-What is supposed of rows of which only the Domain is known (`dpstats.models.supposed`) was settled on the data sets
+What is supposed of rows of which only the Domain is known (`dpstats.models.population`) was settled on the data sets
 `CHOSEN`; the others are a check. Declared ranges and levels are those of a codebook, or round numbers well beyond what
 is likely. Of each data set the least number of rows, of 250 times powers of two, is taken at which the default
 forecast has every coefficient identified with a chance of 0.95; so many rows are drawn with replacement, again and
@@ -22,7 +22,7 @@ import pandas as pd
 import dpstats as dp
 from benchmarks.prediction import checked, cps1988
 from dpstats.domain import Levels
-from dpstats.inference.identified import LIKELY
+from dpstats.inference.inverse import LIKELY
 
 FITS = 20
 SEED = 20_261_122

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
-from dpstats.formula.features import KERNELS, rff
+from dpstats.formula.transforms import KERNELS, rff
 
 SEED = 2026
 DOMAIN = {"inside": ["no", "yes"], "x": (0, 10), "z": (-5, 5)}

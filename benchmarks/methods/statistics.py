@@ -22,9 +22,8 @@ from benchmarks.shared.adassp import adassp
 from benchmarks.shared.census import COLUMNS, DOMAIN, people
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
-from dpstats.inference.known import self_adjoint
-from dpstats.mechanisms.moments import Moments
-from dpstats.mechanisms.statistics import RADIUS, plan_statistics, worthwhile
+from dpstats.inference.basis import self_adjoint
+from dpstats.mechanisms.statistics import RADIUS, Moments, plan_statistics, worthwhile
 from dpstats.privacy.information import MatrixNoise, design_metric
 from dpstats.privacy.randomness import random_source
 

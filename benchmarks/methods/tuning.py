@@ -13,13 +13,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.shared.census import COLUMNS, DOMAIN, people
+from dpstats.data import MemoryRows
 from dpstats.models.sources import FormulaSource
-from dpstats.privacy.choice import STEPS
-from dpstats.rows import MemoryRows
+from dpstats.privacy.selection import STEPS
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.planning import TuningPlan, plan_tuning
-from dpstats.tuning.strategies import Fitting
-from dpstats.tuning.tuned import released
+from dpstats.tuning.plan import TuningPlan, plan_tuning
+from dpstats.tuning.tuned import CandidateFits, release_tuned
 
 SEED = 2026
 POPULATION = 100_000
@@ -37,7 +36,7 @@ VARIANTS = {
 }
 
 
-def printed(plan: TuningPlan, fitting: Fitting) -> np.ndarray:
+def printed(plan: TuningPlan, fitting: CandidateFits) -> np.ndarray:
     """Algorithm 4: equal portions in the order of the rows, and weights exp(-eps mistakes / 2)."""
     size = len(plan.plans)
     [block] = fitting.rows(plan.plans[0]).collected()
@@ -63,8 +62,8 @@ def errors(rows: int, eps: float, runs: int, variants: dict[str, dict] = VARIANT
     found = []
     for _ in range(runs):
         source = FormulaSource(FORMULA, people(rows, random), DOMAIN)
-        params = {name: released(plan, source, None, random).fit.scaled_params for name, plan in plans.items()}
-        fitting = Fitting(source, random)
+        params = {name: release_tuned(plan, source, None, random).fit.scaled_params for name, plan in plans.items()}
+        fitting = CandidateFits(source, random)
         if "parts" in plans:
             params["printed"] = printed(plans["parts"], fitting)
         params["default"] = fitting.fit(first.default)[0].scaled_params

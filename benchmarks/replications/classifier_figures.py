@@ -23,8 +23,8 @@ from benchmarks.replications.classifiers import LOSSES, Rows, errors, gamma_nois
 from benchmarks.replications.connections import connections
 from dpstats.families import Family
 from dpstats.plots import style
-from dpstats.privacy.choice import STEPS, Choice
 from dpstats.privacy.randomness import random_source
+from dpstats.privacy.selection import STEPS, PermuteAndFlip
 
 RESULTS = Path(__file__).parent / "classifier_results"
 SPLITS = 4
@@ -181,10 +181,10 @@ def _ours(family: Family, part: Rows, curvature: float, eps: float) -> np.ndarra
 
 
 def _chosen(mistakes: np.ndarray, eps: float, random: np.random.Generator, *, printed: bool) -> int:
-    """By the exponential mechanism as printed, or by `dpstats.privacy.choice`."""
+    """By the exponential mechanism as printed, or by `dpstats.privacy.selection`."""
     if not printed:
         steps = (mistakes * STEPS).astype(np.int64)
-        return Choice(len(mistakes), eps, "replace_one").choose(steps, random_source(None))
+        return PermuteAndFlip(len(mistakes), eps, "replace_one").choose(steps, random_source(None))
     weights = np.exp(-eps * (mistakes - mistakes.min()) / 2)
     return int(random.choice(len(mistakes), p=weights / weights.sum()))
 

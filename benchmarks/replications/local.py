@@ -18,8 +18,8 @@ import pandas as pd
 from scipy import optimize
 
 import dpstats as dp
+from dpstats.local.collector import local_design
 from dpstats.local.contributor import on_lattice, statistics
-from dpstats.local.fitting import local_design
 from dpstats.local.spec import Spec
 from dpstats.local.transport import Total
 

@@ -29,8 +29,8 @@ from matplotlib.axes import Axes
 
 import dpstats as dp
 from benchmarks.replications.local import DELTA, DOMAIN, FORMULA, by_norm, census, non_private, score
+from dpstats.local.collector import local_design
 from dpstats.local.contributor import statistics
-from dpstats.local.fitting import local_design
 from dpstats.local.spec import Spec
 from dpstats.local.transport import Total
 from dpstats.plots import style

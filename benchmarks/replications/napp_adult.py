@@ -9,14 +9,14 @@ import pandas as pd
 
 import dpstats as dp
 from benchmarks.replications.napp_methods import noise_size
+from dpstats.data import Block
 from dpstats.families import Binomial
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso
-from dpstats.replication import paper_modes
-from dpstats.rows import Block
+from dpstats.replication import napp
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -90,12 +90,12 @@ class _Comparison:
 
         def paper(printed: bool):
             row_norm = self.design.norm_bound("l2", np.ones(self.size))
-            bounds = paper_modes.PaperConstants(eps, delta, row_norm=row_norm, curvature_bound=0.25)
+            bounds = napp.PaperConstants(eps, delta, row_norm=row_norm, curvature_bound=0.25)
 
             def fit(random: np.random.Generator) -> np.ndarray:
                 noise = bounds.sample(self.size, random, printed_shape=printed, selection="vs+")
                 chosen = {"selection": "vs+", "weights": self.weights, "iterations": ITERATIONS}
-                return paper_modes.fit(FAMILY, self.rows, noise, penalty, bounds.lambda0, **chosen)
+                return napp.fit(FAMILY, self.rows, noise, penalty, bounds.lambda0, **chosen)
 
             return fit
 

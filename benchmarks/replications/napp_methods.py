@@ -15,12 +15,11 @@ import numpy as np
 
 from benchmarks.replications.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector
 from dpstats.mechanisms.napp import Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import release_objective
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import Lasso
-from dpstats.replication import paper_modes
+from dpstats.replication import napp
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -96,10 +95,10 @@ def two_stage(setting: Setting, rows: Rows, random: np.random.Generator, *, shar
     return np.array(fits)
 
 
-def constants(setting: Setting) -> paper_modes.PaperConstants:
+def constants(setting: Setting) -> napp.PaperConstants:
     """Algorithm 1's constants under the family's bounds."""
     family = setting.family
-    return paper_modes.PaperConstants(
+    return napp.PaperConstants(
         setting.eps, setting.delta, lipschitz=family.lipschitz, curvature_bound=family.curvature_bound
     )
 
@@ -109,7 +108,7 @@ def paper(
     rows: Rows,
     random: np.random.Generator,
     *,
-    selection: paper_modes.Selection | None = "vs+",
+    selection: napp.Selection | None = "vs+",
     printed: bool = False,
     moor: bool = True,
     recycle: bool = False,
@@ -122,7 +121,7 @@ def paper(
         penalty = Lasso(float(strength))
 
         def fit(noise: Vector, lambda0: float, penalty: Lasso = penalty) -> Vector:
-            return paper_modes.fit(
+            return napp.fit(
                 family, [rows], noise, penalty, lambda0, moor=moor, selection=selection, iterations=ITERATIONS
             )
 
@@ -138,7 +137,7 @@ def paper(
 def retrieved(setting: Setting, theta: Vector, strength: float, moor: bool) -> tuple[float, float]:
     """Eq. (13) with max for min: the eps said to be spare, and the least weight it reads it from."""
     bounds = constants(setting)
-    heavier = paper_modes.curvature(Lasso(strength), theta, bounds.lambda0, moor=moor, weights=ONES)
+    heavier = napp.curvature(Lasso(strength), theta, bounds.lambda0, moor=moor, weights=ONES)
     return bounds.retrieved(heavier), float(np.min(heavier))
 
 

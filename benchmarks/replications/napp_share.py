@@ -11,9 +11,9 @@ import pandas as pd
 from benchmarks.replications.napp_methods import ONES
 from benchmarks.replications.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector, draw, error
 from dpstats.mechanisms.napp import plan_stages
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.two_stage import allocate
+from dpstats.mechanisms.selection import allocate
 from dpstats.penalties import SCAD, Bridge, Lasso, Penalty
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective

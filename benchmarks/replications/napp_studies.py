@@ -13,7 +13,7 @@ from benchmarks.replications import napp_methods as methods
 from benchmarks.replications.napp_methods import Method
 from benchmarks.replications.napp_settings import COLUMNS, RELEVANT, Setting, area, draw, error
 from dpstats.penalties import Lasso
-from dpstats.replication import paper_modes
+from dpstats.replication import napp
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -137,7 +137,7 @@ def _distances(setting: Setting, rows: tuple, lambda0: float, strength: float) -
 
     plain, twice = lasso(strength, 1e-3), lasso(2 * strength, 1e-3)
     printed = [
-        paper_modes.fit(setting.family, [rows], nothing, Lasso(strength), lambda0, moor=moor, iterations=40)
+        napp.fit(setting.family, [rows], nothing, Lasso(strength), lambda0, moor=moor, iterations=40)
         for moor in (True, False)
     ]
     # Half the paper's Lambda is the lasso its weights realise: compare like with like.

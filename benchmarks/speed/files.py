@@ -61,7 +61,7 @@ def read(path: str, memory: float) -> dict[str, Any]:
 def fit(path: str, memory: float) -> dict[str, Any]:
     """The fit, and how often it went through the file or what it kept of it."""
     import dpstats as dp
-    from dpstats.rows import MemoryRows, ReadRows, Rows
+    from dpstats.data import MemoryRows, ReadRows, Rows
 
     passes = {"pass": 0}
 

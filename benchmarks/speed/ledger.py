@@ -12,8 +12,8 @@ from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from dpstats.ledger import Ledger
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
 
 TOTAL = 1000.0
 SMALL = Guarantee(1e-3)

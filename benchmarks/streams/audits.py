@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from scipy.interpolate import RegularGridInterpolator
 
 from dpstats.audit import audit
-from dpstats.audit.result import AuditResult
+from dpstats.audit.blackbox import AuditResult
+from dpstats.data import as_table
 from dpstats.privacy.gaussian import analytic_mu, gaussian_delta
-from dpstats.privacy.information.rows import PLACES, integer_rows
+from dpstats.privacy.information.exact_sums import PLACES, integer_rows
 from dpstats.streaming import Regression, vectors
 from dpstats.streaming.constraints import L2Ball
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.sums import PrefixSums, SumsPlan
-from dpstats.tables import as_table
 
 Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
@@ -153,7 +153,7 @@ def of_copies(side: Side, row: dict[str, Any], params: Float) -> Integers:
     block = plan.design.blocks(pd.DataFrame([row]))[0]
     runs, weight = len(params), 1.0 if block.weights is None else float(block.weights[0])
     exog, endog = np.repeat(block.exog, runs, axis=0), np.repeat(block.endog, runs)
-    found, slope = vectors.linearised(vector, exog[:, 0] * params, endog, np.zeros(runs))
+    found, slope = vectors.linearise(vector, exog[:, 0] * params, endog, np.zeros(runs))
     diagonal = np.array(vector.metric.diagonal)
     inner = integer_rows(vector.metric.coordinates(exog), weight * found, diagonal, vector.weight_bound)[:, 0]
     plain = integer_rows(vector.metric.coordinates(exog), np.ones(runs), diagonal, 1.0)[:, 0]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import dpstats as dp
-from dpstats.streaming import directions as counts
-from dpstats.streaming import projected, schedules, solving
+from dpstats.streaming import constrained, projected, schedules
+from dpstats.streaming import projected as counts
 from dpstats.streaming.constraints import Constraint, L1Ball, L2Ball
 from dpstats.streaming.sums import Blt
 
@@ -67,10 +67,10 @@ def diagonal_excess(
     """
     gram = np.diag(scale)
     cross = scale * theta + 0.1 * np.sqrt(scale) * random.standard_normal(len(scale))
-    best = solving.minimise(cross, gram, ball, None)
+    best = constrained.minimise(cross, gram, ball, None)
     of_cross, of_gram = noise(len(scale), sd, random)
-    found = solving.minimise(cross + of_cross, gram + of_gram, ball, tolerance=1e-6)
-    if fallback and solving.noise_alone(cross + of_cross, sd, ball):
+    found = constrained.minimise(cross + of_cross, gram + of_gram, ball, tolerance=1e-6)
+    if fallback and constrained.explained_by_noise(cross + of_cross, sd, ball):
         found = np.zeros(len(scale))
     return squares(found, cross, gram) - squares(best, cross, gram)
 
@@ -151,14 +151,14 @@ def _sparse_run(
     """Excesses of one stream."""
     exog, endog = _sparse_stream(ticks, size, random)
     gram, cross = (exog.T @ exog).toarray(), exog.T @ endog
-    least = squares(solving.minimise(cross, gram, ball, None, tolerance=1e-8), cross, gram)
+    least = squares(constrained.minimise(cross, gram, ball, None, tolerance=1e-8), cross, gram)
     of_cross, of_gram = noise(size, sd, random)
     found = {"null model": -least}
     for name, noisy in (
         ("linear", gram + of_gram),
-        ("linear, thresholded", solving.thresholded(gram + of_gram, sd / 2**0.5)),
+        ("linear, thresholded", constrained.threshold_matrix(gram + of_gram, sd / 2**0.5)),
     ):
-        fitted = solving.minimise(cross + of_cross, noisy, ball, tolerance=1e-5)
+        fitted = constrained.minimise(cross + of_cross, noisy, ball, tolerance=1e-5)
         found[name] = squares(fitted, cross, gram) - least
     for directions in (100, 200, 500, 1000, auto):
         projection = projected.Projection(size, directions, int(random.integers(2**31)))
@@ -223,7 +223,7 @@ def _projected_run(
     """The excess of one sketched stream, and the null model's."""
     exog, endog = _sparse_stream(ticks, size, random)
     gram, cross = exog.T @ exog, exog.T @ endog
-    least = squares(solving.minimise(cross, gram.toarray(), ball, None, tolerance=1e-7), cross, gram)
+    least = squares(constrained.minimise(cross, gram.toarray(), ball, None, tolerance=1e-7), cross, gram)
     projection = projected.Projection(size, directions, int(random.integers(2**31)))
     image = exog @ projection.matrix.T
     image /= np.maximum(np.linalg.norm(image, axis=1), 1e-12)[:, None]

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import dpstats as dp
+from dpstats.data import Block, MemoryRows
 from dpstats.privacy.randomness import random_source
-from dpstats.rows import Block, MemoryRows
-from dpstats.streaming import Regression, StreamPlan, StreamResults, early
-from dpstats.streaming.early import choose_start
+from dpstats.streaming import Regression, StreamPlan, StreamResults, running
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.running import choose_burn_in
 
 Float = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ def logistic_stream(
         endog = (random.random(rows) < expit(exog @ coef)).astype(np.float64)
         exogs, endogs = [*exogs, exog], [*endogs, endog]
         exact = exact + vector(plan, exog, endog, params[-1])
-        chosen = choose_start(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
+        chosen = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
         totals, params = [*totals, exact + noise[tick - 1]], [*params, chosen.params]
         if tick in at:
             found.append((np.vstack(exogs), np.concatenate(endogs), chosen.params))
@@ -209,16 +209,16 @@ def logistic(seeds: int = 6, rows: int = 2000) -> None:
 
 def starts(seeds: int = 6, rows: int = 2000) -> None:
     """Norm 8 with other shares of the ticks that may be left out, which `early.SHARE` is."""
-    at, usual = (12, 24, 60), early.SHARE
+    at, usual = (12, 24, 60), running.SHARE
     plan = plan_of(10, "binomial", 60)
     for share in (0.0, 1 / 8, usual):
-        early.SHARE = share
+        running.SHARE = share
         found = [
             [likelihood_above(*part) for part in logistic_stream(plan, 8.0, 0.0, seed, at, rows)]
             for seed in range(seeds)
         ]
         print(f"norm 8, up to {share:.3f} of the ticks left out" + _figures(np.mean(found, axis=0)), flush=True)
-    early.SHARE = usual
+    running.SHARE = usual
 
 
 def _figures(values: Float) -> str:

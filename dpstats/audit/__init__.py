@@ -4,11 +4,9 @@
 beside it are imported from here, as in ``from dpstats.audit import worst_cases``.
 """
 
-from dpstats.audit.blackbox import audit
+from dpstats.audit.blackbox import AuditResult, audit
 from dpstats.audit.exact import ExactResult, audit_exact
-from dpstats.audit.result import AuditResult
-from dpstats.audit.sensitivity import SensitivityResult, sensitivity
-from dpstats.audit.worst_cases import Pair, worst_cases
+from dpstats.audit.sensitivity import Pair, SensitivityResult, sensitivity, worst_cases
 
 __all__ = [
     "AuditResult",

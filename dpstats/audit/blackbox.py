@@ -1,20 +1,155 @@
-"""Audit a privacy claim from outputs alone."""
+"""Audit a privacy claim from outputs alone, and what was found, as a table and a picture."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import check_flag, is_number, shown
-from dpstats.audit.bounds import lower_bounds
+from dpstats.arguments import check_flag, is_number, safe_repr
+from dpstats.audit.events import ChosenEvent, Curve, FloatArray, Score, choose_events, learn_scores, lower_bounds
 from dpstats.audit.outcomes import Mechanism, Outcomes, observe_pair
-from dpstats.audit.result import AuditResult, Finding, HockeyStick, picture_of
-from dpstats.audit.scores import Score, learn_scores
-from dpstats.audit.search import Choice, choose_events
 from dpstats.errors import ArgumentError
+from dpstats.plots import draw_audit
 from dpstats.privacy.guarantee import check_budget
-from dpstats.progress import counted
+from dpstats.progress import progress_counter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class CountedEvent:
+    """One event counted on fresh runs.
+
+    Attributes
+    ----------
+    event : str
+        The event in words.
+    likely, unlikely : {"data", "neighbour"}
+        Under which data set it was expected more often.
+    hits, other : int
+        How often it occurred under `likely` and under `unlikely`, out of `runs` each.
+    runs : int
+        Runs counted per data set.
+    eps, divergence : float
+        Lower confidence bounds: of eps at the claimed delta, and of the hockey-stick divergence at the claimed eps.
+    """
+
+    event: str
+    likely: str
+    unlikely: str
+    hits: int
+    other: int
+    runs: int
+    eps: float
+    divergence: float
+
+
+@dataclass(frozen=True)
+class HockeyStick:
+    """The divergence sup over events S of P(S) - exp(eps) Q(S) at the claimed eps: what delta must be at least.
+
+    Attributes
+    ----------
+    estimate : float
+        The plug-in value for the chosen event.
+    lower : float
+        Its lower confidence bound; the claim is refuted if it exceeds the claimed delta.
+    """
+
+    estimate: float
+    lower: float
+
+
+@dataclass(frozen=True)
+class AuditCurve:
+    """What the plot shows: the bound by threshold, and the score's histograms on the two data sets."""
+
+    curve: Curve
+    edges: FloatArray
+    counts: tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """A lower bound on the privacy loss of a mechanism, from its outputs alone.
+
+    Attributes
+    ----------
+    eps, delta : float
+        The claim.
+    eps_lower : float
+        Lower confidence bound on eps at the claimed delta.
+    hockey_stick : HockeyStick
+        The divergence at the claimed eps.
+    passed : bool
+        False if a bound refutes the claim. True means that these runs do not refute it, never that it is proved.
+    event : str
+        The event that gives `eps_lower`.
+    runs : int
+        Runs per data set; half chose the events, half counted them.
+    confidence : float
+        The probability, at least, that all bounds hold together.
+    findings : tuple of Finding
+        The events counted, most telling first.
+    picture : Picture
+        The data of `plot`.
+    """
+
+    eps: float
+    delta: float
+    eps_lower: float
+    hockey_stick: HockeyStick
+    passed: bool
+    event: str
+    runs: int
+    confidence: float
+    findings: tuple[CountedEvent, ...] = field(repr=False)
+    picture: AuditCurve = field(repr=False)
+
+    def summary(self) -> Summary:
+        """The result as tables of at most 80 columns."""
+        verdict = "not refuted" if self.passed else "REFUTED"
+        rows = [
+            ["Claimed epsilon:", f"{self.eps:.4g}", "Runs per data set:", f"{self.runs:,}"],
+            ["Claimed delta:", f"{self.delta:.4g}", "Confidence:", f"{self.confidence:g}"],
+            ["Epsilon at least:", f"{self.eps_lower:.4g}", "Hockey-stick at least:", f"{self.hockey_stick.lower:.3g}"],
+            ["The claim is", verdict, "Hockey-stick estimate:", f"{self.hockey_stick.estimate:.3g}"],
+        ]
+        events = [[_short(f.event), f.likely, str(f.hits), str(f.other), f"{f.eps:.4g}"] for f in self.findings]
+        head = ["event", "likely under", "hits", "other", "eps >="]
+        out = Summary()
+        out.tables = [
+            SimpleTable(rows, title="Audit of a privacy claim", txt_fmt={"data_aligns": "lrlr", "colsep": "  "}),
+            SimpleTable(events, headers=head, txt_fmt={"data_aligns": "llrrr", "header_align": "l", "colsep": "  "}),
+        ]
+        out.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
+        return out
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
+        """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
+        return draw_audit(self, what=what, ax=ax)
+
+
+def _short(text: str, width: int = 44) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def picture_of(curve: Curve, first: FloatArray, second: FloatArray) -> AuditCurve:
+    """Histograms of one score over the central 99 % of both samples; NaN is left out."""
+    first, second = first[~np.isnan(first)], second[~np.isnan(second)]
+    low, high = np.quantile(np.concatenate([first, second]), [0.005, 0.995]) if len(first) + len(second) else (0, 1)
+    edges = np.linspace(low, high if high > low else low + 1, 61)
+    counts = [np.histogram(side, edges)[0].astype(np.float64) for side in (first, second)]
+    return AuditCurve(curve, edges, (counts[0], counts[1]))
+
 
 # Two aims (eps, divergence) in two directions, each event with a bound above and a bound below.
 _BOUNDS = 8
@@ -92,7 +227,7 @@ def audit(
     eps, delta = check_budget(eps, delta)
     _check(runs, confidence, n_jobs)
     vectorized = check_flag("vectorized", vectorized)
-    with counted("audit", 2 * runs, progress) as advance:
+    with progress_counter("audit", 2 * runs, progress) as advance:
         first, second = observe_pair(
             mechanism,
             data,
@@ -108,11 +243,11 @@ def audit(
 
 def _check(runs: int, confidence: float, n_jobs: int) -> None:
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 100:
-        raise ArgumentError(f"runs must be an integer of at least 100, got {shown(runs)}")
+        raise ArgumentError(f"runs must be an integer of at least 100, got {safe_repr(runs)}")
     if not is_number(confidence) or not 0.5 <= confidence < 1:
-        raise ArgumentError(f"confidence must lie in [0.5, 1), got {shown(confidence)}")
+        raise ArgumentError(f"confidence must lie in [0.5, 1), got {safe_repr(confidence)}")
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs < 1:
-        raise ArgumentError(f"n_jobs must be a positive integer, got {shown(n_jobs)}")
+        raise ArgumentError(f"n_jobs must be a positive integer, got {safe_repr(n_jobs)}")
 
 
 def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confidence: float) -> AuditResult:
@@ -121,7 +256,7 @@ def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confid
     (learn_a, choose_a, count_a), (learn_b, choose_b, count_b) = first.parts(), second.parts()
     scores = list(learn_scores(learn_a, learn_b)) or [_NOTHING]
     sides = {"data": (choose_a, count_a), "neighbour": (choose_b, count_b)}
-    found: list[tuple[Finding, Choice]] = []
+    found: list[tuple[CountedEvent, ChosenEvent]] = []
     for likely, unlikely in (("data", "neighbour"), ("neighbour", "data")):
         choices = choose_events(scores, sides[likely][0], sides[unlikely][0], eps=eps, delta=delta, alpha=alpha)
         found += [
@@ -150,8 +285,10 @@ def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confid
 
 
 def _count(
-    choice: Choice, likely: str, unlikely: str, a: Outcomes, b: Outcomes, eps: float, delta: float, alpha: float
-) -> Finding:
+    choice: ChosenEvent, likely: str, unlikely: str, a: Outcomes, b: Outcomes, eps: float, delta: float, alpha: float
+) -> CountedEvent:
     hits, other, runs = choice.event.count(a), choice.event.count(b), len(a.labels)
     bounds = lower_bounds(np.array(hits), np.array(other), runs, eps=eps, delta=delta, alpha=alpha)
-    return Finding(str(choice.event), likely, unlikely, hits, other, runs, float(bounds.eps), float(bounds.divergence))
+    return CountedEvent(
+        str(choice.event), likely, unlikely, hits, other, runs, float(bounds.eps), float(bounds.divergence)
+    )

@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from dpstats.cli.domains import read_domain
-from dpstats.cli.shared import ADJACENCIES, Commands, as_json, records, write_new
+from dpstats.cli.shared import ADJACENCIES, Commands, as_json, read_domain, records, write_new
 from dpstats.errors import LedgerError
-from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.ledger.filters import LedgerAccountant
+from dpstats.ledger import Ledger
+from dpstats.ledger.filters import LedgerAccountant
 
 FORMULA = re.compile(r"""(^|;)([\s"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])""")
 """Where spreadsheets may take text for a formula: analysts write labels, others open the file.
@@ -100,13 +99,13 @@ def _export(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
         entries = ledger.entries()
     if options.format == "csv":
-        text = entries.reset_index().map(inert).to_csv(index=False, quoting=csv.QUOTE_ALL)
+        text = entries.reset_index().map(spreadsheet_safe).to_csv(index=False, quoting=csv.QUOTE_ALL)
     else:
         text = as_json(records(entries))
     write_new(text, options.output, LedgerError)
 
 
-def inert(cell: object) -> object:
+def spreadsheet_safe(cell: object) -> object:
     """A cell of a CSV file: text on one line, with a quotation mark before what may be taken for a formula."""
     if not isinstance(cell, str):
         return cell

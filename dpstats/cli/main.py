@@ -8,9 +8,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dpstats.cli import checks, evaluations, ledgers, models, shows
-from dpstats.cli.shared import in_shell, silence
+from dpstats.api import logit
+from dpstats.cli import commands as checks
+from dpstats.cli import commands as evaluations
+from dpstats.cli import commands as shows
+from dpstats.cli import ledgers, models
+from dpstats.cli.shared import shell_message, silence
+from dpstats.datasets import load_adult
 from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, ReleaseError, UncertifiedError
+from dpstats.results.glm_results import GLMResults
 
 STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
     (BudgetExceeded, 3),
@@ -54,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except DPStatsError as error:
         said = [str(error), *getattr(error, "__notes__", ())]
-        print(f"error: {in_shell(said[0])}", *map(in_shell, said[1:]), sep="\n", file=sys.stderr)
+        print(f"error: {shell_message(said[0])}", *map(shell_message, said[1:]), sep="\n", file=sys.stderr)
         return next(status for kind, status in STATUS if isinstance(error, kind))
     return 0
 
@@ -80,13 +86,35 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
-    checks.add_commands(commands)
-    evaluations.add_command(commands)
-    shows.add_command(commands)
+    checks.add_data_commands(commands)
+    evaluations.add_evaluate(commands)
+    shows.add_show(commands)
     ledgers.add_commands(commands)
     commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=_demo)
     return parser
 
 
 def _demo(options: argparse.Namespace) -> None:
-    importlib.import_module("dpstats.demo").main()
+    importlib.import_module("dpstats.cli.main").main()
+
+
+FORMULA = "income ~ age + education_num + hours_per_week + sex + marital_status + np.log1p(capital_gain)"
+EPS = 1.0
+
+
+def fit_adult() -> GLMResults:
+    """Who earns more than $50,000? A logistic regression on the Adult training rows, pure eps = 1."""
+    adult = load_adult()
+    return logit(FORMULA, adult.data, EPS, domain=adult.domain, inference=True)
+
+
+def run_demo() -> None:
+    """Fit the Adult model and print its summary."""
+    print("dpstats demo: who earns more than $50,000? (1994 US census)".center(78))
+    print("One private fit; run it again and the noise is fresh.".center(78))
+    print()
+    print(fit_adult().summary())
+
+
+if __name__ == "__main__":
+    run_demo()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dpstats.api import glm, plan
-from dpstats.cli.domains import read_domain
+from dpstats.call import METHODS
 from dpstats.cli.shared import (
     ADJACENCIES,
     Commands,
@@ -18,16 +18,16 @@ from dpstats.cli.shared import (
     as_json,
     deliver,
     new_file,
-    paying,
+    payment,
+    read_domain,
     records,
-    worded,
+    shell_summary,
 )
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
+from dpstats.ledger import Ledger
 from dpstats.plan import Plan
-from dpstats.privacy.ledger import Ledger
-from dpstats.request import METHODS
 from dpstats.results.glm_results import GLMResults
 
 _INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
@@ -97,12 +97,12 @@ def _plan(options: argparse.Namespace) -> None:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
-    print(worded(found.summary()) if foreseen is None else foreseen)
+    print(shell_summary(found.summary()) if foreseen is None else foreseen)
 
 
 def _fit(options: argparse.Namespace) -> None:
     arguments = _arguments(options)
-    with paying(options) as ledger, new_file(options.output):
+    with payment(options) as ledger, new_file(options.output):
         domain = _domain(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
@@ -116,7 +116,7 @@ def _text(found: GLMResults, options: argparse.Namespace) -> str:
         return as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())})
     kept = "FILE" if options.output is None else options.output
     more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
-    return f"{worded(found.summary(full=options.full), more)}\n"
+    return f"{shell_summary(found.summary(full=options.full), more)}\n"
 
 
 def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:

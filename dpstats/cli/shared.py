@@ -19,11 +19,12 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from dpstats.errors import ArgumentError, DPStatsError, ReleaseError
-from dpstats.plan.tables import WIDTH, Summary
-from dpstats.plan.written import DETAILS, notes_of
+from dpstats.domain import Domain
+from dpstats.domain.codebook import codebook_text
+from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseError
+from dpstats.ledger import Ledger
+from dpstats.plan.tables import DETAILS, WIDTH, Summary, notes_of
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.ledger import Ledger
 from dpstats.results.stored import text_of
 from dpstats.writing import write_whole
 
@@ -54,7 +55,7 @@ def add_output(parser: argparse.ArgumentParser, saved: str | None = None) -> Non
 
 
 @contextlib.contextmanager
-def paying(options: argparse.Namespace) -> Iterator[Ledger | None]:
+def payment(options: argparse.Namespace) -> Iterator[Ledger | None]:
     """The ledger that was named, signed, or None with a word of warning; what would not be recorded is refused."""
     given = {name: getattr(options, name) for name in ("analyst", "purpose", "label")}
     if options.ledger is None:
@@ -206,7 +207,7 @@ SETTINGS = ("screen", "response", "rows_at_least", "range_share", "split", "refi
             "response_share")  # fmt: skip
 
 
-def in_shell(text: str) -> str:
+def shell_message(text: str) -> str:
     """A message with Python's arguments as the shell has them: ``method='napp'`` as ``--method napp``."""
     for said, meant in PHRASES.items():
         text = text.replace(said, meant)
@@ -216,7 +217,7 @@ def in_shell(text: str) -> str:
     return re.sub(r"--(residual|mean|y)_(cap|max)", r"--\1-\2", found)
 
 
-def worded(summary: Summary, details: str | None = "--full") -> Summary:
+def shell_summary(summary: Summary, details: str | None = "--full") -> Summary:
     """The summary with titles and notes in the shell's words, wrapped again; cells and formulas stay as they are.
 
     Parameters
@@ -236,7 +237,7 @@ def worded(summary: Summary, details: str | None = "--full") -> Summary:
 
 def _title_line(line: str) -> str:
     """A line of a title, or the lines it takes now."""
-    meant = in_shell(line)
+    meant = shell_message(line)
     return line if meant == line else "\n".join(part.center(WIDTH) for part in textwrap.wrap(meant, WIDTH - 4))
 
 
@@ -244,7 +245,7 @@ def _note_lines(note: str, details: str | None) -> list[str]:
     """The lines of a note; what leads to the rest has one of its own, for it is copied."""
     said = DETAILS.sub("", note)
     indent = "    " if said.startswith("[") else "  "
-    lines = textwrap.wrap(in_shell(said), WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(shell_message(said), WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
     return lines if said == note or details is None else [*lines, f"{indent}Details: {details}."]
 
 
@@ -270,3 +271,30 @@ def _plain(value: Any) -> Any:
     if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return value
+
+
+def read_domain(path: Path) -> Domain:
+    """The Domain that a file declares.
+
+    Parameters
+    ----------
+    path : Path
+        ``.json``, ``.csv`` (`dpstats.Domain.from_csv`), or ``.yaml`` and ``.yml`` with a line for each column: ``age:
+        {range: [17, 90]}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``, ``member: bool``.
+
+    Raises
+    ------
+    DomainError
+        If the file is missing, is neither, or declares anything else.
+    """
+    ending = path.suffix.lower()
+    if ending not in (".csv", ".json", ".yaml", ".yml"):
+        raise DomainError(f"--domain: {path} must end in .yaml, .yml, .csv or .json")
+    text = codebook_text(path, "--domain")
+    try:
+        if ending == ".csv":
+            return Domain.from_csv(path)
+        return Domain.from_json(text) if ending == ".json" else Domain.from_yaml(path)
+    except (ArgumentError, DomainError) as error:
+        named = str(error) if str(path) in str(error) else f"{path}: {error}"
+        raise type(error)(f"--domain: {named}") from error

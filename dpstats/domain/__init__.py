@@ -1,6 +1,5 @@
 """The public facts about a data set, and the ways to write them down."""
 
-from dpstats.domain.declared import Domain, Levels, Range
-from dpstats.domain.values import Scalar, as_number, canonical
+from dpstats.domain.domain import Domain, Levels, Range, Scalar, as_number, canonical
 
 __all__ = ["Domain", "Levels", "Range", "Scalar", "as_number", "canonical"]

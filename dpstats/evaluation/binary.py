@@ -9,24 +9,28 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dpstats.evaluation.blocks import (
+from dpstats.evaluation.histograms import (
+    MARGIN,
     UNKNOWN,
-    Block,
+    Array,
+    CellwiseLinear,
     Estimate,
-    Form,
-    Measured,
-    Pull,
+    Histogram,
+    Indices,
+    Influence,
+    ReleasedHistogram,
+    decision_grid,
     display_bins,
     estimate,
     mean,
     monotone,
+    probability_grid,
     scaled,
 )
-from dpstats.evaluation.grids import MARGIN, Array, Indices, decision_grid, probability_grid
-from dpstats.evaluation.tables import Tables, bin_table, joined
+from dpstats.evaluation.result import Tables, bin_table, combine_influences
 from dpstats.families import Family
 from dpstats.families.binomial import Binomial
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 
 PROBABILITY_METRICS = ("accuracy", "brier", "log_score", "deviance", "calibration", "roc", "residuals")
 DECISION_METRICS = ("accuracy", "roc")
@@ -59,20 +63,20 @@ class BinaryModel:
         """Whether the model predicts probabilities; a support vector machine decides only."""
         return isinstance(self.family, Binomial)
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[Histogram, ...]:
         """One histogram, as fine as the metrics need: every further cell adds noise to what is summed over cells."""
         wanted = set(self.metrics)
         if not self.probabilities:
-            return (Block(decision_grid(40 if "roc" in wanted else 2, self.low, self.high), groups=2),)
+            return (Histogram(decision_grid(40 if "roc" in wanted else 2, self.low, self.high), groups=2),)
         cells = 40 if wanted & CURVES else 16 if wanted & SMOOTH else 2
         place = {40: 0.125, 16: 0.1875, 2: 0.0}[cells] if wanted & SMOOTH else 0.0
-        return (Block(probability_grid(cells, self.low, self.high), groups=2, place=place),)
+        return (Histogram(probability_grid(cells, self.low, self.high), groups=2, place=place),)
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
         """Group and value of each row for each block."""
         return [((endog >= 0.5).astype(np.intp), linear)]
 
-    def tables(self, measured: Sequence[Measured]) -> Tables:
+    def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
         (block,) = measured
         found = Tables(_rows(block))
@@ -95,19 +99,19 @@ class BinaryModel:
         return found
 
 
-def _rows(block: Measured) -> Estimate:
+def _rows(block: ReleasedHistogram) -> Estimate:
     return Estimate(block.rows, math.sqrt(block.count_variance * block.counts.size), 0.0)
 
 
-def _form(block: Measured, function: Callable[[Array, int], Array]) -> Form:
+def _form(block: ReleasedHistogram, function: Callable[[Array, int], Array]) -> CellwiseLinear:
     """A function of (log odds, response) by lines in cells."""
     lines = [block.grid.line(lambda linear, y=y: function(linear, y)) for y in (0, 1)]  # type: ignore[misc]
-    return Form(*(np.stack([line[part] for line in lines]) for part in range(3)))
+    return CellwiseLinear(*(np.stack([line[part] for line in lines]) for part in range(3)))
 
 
-def _flat(block: Measured, values: Array) -> Form:
+def _flat(block: ReleasedHistogram, values: Array) -> CellwiseLinear:
     """A function that is constant in each cell, shape (2, cells)."""
-    return Form(values, np.zeros(values.shape), np.zeros(values.shape))
+    return CellwiseLinear(values, np.zeros(values.shape), np.zeros(values.shape))
 
 
 def _log_loss(linear: Array, y: int) -> Array:
@@ -118,25 +122,25 @@ def _chance(linear: Array) -> Array:
     return 1 / (1 + np.exp(-linear))
 
 
-def _figure(block: Measured, form: Form) -> Estimate:
+def _figure(block: ReleasedHistogram, form: CellwiseLinear) -> Estimate:
     value, pull, off = mean(block, form)
     return estimate(value, [pull], off)
 
 
-def _accuracy(block: Measured) -> Estimate:
+def _accuracy(block: ReleasedHistogram) -> Estimate:
     decided = (block.grid.middle > 0).astype(np.float64)
     return _figure(block, _flat(block, np.stack([1 - decided, decided])))
 
 
-def _brier(block: Measured) -> Estimate:
+def _brier(block: ReleasedHistogram) -> Estimate:
     return _figure(block, _form(block, lambda linear, y: (_chance(linear) - y) ** 2))
 
 
-def _log_score(block: Measured) -> Estimate:
+def _log_score(block: ReleasedHistogram) -> Estimate:
     return _figure(block, _form(block, _log_loss))
 
 
-def _deviance(block: Measured) -> Estimate:
+def _deviance(block: ReleasedHistogram) -> Estimate:
     """1 - log score / log score of the rows' own frequency."""
     loss, by_loss, off = mean(block, _form(block, _log_loss))
     ones = np.zeros(block.counts.shape)
@@ -147,10 +151,10 @@ def _deviance(block: Measured) -> Estimate:
     entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
     slope = math.log1p(-share) - math.log(share)
     pulls = [scaled(by_loss, -1 / entropy), scaled(by_share, loss * slope / entropy**2)]
-    return estimate(1 - loss / entropy, joined(pulls), off / entropy)
+    return estimate(1 - loss / entropy, combine_influences(pulls), off / entropy)
 
 
-def _area(block: Measured) -> Estimate:
+def _area(block: ReleasedHistogram) -> Estimate:
     """The chance that a row with response 1 has the greater prediction, rows of one cell counting half."""
     if not all(block.enough(block.counts[y]) for y in (0, 1)):
         return UNKNOWN
@@ -159,10 +163,10 @@ def _area(block: Measured) -> Estimate:
     above = (ones.sum() - np.cumsum(ones) + ones / 2) / ones.sum()
     area = float(ones @ below / ones.sum())
     by_count = np.stack([(above - area) / zeros.sum(), (below - area) / ones.sum()])
-    return estimate(area, [Pull(block, by_count, np.zeros(by_count.shape))])
+    return estimate(area, [Influence(block, by_count, np.zeros(by_count.shape))])
 
 
-_FIGURES: dict[str, tuple[Callable[[Measured], Estimate], float]] = {
+_FIGURES: dict[str, tuple[Callable[[ReleasedHistogram], Estimate], float]] = {
     "accuracy": (_accuracy, 1.0),
     "brier": (_brier, 1.0),
     "log_score": (_log_score, math.log1p(math.exp(MARGIN))),
@@ -173,7 +177,7 @@ _FIGURES: dict[str, tuple[Callable[[Measured], Estimate], float]] = {
 _NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score": "log score"}
 
 
-def _confusion(block: Measured) -> pd.DataFrame:
+def _confusion(block: ReleasedHistogram) -> pd.DataFrame:
     """Numbers of rows by response and decision, with the standard deviation of their noise."""
     decided = block.grid.middle > 0
     entries = [
@@ -186,10 +190,10 @@ def _confusion(block: Measured) -> pd.DataFrame:
         for y in (0, 1)
         for decision, chosen in ((0, ~decided), (1, decided))
     ]
-    return Printed(entries)
+    return WideFrame(entries)
 
 
-def _roc(block: Measured, probabilities: bool) -> pd.DataFrame:
+def _roc(block: ReleasedHistogram, probabilities: bool) -> pd.DataFrame:
     """The curve at the cells' ends, from no row decided as 1 to all; its rates never fall."""
     ends = block.grid.ends[1:-1][::-1]
     thresholds = np.concatenate([[np.inf], 1 / (1 + np.exp(-ends)) if probabilities else ends, [-np.inf]])
@@ -207,17 +211,17 @@ def _roc(block: Measured, probabilities: bool) -> pd.DataFrame:
         table[f"{name}_noise_se"] = np.sqrt(block.count_variance * (pulls**2).sum(axis=1))
         sampling = block.score_ratio * np.clip(rate * (1 - rate), 0.0, None) / total
         table[f"{name}_sampling_se"] = np.sqrt(sampling)
-    return Printed(table)
+    return WideFrame(table)
 
 
-def _bins(block: Measured, bins: int) -> list[Array]:
+def _bins(block: ReleasedHistogram, bins: int) -> list[Array]:
     """Masks, shape (2, cells), of the bins of predictions."""
     counts = block.counts.sum(axis=0)
     labels = display_bins(counts, bins, math.sqrt(2 * block.count_variance))
     return [np.tile((labels == label).astype(np.float64), (2, 1)) for label in range(labels[-1] + 1)]
 
 
-def _calibration(block: Measured, bins: int) -> pd.DataFrame:
+def _calibration(block: ReleasedHistogram, bins: int) -> pd.DataFrame:
     """Predicted and observed frequency by bins of the prediction."""
     entries = []
     chance = _form(block, lambda linear, _: _chance(linear))
@@ -239,7 +243,7 @@ def _calibration(block: Measured, bins: int) -> pd.DataFrame:
     return bin_table(entries)
 
 
-def _residuals(block: Measured, bins: int) -> pd.DataFrame:
+def _residuals(block: ReleasedHistogram, bins: int) -> pd.DataFrame:
     """Mean residual, response less prediction, by bins of the prediction."""
     entries = []
     chance = _form(block, lambda linear, _: _chance(linear))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,11 +14,81 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.evaluation.places import Place
-from dpstats.frames import Printed
+from dpstats.data import Table
+from dpstats.domain import Levels, Range
+from dpstats.frames import WideFrame
 from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results import stored
+
+PARTS = 8
+"""A range is looked at in so many parts of one width."""
+
+MOST_LEVELS = 24
+"""Levels are counted of columns that have no more."""
+
+SHARE = 2
+"""A row without a fault gives one part in so many of its weight to its places."""
+
+
+class ColumnHistogram(NamedTuple):
+    """A column whose rows are counted by where they lie.
+
+    Attributes
+    ----------
+    column : str
+    names : tuple of str
+        Of its levels, or of the parts of its range.
+    ends : tuple of float
+        Where the parts of a range meet; empty for levels.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    ends: tuple[float, ...]
+
+
+def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
+    """What is counted, from public facts: columns of few levels, and ranges that are more than a few codes."""
+    found = []
+    for name, fact in facts.items():
+        if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
+            found.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
+        elif isinstance(fact, Range) and not _few_codes(fact):
+            ends = np.linspace(fact.low, fact.high, PARTS + 1)
+            names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
+            found.append(ColumnHistogram(name, names, tuple(ends[1:-1].tolist())))
+    return tuple(found)
+
+
+def _few_codes(fact: Range) -> bool:
+    """Whether a range is that of a few whole numbers, such as bool."""
+    ends = (fact.low, fact.high)
+    return all(float(end).is_integer() for end in ends) and fact.high - fact.low < PARTS
+
+
+def row_cells(places: Sequence[ColumnHistogram], steps: int) -> int:
+    """What a row without a fault gives each of its places, in steps."""
+    return steps // (SHARE * len(places)) if places else 0
+
+
+def count_places(
+    table: Table,
+    clean: NDArray[np.bool_],
+    places: Sequence[ColumnHistogram],
+    facts: Mapping[str, Range | Levels | None],
+) -> NDArray[np.int64]:
+    """How many of the rows marked `clean`, shape (r,), lie at each place, shape (places,)."""
+    found = []
+    for place in places:
+        cells, fact = table.column(place.column), facts[place.column]
+        if isinstance(fact, Levels):
+            codes = np.asarray(cells.codes(fact.code_of()))
+        else:
+            codes = np.searchsorted(np.array(place.ends), cells.numbers(), side="right")
+        found.append(np.bincount(codes[clean], minlength=len(place.names)))
+    return np.concatenate(found).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
+
 
 SURE = 4.0
 """Standard deviations of the noise from which on rows are taken to be there: noise alone passes once in 600 figures."""
@@ -86,7 +157,7 @@ class Check:
     nobs: int | None
     guarantee: Guarantee
     noise: str
-    places: tuple[Place, ...] = ()
+    places: tuple[ColumnHistogram, ...] = ()
     at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     steps: tuple[int, int, int] = (1, 1, 1)
 
@@ -118,14 +189,14 @@ class Check:
             found[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
             found["rows"] = (float(self.nobs), 0.0)
-        return Printed(pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"]))
+        return WideFrame(pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"]))
 
     @property
     def table(self) -> pd.DataFrame:
         """One row a possible fault: column, fault, declared, rows, std_err, share of all rows, and advice if any."""
         counts = np.maximum(self.counts[1:], 0.0)
         shares = counts / max(self.rows, 1.0)
-        return Printed(
+        return WideFrame(
             {
                 "column": [fault.column for fault in self.faults],
                 "fault": [fault.kind for fault in self.faults],
@@ -154,7 +225,7 @@ class Check:
         """Where rows without a fault lie: column, place (a level, or a part of the range), rows, std_err."""
         names = [(place.column, name) for place in self.places for name in place.names]
         table = pd.DataFrame(names, columns=["column", "place"])
-        return Printed(table.assign(rows=np.maximum(self.at, 0.0), std_err=self.place_err))
+        return WideFrame(table.assign(rows=np.maximum(self.at, 0.0), std_err=self.place_err))
 
     @property
     def findings(self) -> list[str]:
@@ -175,7 +246,7 @@ class Check:
         value, error = self.totals.loc["rows", ["rows", "std_err"]]
         return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} +- {error:,.0f}"
 
-    def _counts_at(self, place: Place) -> NDArray[np.float64]:
+    def _counts_at(self, place: ColumnHistogram) -> NDArray[np.float64]:
         """The released counts of a place's levels or parts, in rows."""
         before = sum(len(one.names) for one in self.places[: self.places.index(place)])
         return self.at[before : before + len(place.names)]
@@ -189,7 +260,7 @@ class Check:
         missing = [repr(name) for name, there in zip(place.names, seen, strict=True) if not there]
         return f"; no rows stand out at {', '.join(missing)}" if seen.any() and missing else ""
 
-    def _too_wide(self, place: Place) -> list[str]:
+    def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range."""
         counts, total = self._counts_at(place), max(float(self.counts[0]), 1.0)
         for width in (1, 2):
@@ -310,7 +381,7 @@ class Check:
                 "counts": np.asarray(facts["counts"], dtype=np.float64),
                 "guarantee": Guarantee(**facts["guarantee"]),
                 "places": tuple(
-                    Place(name, tuple(names), tuple(ends)) for name, names, ends in facts.get("places", ())
+                    ColumnHistogram(name, tuple(names), tuple(ends)) for name, names, ends in facts.get("places", ())
                 ),
                 "at": np.asarray(facts.get("at", ()), dtype=np.float64),
                 "steps": tuple(facts.get("steps", (1, 1, 1))),
@@ -328,9 +399,9 @@ class Check:
         >>> dp.Check.load(path).guarantee == found.guarantee
         True
         """
-        stored.write(path, "Check", self.to_dict())
+        stored.save_released(path, "Check", self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> Check:
         """Read what `save` wrote; DataError if it is no such file."""
-        return stored.read(path, "Check", cls.from_dict)
+        return stored.load_released(path, "Check", cls.from_dict)

@@ -10,32 +10,30 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpstats.evaluation.blocks import (
+from dpstats.evaluation.histograms import (
+    LEAST_MEAN,
     UNKNOWN,
-    Block,
+    Array,
+    CellwiseLinear,
     Estimate,
-    Form,
-    Measured,
-    Pull,
+    Grid,
+    Histogram,
+    Indices,
+    Influence,
+    ReleasedHistogram,
+    deviance_grid,
     display_bins,
     estimate,
+    fitted_grid,
     mean,
     reach,
-    scaled,
-)
-from dpstats.evaluation.grids import (
-    LEAST_MEAN,
-    Array,
-    Grid,
-    Indices,
-    deviance_grid,
-    fitted_grid,
     residual_grid,
     response_grid,
+    scaled,
 )
-from dpstats.evaluation.tables import Tables, bin_table, joined
+from dpstats.evaluation.result import Tables, bin_table, combine_influences
 from dpstats.families import Family
-from dpstats.families.base import padded
+from dpstats.families.base import pad_rows
 
 GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
 COUNT_METRICS = ("deviance", "mae", "residuals")
@@ -88,17 +86,17 @@ class NumericModel:
         """Whether residuals' sizes need a histogram of their own: a count's deviance does not tell them."""
         return self.count and "mae" in self.metrics
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[Histogram, ...]:
         """Only those that the metrics need: each divides the budget once more."""
         wanted, found = set(self.metrics), []
         if wanted & self._from_deviances:
-            found.append(Block(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
+            found.append(Histogram(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
         if wanted & {"r2", "deviance"}:
-            found.append(Block(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
+            found.append(Histogram(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
         if self._sizes:
-            found.append(Block(deviance_grid(self.width), place=DEVIANCE_PLACE))
+            found.append(Histogram(deviance_grid(self.width), place=DEVIANCE_PLACE))
         if "residuals" in wanted:
-            found.append(Block(residual_grid(self.width), groups=self._fitted().size))
+            found.append(Histogram(residual_grid(self.width), groups=self._fitted().size))
         return tuple(found)
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
@@ -117,7 +115,7 @@ class NumericModel:
             found.append((self._fitted().locate(fitted)[0], response - fitted))
         return found
 
-    def tables(self, measured: Sequence[Measured]) -> Tables:
+    def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
         left = list(measured)
         first = left[0]
@@ -143,7 +141,7 @@ class NumericModel:
             found.residuals = self._residual_table(left.pop(0), most)
         return found
 
-    def _deviance_figures(self, left: list[Measured], found: Tables) -> None:
+    def _deviance_figures(self, left: list[ReleasedHistogram], found: Tables) -> None:
         block = left.pop(0)
         value, pull, tail = _held_mean(block)
         most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
@@ -168,7 +166,7 @@ class NumericModel:
                 figure = estimate(1 - ratio, pulls, hidden=math.hypot(hidden, ratio * unseen) / spread)
             found.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
 
-    def _spread(self, block: Measured, most: float, found: Tables) -> tuple[float, Pull, float]:
+    def _spread(self, block: ReleasedHistogram, most: float, found: Tables) -> tuple[float, Influence, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
 
         Responses are held where they no longer stand out, but none whose deviance from the mean is below `most`: the
@@ -188,14 +186,14 @@ class NumericModel:
         if not self.count:
             second, by_second, _ = mean(block, _form(block, lambda y: held(y) ** 2))
             pulls = [by_second, scaled(by_first, -2 * first)]
-            return second - first**2, joined(pulls)[0], self._unseen(block, low, high, first + center)
+            return second - first**2, combine_influences(pulls)[0], self._unseen(block, low, high, first + center)
         first = max(first, LEAST_MEAN)
         second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(held(y))))
         pulls = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
         unseen = self._unseen(block, low, high, first)
-        return 2 * (second - first * math.log(first)), joined(pulls)[0], unseen
+        return 2 * (second - first * math.log(first)), combine_influences(pulls)[0], unseen
 
-    def _unseen(self, block: Measured, low: float, high: float, center: float) -> float:
+    def _unseen(self, block: ReleasedHistogram, low: float, high: float, center: float) -> float:
         """What rows beyond (low, high), which the noise may hide, could add to the mean deviance from `center`."""
         further = 0.0
         for counts, end, beyond in (
@@ -208,7 +206,7 @@ class NumericModel:
                 further += _hidden_share(counts, block) * max(far - near, 0.0)
         return further
 
-    def _held_range(self, block: Measured, most: float) -> tuple[float, float]:
+    def _held_range(self, block: ReleasedHistogram, most: float) -> tuple[float, float]:
         low, high = _support(block)
         center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
         center = max(center, LEAST_MEAN) if self.count else center
@@ -216,7 +214,7 @@ class NumericModel:
         near = ends[self._deviances(np.maximum(ends, 0.0) if self.count else ends, np.full(len(ends), center)) <= most]
         return min([low, *near.tolist()]), max([high, *near.tolist()])
 
-    def _residual_table(self, block: Measured, most: float) -> pd.DataFrame:
+    def _residual_table(self, block: ReleasedHistogram, most: float) -> pd.DataFrame:
         """Mean residual by bins of the fitted value."""
         counts = block.counts.sum(axis=1)
         labels = display_bins(counts, self.bins, math.sqrt(block.count_variance * block.grid.size))
@@ -249,13 +247,13 @@ class NumericModel:
     def _predicted(self, linear: Array) -> Array:
         if not self.count:
             return np.clip(self.middle + self.scale * linear, self.low, self.high)
-        means = np.asarray(self.family.mean(padded(linear)), dtype=np.float64)
+        means = np.asarray(self.family.mean(pad_rows(linear)), dtype=np.float64)
         return np.clip(means[: len(linear)], LEAST_MEAN, self.high)
 
     def _deviances(self, response: Array, fitted: Array) -> Array:
         if not self.count:
             return (response - fitted) ** 2
-        ratios = padded(np.maximum(response, 1e-300) / fitted)
+        ratios = pad_rows(np.maximum(response, 1e-300) / fitted)
         return 2 * (response * np.log(ratios)[: len(response)] - (response - fitted))
 
     def _most_deviance(self) -> float:
@@ -271,14 +269,14 @@ def _y_log_y(y: Array) -> Array:
     return y * np.log(np.maximum(y, 1e-300))
 
 
-def _form(block: Measured, function: Callable[[Array], Array]) -> Form:
+def _form(block: ReleasedHistogram, function: Callable[[Array], Array]) -> CellwiseLinear:
     """A function of the block's number by lines in cells, alike in all groups."""
     line = block.grid.line(function)
     shape = block.counts.shape
-    return Form(*(np.broadcast_to(part, shape) for part in line))
+    return CellwiseLinear(*(np.broadcast_to(part, shape) for part in line))
 
 
-def _beyond(counts: Array, block: Measured) -> str:
+def _beyond(counts: Array, block: ReleasedHistogram) -> str:
     """About how many rows, in words."""
     deviation = math.sqrt(block.count_variance * max(counts.size, 1))
     return f"about {max(float(counts.sum()), 0.0):,.0f} +- {deviation:,.0f}"
@@ -295,12 +293,12 @@ class Tail(NamedTuple):
     share: float
 
 
-def _hidden_share(counts: Array, block: Measured) -> float:
+def _hidden_share(counts: Array, block: ReleasedHistogram) -> float:
     deviation = math.sqrt(block.count_variance * counts.size)
     return (max(float(counts.sum()), 0.0) + deviation) / block.rows
 
 
-def _held_mean(block: Measured) -> tuple[float, Pull, Tail]:
+def _held_mean(block: ReleasedHistogram) -> tuple[float, Influence, Tail]:
     """The mean of the block's number, held where its tail no longer stands out."""
     last = reach(block.counts[0], math.sqrt(block.count_variance))
     most, outer = float(block.grid.ends[last + 1]), block.counts[:, last + 1 :]
@@ -310,7 +308,7 @@ def _held_mean(block: Measured) -> tuple[float, Pull, Tail]:
     return value, pull, Tail(most, _beyond(outer, block), _hidden_share(outer, block))
 
 
-def _residual_reach(block: Measured) -> tuple[float, str]:
+def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
     """The size beyond which no residuals stand out, and the rows beyond it in words."""
     counts, middle = block.counts.sum(axis=0), block.grid.size // 2
     levels = np.append(counts[middle], counts[middle + 1 :] + counts[:middle][::-1])
@@ -321,7 +319,7 @@ def _residual_reach(block: Measured) -> tuple[float, str]:
     return float(block.grid.ends[middle + last + 1]), _beyond(outer, block)
 
 
-def _support(block: Measured) -> tuple[float, float]:
+def _support(block: ReleasedHistogram) -> tuple[float, float]:
     """The ends between which responses stand out from the noise."""
     counts, deviation = block.counts[0], math.sqrt(block.count_variance)
     mode = int(np.argmax(counts))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.evaluation.noise import IntegerNoise
-from dpstats.frames import Printed
+from dpstats.evaluation.histograms import UNKNOWN, Estimate, Influence
+from dpstats.evaluation.integer_noise import IntegerNoise
+from dpstats.frames import WideFrame
 from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.proving import cited
+from dpstats.proof_pages import cite_proof
 from dpstats.results import stored
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Evaluation:
     def budget(self) -> pd.DataFrame:
         """What the budget was spent on: one release."""
         entry = (self.guarantee.eps, self.guarantee.delta, f"{self.noise.kind} noise")
-        return Printed([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
+        return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
     def summary(self) -> Summary:
         """Metrics and tables at 80 columns; as_text, as_html and as_latex.
@@ -122,7 +123,7 @@ class Evaluation:
         privacy = f"({spent})" if self.guarantee.delta else spent
         first = (
             f"This evaluation is {privacy}-differentially private under {self.guarantee.neighbours}, by "
-            f"{cited(self.guarantee.basis)}; what the model itself cost comes on top."
+            f"{cite_proof(self.guarantee.basis)}; what the model itself cost comes on top."
             if self.guarantee.certified
             else f"No guarantee is claimed for this output: {self.guarantee.reason}."
         )
@@ -189,12 +190,12 @@ class Evaluation:
         >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
         True
         """
-        stored.write(path, "Evaluation", self.to_dict())
+        stored.save_released(path, "Evaluation", self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
         """Read what `save` wrote; DataError if it is no such file."""
-        return stored.read(path, "Evaluation", cls.from_dict)
+        return stored.load_released(path, "Evaluation", cls.from_dict)
 
 
 def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:
@@ -239,8 +240,68 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
         name: [float(value) if isinstance(value, str) else value for value in values]
         for name, values in stored_table["columns"].items()
     }
-    return Printed(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
+    return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
 
 
 def _written(value: Any) -> Any:
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
+
+
+@dataclass
+class Tables:
+    """Figures and tables of one evaluation.
+
+    Attributes
+    ----------
+    metrics : dict
+        By name: the estimate and its possible range.
+    rows : Estimate
+        The number of rows evaluated.
+    calibration, roc, residuals, confusion : DataFrame or None
+    notes : list of str
+    """
+
+    rows: Estimate
+    metrics: dict[str, tuple[Estimate, float, float]] = field(default_factory=dict)
+    calibration: pd.DataFrame | None = None
+    roc: pd.DataFrame | None = None
+    residuals: pd.DataFrame | None = None
+    confusion: pd.DataFrame | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def frame(self) -> pd.DataFrame:
+        """The figures, one a row, held to their possible ranges."""
+        found = {name: figure_row(*entry) for name, entry in self.metrics.items()}
+        return WideFrame(pd.DataFrame.from_dict(found, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
+
+
+def figure_row(figure: Estimate, low: float, high: float) -> list[float]:
+    """A figure as a row of the table of metrics."""
+    if math.isnan(figure.value):
+        return [math.nan] * len(METRIC_COLUMNS)
+    ends = figure.interval(low, high)
+    held = min(max(figure.value, low), high)
+    return [held, figure.std_err, figure.noise_se, figure.sampling_se, *ends, figure.cells]
+
+
+def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """One row a bin, numbered from 1."""
+    return WideFrame(entries, index=pd.RangeIndex(1, len(entries) + 1, name="bin"))
+
+
+def combine_influences(pulls: Sequence[Influence]) -> list[Influence]:
+    """One pull a block: what moves with the same numbers is added up before it is squared."""
+    found: dict[int, Influence] = {}
+    for pull in pulls:
+        key = id(pull.block)
+        if key in found:
+            found[key] = Influence(pull.block, found[key].counts + pull.counts, found[key].places + pull.places)
+        else:
+            found[key] = pull
+    return list(found.values())
+
+
+__all__ = ["METRIC_COLUMNS", "UNKNOWN", "Tables", "bin_table", "combine_influences", "figure_row"]

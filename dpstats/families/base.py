@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 
 Array = NDArray[np.floating]
@@ -203,7 +203,7 @@ class Family(ABC):
         return {"name": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-def padded(values: NDArray[Any]) -> NDArray[Any]:
+def pad_rows(values: NDArray[Any]) -> NDArray[Any]:
     """`values` with ones up to a multiple of 64, shape (rows,).
 
     A vectorised exponential or logarithm may round what is left over at the end of an array in another way: then the
@@ -220,7 +220,9 @@ CAPS = (1e-50, 1e50)
 def check_cap(name: str, value: object, within: tuple[float, float] = CAPS) -> None:
     """Raise ArgumentError unless `value` is a positive number from one end to the other."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not within[0] <= value <= within[1]:
-        raise ArgumentError(f"{name} must be a positive number from {within[0]:g} to {within[1]:g}, got {shown(value)}")
+        raise ArgumentError(
+            f"{name} must be a positive number from {within[0]:g} to {within[1]:g}, got {safe_repr(value)}"
+        )
 
 
 def closed_cap(name: str, value: float | None) -> float:
@@ -236,5 +238,5 @@ def declared_range(response_range: tuple[float, float] | None, name: str) -> tup
         raise ArgumentError(f"{name} is not set: give it a value, or declare the range of the response in the domain")
     low, high = response_range
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ArgumentError(f"response_range must be finite with low < high, got {shown(response_range)}")
+        raise ArgumentError(f"response_range must be finite with low < high, got {safe_repr(response_range)}")
     return float(low), float(high)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy import special
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
 
@@ -54,7 +54,7 @@ class NegativeBinomial(Family):
     def __post_init__(self) -> None:
         check_cap("alpha", self.alpha)
         if not 1e-6 <= self.alpha <= 1e6:
-            raise ArgumentError(f"alpha must be from 1e-6 to 1e6, got {shown(self.alpha)}")
+            raise ArgumentError(f"alpha must be from 1e-6 to 1e6, got {safe_repr(self.alpha)}")
         if self.y_max is not None:
             check_cap("y_max", self.y_max)
 
@@ -116,7 +116,7 @@ class NegativeBinomial(Family):
             return self
         high = declared_range(response_range, "y_max")[1]
         if high <= 0:
-            raise ArgumentError(f"response_range must reach above 0 for a count, got {shown(response_range)}")
+            raise ArgumentError(f"response_range must reach above 0 for a count, got {safe_repr(response_range)}")
         return replace(self, y_max=high)
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
 
@@ -153,7 +153,7 @@ class Poisson(Family):
         if y_max is None:
             y_max = declared_range(response_range, "y_max")[1]
             if y_max <= 0:
-                raise ArgumentError(f"response_range must reach above 0 for a count, got {shown(response_range)}")
+                raise ArgumentError(f"response_range must reach above 0 for a count, got {safe_repr(response_range)}")
         return replace(self, y_max=y_max, mean_cap=CAP_SHARE * y_max if self.mean_cap is None else self.mean_cap)
 
 

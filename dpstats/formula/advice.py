@@ -1,17 +1,23 @@
-"""What names, types and declarations alone tell of a model before a cent is spent on it."""
+"""What names, types and declarations alone tell of a model: what a table adds to a Domain, and what to mend before
+a fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dpstats.arguments import near_miss
-from dpstats.domain import Domain, Levels
+from dpstats.data import Table, as_table
+from dpstats.domain import Domain, Levels, Range
+from dpstats.errors import DomainError, FormulaError
+from dpstats.families import Binomial, BinomialCounts, Family
+from dpstats.formula import cells
 from dpstats.formula.cells import column_kind
-from dpstats.formula.expression import Column
+from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.response import Kind
-from dpstats.tables import Table
+from dpstats.formula.response import Kind, assumed_range
 
 TAKEN = "not declared: it is taken as 0 or 1"
 """What the reader of a result must be told too, since rows may have been lost."""
@@ -94,3 +100,128 @@ def _unused(declared: Domain, parsed: Formula, table: Table | None) -> list[str]
         return []
     more = f" and {len(unused) - MOST_LISTED} more" if len(unused) > MOST_LISTED else ""
     return [f"declared and not used by this formula: {', '.join(unused[:MOST_LISTED])}{more}"]
+
+
+def numeric_columns_undeclared(
+    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+) -> list[str]:
+    """Numeric columns that the formula reads and the Domain does not declare, by names and declared types alone.
+
+    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range
+    the family fixes, need no range and are left out.
+
+    Raises
+    ------
+    DataError
+        If `data` is not a table, or lacks or repeats a column of the formula.
+    DomainError
+        If an undeclared column is not numeric: its levels cannot be bought and must be declared.
+    """
+    parsed = parse(formula)
+    known = schema_domain(formula, domain, data, family)
+    if data is None:
+        return [name for name in parsed.columns if name not in known]
+    table = as_table(data)
+    cells.check_columns(table, known, parsed.columns)
+    for name in parsed.columns:
+        if name not in Domain.coerce(domain) and cells.column_kind(table, name) == "text":
+            if near := near_miss(name, Domain.coerce(domain)):
+                raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
+            raise DomainError(
+                f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
+                f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
+            )
+    return [name for name in parsed.columns if name not in known]
+
+
+def schema_domain(
+    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+) -> Domain:
+    """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
+    parsed = parse(formula)
+    known = Domain.coerce(domain)
+    known = known if family is None else with_response(parsed, known, family)
+    if data is None:
+        return known
+    table = as_table(data)
+    boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
+    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
+
+
+def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
+    """`domain` with the range that the family fixes for a response it leaves out, if any."""
+    if parsed.failures is not None:
+        return _with_counts(parsed, domain, getattr(family, "trials", None))
+    node = parsed.response.node
+    implied = assumed_range(family.response, getattr(family, "y_max", None))
+    if implied is None or not isinstance(node, Column) or node.name in domain:
+        return domain
+    return domain.with_ranges({node.name: (implied.low, implied.high)})
+
+
+def _with_counts(parsed: Formula, domain: Domain, trials: float | None) -> Domain:
+    """`domain` with (0, trials) for a column of successes or of failures that it leaves out, if the family says so."""
+    assert parsed.failures is not None
+    nodes = [factor.node for factor in (parsed.response, parsed.failures)]
+    open_columns = [node.name for node in nodes if isinstance(node, Column) and node.name not in domain]
+    return domain if trials is None else domain.with_ranges(dict.fromkeys(open_columns, (0, trials)))
+
+
+def check_counts(parsed: Formula, family: Family) -> None:
+    """Raise FormulaError unless successes and failures meet the binomial family."""
+    if parsed.failures is not None and not isinstance(family, Binomial):
+        raise FormulaError(
+            f"formula {parsed.text!r} needs one response on the left of '~': successes and failures are for the "
+            "binomial family; write sums as I(a + b)"
+        )
+    if parsed.failures is None and isinstance(family, BinomialCounts):
+        raise FormulaError(f"formula {parsed.text!r} needs successes + failures on the left of '~' for this family")
+
+
+POINTS = 401
+"""Values of a column that are tried, evenly over its range."""
+
+
+def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[str, ...]:
+    """A sentence on each expression of `partial`, from public facts alone.
+
+    Parameters
+    ----------
+    parsed : Formula
+    domain : Domain
+        Of all its columns.
+    partial : iterable of str
+        Expressions as the formula writes them that are not finite on all of the declared ranges.
+    """
+    places = {code: _place(parsed, domain, code) or "on part of the declared ranges" for code in partial}
+    return tuple(
+        f"{code} is not finite {place}: rows there are left out{_logarithm(domain, code)}"
+        for code, place in places.items()
+    )
+
+
+def _logarithm(domain: Domain, code: str) -> str:
+    """A word on what may be a logarithm already: an exposure that is declared to be negative."""
+    name = code.removeprefix("offset(np.log(").removesuffix("))")
+    declared = domain.get(name)
+    if name == code or not isinstance(declared, Range) or declared.low >= 0:
+        return ""
+    return f"; if {name} is a logarithm already, it is an offset and no exposure"
+
+
+def _place(parsed: Formula, domain: Domain, code: str) -> str:
+    """For which values of its column an expression is not finite; empty where it has several, or none was tried."""
+    factors = [parsed.response, *(factor for term in parsed.terms for factor in term), *parsed.offsets]
+    node = next((factor.node for factor in factors if factor.code == code), None)
+    columns = [] if node is None else list(dict.fromkeys(columns_of(node)))
+    if node is None or len(columns) != 1 or not isinstance(declared := domain[columns[0]], Range):
+        return ""
+    name, tried = columns[0], np.linspace(declared.low, declared.high, POINTS)
+    values = evaluate(bind(node, domain), {name: tried})
+    if not isinstance(values, np.ndarray) or values.shape != tried.shape or values.dtype.kind not in "fiub":
+        return ""
+    missing = tried[~np.isfinite(values)]
+    if not len(missing):
+        return ""
+    low, high = float(missing[0]), float(missing[-1])
+    return f"at {name} = {low:.4g}" if low == high else f"for {name} from {low:.4g} to {high:.4g}"

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Column, Table
+from dpstats.data.columns import Kind, usable_kind
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
-from dpstats.formula.codes import Codes, Encoded
-from dpstats.tables import Column, Table
-from dpstats.tables.columns import Kind, usable_kind
+from dpstats.formula.public_frame import Codes, Encoded
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def column_kind(table: Table, name: str) -> Kind:
     return usable_kind(name, table.column(name))
 
 
-def read(table: Table, columns: Iterable[str]) -> dict[str, Column]:
+def read_columns(table: Table, columns: Iterable[str]) -> dict[str, Column]:
     """The columns of the given names, once each."""
     return {name: table.column(name) for name in columns}
 

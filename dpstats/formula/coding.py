@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from patsy.design_info import DesignInfo, SubtermInfo
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.bounds import LARGEST, FactorBounds, interact, measure, proved
-from dpstats.formula.codes import Encoded
+from dpstats.formula.bounds import LARGEST, FactorBounds, interact, measure, proved_bounds
 from dpstats.formula.expression import Apply, Column, Value, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
-from dpstats.formula.hints import located
+from dpstats.formula.hints import locate
 from dpstats.formula.parse import Factor, Formula
-from dpstats.formula.public_frame import end_rows, public_frame
+from dpstats.formula.public_frame import Encoded, end_rows, public_frame
+from dpstats.inference import Dummies
 
 Array = NDArray[np.float64]
 
@@ -45,7 +46,7 @@ class PublicFactor:
         try:
             self.node = bind(factor.node, domain)
         except FormulaError as error:
-            raise FormulaError(located(str(error), self.at)) from error
+            raise FormulaError(locate(str(error), self.at)) from error
 
     def name(self) -> str:
         """The factor's text, from which patsy makes column names."""
@@ -60,7 +61,7 @@ class PublicFactor:
         try:
             value = evaluate(self.node, data)
         except FormulaError as error:  # of the kinds of values, which follow from formula and Domain
-            raise FormulaError(located(str(error), self.at)) from error
+            raise FormulaError(locate(str(error), self.at)) from error
         codes = as_codes(value)
         if codes is None:
             return value if isinstance(value, np.ndarray) and value.ndim > 1 else as_numbers(value)
@@ -144,7 +145,7 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
         missing = codes.values < 0
         if missing.all():
             message = f"{factor.code}: no value of the declared ranges is in any of the bins; move the breaks"
-            raise FormulaError(located(message, factor.at))
+            raise FormulaError(locate(message, factor.at))
         found += [factor.code] * bool(missing.any())
     return found
 
@@ -255,7 +256,7 @@ def combinations(counts: Sequence[int]) -> NDArray[np.intp]:
     return np.indices(tuple(reversed(counts))).reshape(len(counts), math.prod(counts))[::-1]
 
 
-def combined(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
+def combination_index(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
     """The place of each row's levels of some factors among their `combinations`, shape (rows,)."""
     place = levels[-1]
     for own, count in zip(reversed(levels[:-1]), reversed(counts[:-1]), strict=True):
@@ -273,11 +274,11 @@ def _public_columns(factor: PublicFactor, domain: Domain) -> Array:
 
 def _numeric_bounds(factor: PublicFactor, columns: Array) -> FactorBounds:
     if isinstance(factor.node, Apply) and factor.node.norms is not None:
-        return proved(factor.node.norms, columns.shape[1])
+        return proved_bounds(factor.node.norms, columns.shape[1])
     try:
         return measure(columns, grid=not isinstance(factor.node, Column))
     except ValueError as error:
-        raise FormulaError(located(f"{factor.code}: {error}", factor.at)) from error
+        raise FormulaError(locate(f"{factor.code}: {error}", factor.at)) from error
 
 
 def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
@@ -285,3 +286,47 @@ def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
     if not np.isfinite(matrix).all():
         raise FormulaError(f"{factor.code}: the contrast must be finite")
     return measure(matrix, grid=False, codes=(matrix,))
+
+
+def coded_dummies(info: DesignInfo, center: Array, scale: Array) -> tuple[Dummies, ...]:
+    """The subterms of which each combination of levels but one has a dummy of its own, beside an intercept.
+
+    Parameters
+    ----------
+    info : DesignInfo
+    center, scale : ndarray, shape (p,)
+        A column in model units is (x - center) / scale.
+    """
+    if "Intercept" not in info.column_names:
+        return ()
+    base = info.column_names.index("Intercept")
+    found = []
+    for place, subterm in placed_subterms(info):
+        if not subterm.factors or any(factor not in subterm.contrast_matrices for factor in subterm.factors):
+            continue
+        columns, codes = range(place.start, place.stop), _codes(subterm)
+        used = codes != 0
+        alone = np.all(used.sum(axis=0) == 1) and np.all(used.sum(axis=1) <= 1) and np.all(codes >= 0)
+        if alone and np.sum(~used.any(axis=1)) == 1 and not center[list(columns)].any():
+            sizes = codes.max(axis=0) / scale[list(columns)]
+            found.append(Dummies(base, 1 / float(scale[base]), tuple(columns), tuple(sizes.tolist())))
+    return tuple(found)
+
+
+def restricted_dummies(factors: tuple[Dummies, ...], kept: NDArray[np.intp]) -> tuple[Dummies, ...]:
+    """The factors all of whose columns are among `kept`, renumbered."""
+    place = {int(column): position for position, column in enumerate(kept)}
+    return tuple(
+        replace(factor, base=place[factor.base], columns=tuple(place[column] for column in factor.columns))
+        for factor in factors
+        if {factor.base, *factor.columns} <= set(place)
+    )
+
+
+def _codes(subterm: SubtermInfo) -> Array:
+    """The coding matrix of a subterm of factors: a row for each combination of levels, the first varying fastest."""
+    codes = np.ones((1, 1))
+    for factor in subterm.factors:
+        matrix = np.asarray(subterm.contrast_matrices[factor].matrix, dtype=np.float64)
+        codes = np.asarray(np.kron(matrix, codes), dtype=np.float64)
+    return codes

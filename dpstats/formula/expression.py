@@ -7,7 +7,9 @@ before any row is seen and are elementwise from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +19,84 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Range, canonical
 from dpstats.errors import FormulaError
-from dpstats.formula.bins import Bins
-from dpstats.formula.codes import Codes, Encoded
-from dpstats.formula.features import Features, Norms
-from dpstats.formula.public_frame import public_frame
-from dpstats.formula.transforms import EXAMPLES, RowWise
+from dpstats.formula.public_frame import Codes, Encoded, public_frame
+from dpstats.formula.transforms import EXAMPLES, Features, Norms, RowWise
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A row-wise function from numbers to levels; what is in no bin has the code -1, and its row is left out.
+
+    Attributes
+    ----------
+    breaks : tuple of float
+        Increasing; bin k lies between breaks k and k + 1.
+    labels : tuple of str, float or int
+        One for each bin.
+    right : bool
+        Whether a bin holds its right end, else its left one.
+    lowest : bool
+        Whether the outermost end on the open side belongs to its bin.
+    """
+
+    breaks: tuple[float, ...]
+    labels: tuple[str | int | float, ...]
+    right: bool = True
+    lowest: bool = False
+
+    def __call__(self, values: NDArray[np.float64]) -> Codes:
+        """The bins of some numbers, shape (rows,)."""
+        codes = np.digitize(values, self.breaks, right=self.right) - 1
+        codes[~(np.isfinite(values)) | (codes < 0) | (codes >= len(self.labels))] = -1
+        if self.lowest:
+            end = (self.breaks[0], 0) if self.right else (self.breaks[-1], len(self.labels) - 1)
+            codes[values == end[0]] = end[1]
+        return Codes(codes, self.labels)
+
+
+def cut(breaks: Any, labels: Any = None, right: bool = True, include_lowest: bool = False) -> Bins:
+    """The bins of ``cut(x, breaks, labels)``, as R and pandas have them.
+
+    Raises
+    ------
+    ValueError
+        If breaks are not written out, or labels do not go with them.
+    """
+    ends = _ends(breaks, 2, "cut(x, [0, 10, 20])")
+    if labels is None:
+        brackets = "(]" if right else "[)"
+        labels = [f"{brackets[0]}{low:g}, {high:g}{brackets[1]}" for low, high in itertools.pairwise(ends)]
+    good = isinstance(labels, (list, tuple)) and all(isinstance(one, (str, int, float)) for one in labels)
+    if not good or len(labels) != len(ends) - 1 or len(set(labels)) != len(labels):
+        raise ValueError(f"labels must be a list of {len(ends) - 1} different names, one for each bin")
+    if not (isinstance(right, bool) and isinstance(include_lowest, bool)):
+        raise ValueError("right and include_lowest must be True or False")
+    return Bins(ends, tuple(labels), right, include_lowest)
+
+
+def digits(breaks: Any, right: bool = False) -> Bins:
+    """The bins of ``C(np.digitize(x, breaks))``, numbered from 0: below all breaks, ..., beyond all of them."""
+    ends = _ends(breaks, 1, "np.digitize(x, [10, 20])")
+    if not isinstance(right, bool):
+        raise ValueError("right must be True or False")
+    return Bins((-math.inf, *ends, math.inf), tuple(range(len(ends) + 1)), right)
+
+
+def bin_numbers(bins: Bins, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers of bins as numbers, NaN for what is in none."""
+    codes = bins(np.asarray(values, dtype=np.float64)).values
+    return np.where(codes < 0, np.nan, codes)
+
+
+def _ends(breaks: Any, least: int, example: str) -> tuple[float, ...]:
+    good = isinstance(breaks, Sequence) and not isinstance(breaks, str) and len(breaks) >= least
+    if not good or not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in breaks):
+        raise ValueError(f"breaks must be written out, as in {example}: any other rule would look at the data")
+    ends = tuple(float(one) for one in breaks)
+    if not all(low < high for low, high in itertools.pairwise(ends)):
+        raise ValueError(f"breaks must increase, as in {example}")
+    return ends
+
 
 MOST_LISTED = 20
 """A message spells out the whole numbers of a range up to this width."""
@@ -87,7 +162,7 @@ def bind(node: Node, domain: Domain) -> Node:
     """
     match node:
         case Apply():
-            check_coded(node, domain)
+            check_levels_declared(node, domain)
             return Apply(node.text, node.function, tuple(bind(argument, domain) for argument in node.arguments))
         case Transform():
             arguments = tuple(bind(argument, domain) for argument in node.arguments)
@@ -104,7 +179,7 @@ def bind(node: Node, domain: Domain) -> Node:
     return node
 
 
-def check_coded(node: Apply, domain: Domain) -> None:
+def check_levels_declared(node: Apply, domain: Domain) -> None:
     """Raise FormulaError if C() or factor() is of a column of numbers: its levels would be those of the data."""
     coded = isinstance(node.function, partial) and node.function.func is categorical
     column = node.arguments[0] if coded else None
@@ -126,7 +201,7 @@ def may_miss(node: Node) -> bool:
     """Whether a value of levels may be in none of them, for rows whose columns have all their values."""
     if not isinstance(node, Apply):
         return False
-    return isinstance(node.function, Binned) or any(may_miss(argument) for argument in node.arguments)
+    return isinstance(node.function, BinnedColumn) or any(may_miss(argument) for argument in node.arguments)
 
 
 def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
@@ -163,7 +238,7 @@ def elementwise(function: Callable[..., Any]) -> Callable[..., Value]:
 
 
 @dataclass(frozen=True)
-class Binned:
+class BinnedColumn:
     """Numbers to the levels of some bins."""
 
     bins: Bins

@@ -43,7 +43,7 @@ SYMBOLS = (
 """What no formula may hold outside of a call, and what to write."""
 
 
-def located(message: str, at: int | None) -> str:
+def locate(message: str, at: int | None) -> str:
     """The message with its place in the formula, unless it names one; `at` counts from 0."""
     if at is None or " (character " in message:
         return message
@@ -68,11 +68,11 @@ def refuse_symbols(formula: str) -> None:
     Within a call they are Python's: ``I((x > 1) | (z > 1))``.
     """
     if "~" not in formula and (found := re.search(r"(?<![=<>!])=(?!=)", _outside(formula))):
-        raise FormulaError(located("'=' is refused: write y ~ x, with ~ between response and terms", found.start()))
+        raise FormulaError(locate("'=' is refused: write y ~ x, with ~ between response and terms", found.start()))
     bare = _outside(formula)
     for pattern, symbol, fix in SYMBOLS:
         if found := re.search(pattern, bare):
-            raise FormulaError(located(f"{symbol!r} is refused: {fix}", found.start()))
+            raise FormulaError(locate(f"{symbol!r} is refused: {fix}", found.start()))
 
 
 def share_hint(name: str) -> str:

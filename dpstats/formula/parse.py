@@ -6,21 +6,56 @@ the nodes of `expression`, and whatever has no translation is refused with the r
 
 from __future__ import annotations
 
+import keyword
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from patsy import PatsyError
 from patsy.desc import ModelDesc, Term
 from patsy.parse_formula import ParseNode, parse_formula
 
+from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.beside import one_at_most, special
+from dpstats.formula.auxiliary_terms import auxiliary_call, one_at_most
 from dpstats.formula.expression import Transform, columns_of
-from dpstats.formula.hints import as_python, located, refuse_symbols, share_hint
+from dpstats.formula.hints import as_python, dots, locate, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
-from dpstats.formula.trees import balanced
+
+
+def balanced(tree: ParseNode) -> ParseNode:
+    """The tree with its runs of plain summands as sums of sums, so that a sum of p terms is log p deep and not p.
+
+    patsy reads trees by recursion, and some hundred terms exceed Python's limit. ``1``, ``0`` and ``-`` stay in place,
+    because what they mean depends on what stands before them.
+    """
+    if tree.type != "+" or len(tree.args) != 2:
+        return ParseNode(tree.type, tree.token, [balanced(branch) for branch in tree.args], tree.origin)
+    summands = []
+    while tree.type == "+" and len(tree.args) == 2 and _plain(tree.args[1]):
+        summands.append(tree.args[1])
+        plus, tree = tree, tree.args[0]
+    if _plain(tree) and summands:
+        return _sum([tree, *summands[::-1]], plus)
+    if not summands:
+        return ParseNode(tree.type, tree.token, [balanced(branch) for branch in tree.args], tree.origin)
+    return ParseNode("+", plus.token, [balanced(tree), _sum(summands[::-1], plus)], plus.origin)
+
+
+def _plain(tree: ParseNode) -> bool:
+    """Whether the tree is a factor or a product of factors."""
+    return tree.type == "PYTHON_EXPR" or (tree.type in (":", "*") and all(_plain(branch) for branch in tree.args))
+
+
+def _sum(summands: list[ParseNode], plus: ParseNode) -> ParseNode:
+    """The summands added up in their order, as a tree of least depth."""
+    if len(summands) == 1:
+        return summands[0]
+    half = len(summands) // 2
+    return ParseNode("+", plus.token, [_sum(summands[:half], plus), _sum(summands[half:], plus)], plus.origin)
+
 
 __all__ = ["Factor", "Formula", "parse"]
 
@@ -134,16 +169,16 @@ def _parse(formula: str) -> Formula:
     beside: dict[str, list[Factor]] = {"offset": [], "weights": [], "subset": []}
     for term in described.rhs_termlist:
         codes = [factor.code for factor in term.factors]
-        calls = [found for code in codes if (found := special(code)) is not None]
+        calls = [found for code in codes if (found := auxiliary_call(code)) is not None]
         if not calls:
             terms.append(tuple(factors[code][0] for code in codes))
         elif len(codes) == 1 and calls[0][0] in beside:
             beside[calls[0][0]].append(replace(factors[codes[0]][0], code=codes[0]))
         else:
-            raise FormulaError(located(f"{term.name()}: {calls[0][0]}() {STANDS}", factors[codes[0]][0].at))
+            raise FormulaError(locate(f"{term.name()}: {calls[0][0]}() {STANDS}", factors[codes[0]][0].at))
     if not terms:
         message = f"formula {formula!r} has no term on the right of '~'; keep the intercept or add a column"
-        raise FormulaError(located(message, text.index("~")))
+        raise FormulaError(locate(message, text.index("~")))
     for name in ("weights", "subset"):
         one_at_most(formula, name, [factor.at for factor in beside[name]])
     weights = beside["weights"][0] if beside["weights"] else None
@@ -171,7 +206,7 @@ def _unparsed(formula: str, error: Exception) -> str:
     placed = isinstance(error, PatsyError) and error.origin is not None
     at = error.origin.start if placed else len(formula.rstrip())  # type: ignore[attr-defined]
     fix = next((fix for start, fix in FIXES.items() if reason.startswith(start)), "write it as in y ~ x + C(g) + x:g")
-    return located(f"formula {formula!r} cannot be parsed: {reason}; {fix}", at)
+    return locate(f"formula {formula!r} cannot be parsed: {reason}; {fix}", at)
 
 
 def _refuse_powers(tree: ParseNode) -> None:
@@ -180,7 +215,7 @@ def _refuse_powers(tree: ParseNode) -> None:
         base, power = (branch.token.extra for branch in tree.args)
         base = base[2:-1] if base.startswith("I(") else base
         at = tree.args[0].token.origin.start
-        raise FormulaError(located(f"{base}**{power} of one term is the term itself; write I({base}**{power})", at))
+        raise FormulaError(locate(f"{base}**{power} of one term is the term itself; write I({base}**{power})", at))
     for branch in tree.args:
         _refuse_powers(branch)
 
@@ -188,9 +223,9 @@ def _refuse_powers(tree: ParseNode) -> None:
 def _parts(code: str, at: int) -> tuple[str, ...]:
     """The code of a factor, or that of the arguments of offset(), weights() or cbind()."""
     try:
-        found = special(code)
+        found = auxiliary_call(code)
     except FormulaError as error:
-        raise FormulaError(located(str(error), at)) from error
+        raise FormulaError(locate(str(error), at)) from error
     return (code,) if found is None else found[1]
 
 
@@ -198,14 +233,14 @@ def _response(formula: str, terms: Sequence[Term], factors: Mapping[str, list[Fa
     """The response of a formula, or its successes and failures."""
     codes = [[factor.code for factor in term.factors] for term in terms]
     found = [factor for code in codes for factor in (factors[code[0]] if len(code) == 1 else [])]
-    calls = [call[0] for code in codes if len(code) == 1 and (call := special(code[0])) is not None]
+    calls = [call[0] for code in codes if len(code) == 1 and (call := auxiliary_call(code[0])) is not None]
     plain = bool(codes) and all(len(code) == 1 for code in codes) and set(calls) <= {"cbind"}
     if not plain or len(found) > 2:
         message = (
             f"formula {formula!r} needs one response on the left of '~', as in y ~ x, or successes + failures; "
             f"sums are I(a + b){share_hint(formula.partition('~')[0])}"
         )
-        raise FormulaError(located(message, 0))
+        raise FormulaError(locate(message, 0))
     return found[0], found[1] if len(found) == 2 else None
 
 
@@ -215,3 +250,43 @@ def _codes(tree: ParseNode) -> Iterator[tuple[str, int]]:
         yield tree.token.extra, tree.token.origin.start
     for branch in tree.args:
         yield from _codes(branch)
+
+
+def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
+    """The formula with ``.`` on its right as a sum of the declared columns that it does not read otherwise.
+
+    The response's columns are left out, and those of its offset and weights. What ``.`` stands for so follows from
+    the Domain, never from the data.
+
+    Raises
+    ------
+    FormulaError
+        If nothing is declared that it could stand for, or it stands on the left.
+    """
+    places = list(dots(formula)) if isinstance(formula, str) else []
+    if not places:
+        return formula
+    if places[0] < formula.find("~"):
+        raise FormulaError(locate("'.' is refused on the left of '~'; name the response", places[0]))
+    bare = parse(_with(formula, places, "1"))
+    taken = {*bare.response_columns, *bare.weight_columns, *_offset_columns(bare.predicting_columns, bare.exog_columns)}
+    names = [name for name in Domain.coerce(domain) if name not in taken]
+    if not names:
+        message = "'.' stands for all columns that the domain declares, and it declares no other: add some to domain="
+        raise FormulaError(locate(message, places[0]))
+    return _with(formula, places, f"({' + '.join(map(_code, names))})" if len(names) > 1 else _code(names[0]))
+
+
+def _offset_columns(predicting: tuple[str, ...], exog: tuple[str, ...]) -> set[str]:
+    return set(predicting) - set(exog)
+
+
+def _with(formula: str, places: list[int], text: str) -> str:
+    for place in reversed(places):
+        formula = formula[:place] + text + formula[place + 1 :]
+    return formula
+
+
+def _code(name: str) -> str:
+    plain = name.isidentifier() and not keyword.iskeyword(name)
+    return name if plain else f"Q({name!r})"

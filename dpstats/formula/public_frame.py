@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.domain import Domain, Levels, Range
-from dpstats.formula.codes import Codes, Encoded
+from dpstats.domain import Domain, Levels, Range, Scalar
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """An encoded categorical column: positions among its levels (-1 is missing), and the contrast asked for."""
+
+    values: NDArray[np.intp]
+    levels: tuple[Scalar, ...]
+    contrast: Any = None
+
+
+Encoded = Array | Codes
+
 
 POINTS = (8191, 1009, 251, 61, 17)
 """Lattice sizes, all prime; the finest that keeps the frame below MOST_ROWS is taken, from 1009 on for one column."""

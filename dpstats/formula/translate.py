@@ -17,10 +17,11 @@ import numpy as np
 import patsy
 
 from dpstats.errors import FormulaError
-from dpstats.formula import bins, expression
-from dpstats.formula.beside import ARGUMENTS
+from dpstats.formula import expression
+from dpstats.formula import expression as bins
+from dpstats.formula.auxiliary_terms import ARGUMENTS
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
-from dpstats.formula.hints import OTHER_NAMES, located
+from dpstats.formula.hints import OTHER_NAMES, locate
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
 
 CONTRASTS = {name: getattr(patsy, name) for name in ("Treatment", "Poly", "Sum", "Helmert", "Diff")}
@@ -94,7 +95,7 @@ def compile_factor(code: str, at: int | None = None) -> Factor:
     try:
         return replace(_compiled(code), at=at)
     except FormulaError as error:
-        raise FormulaError(located(str(error), at)) from error
+        raise FormulaError(locate(str(error), at)) from error
 
 
 def _compiled(code: str) -> Factor:
@@ -207,7 +208,7 @@ class _Translator:
             case ast.Call(func=ast.Name(name)) if name in CODINGS:
                 raise FormulaError(f"{self._text(tree)} names no column; write {name}(column)")
             case ast.Call(func=ast.Name("cut"), args=[argument, *_]):
-                return self._apply(tree, expression.Binned(self._bins(tree, bins.cut)), argument)
+                return self._apply(tree, expression.BinnedColumn(self._bins(tree, bins.cut)), argument)
             case ast.Call(func=ast.Name(name), args=[_], keywords=[]) if name in BARE:
                 return self._apply(tree, expression.elementwise(getattr(np, name)), tree.args[0])
             case ast.Call(func=ast.Name(name)) if name in BARE:
@@ -242,7 +243,7 @@ class _Translator:
         """The argument of C(): np.digitize in it numbers levels."""
         match tree:
             case ast.Call(func=ast.Attribute(value=ast.Name("np" | "numpy"), attr="digitize"), args=[argument, *_]):
-                return self._apply(tree, expression.Binned(self._bins(tree, bins.digits)), argument)
+                return self._apply(tree, expression.BinnedColumn(self._bins(tree, bins.digits)), argument)
         return tree
 
     def _bins(self, tree: ast.Call, rule: Callable[..., bins.Bins]) -> bins.Bins:
@@ -261,7 +262,7 @@ class _Translator:
         text = self._text(tree)
         if name == "digitize" and tree.args:
             found = self._bins(tree, bins.digits)
-            return self._apply(tree, expression.elementwise(partial(bins.numbered, found)), tree.args[0])
+            return self._apply(tree, expression.elementwise(partial(bins.bin_numbers, found)), tree.args[0])
         if tree.keywords:
             raise FormulaError(
                 f"{text} is refused: np functions take no keyword arguments in a formula; leave them out"

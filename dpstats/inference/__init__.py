@@ -1,20 +1,23 @@
 """Standard errors, intervals and tests from released quantities alone (docs/proofs/inference)."""
 
-from dpstats.inference.basis import Dummies, MappedLinear, MappedMatrix, rebased
-from dpstats.inference.bound import noise_at_most
-from dpstats.inference.contrasts import Contrasts
-from dpstats.inference.estimates import Estimates
-from dpstats.inference.identified import Identified, identify
-from dpstats.inference.inverse import self_consistent_inverse
-from dpstats.inference.joint import JointTest, wald_test
-from dpstats.inference.known import KnownInformation
-from dpstats.inference.linear import LinearLaw, NormalLaw, ReleasedLaw
-from dpstats.inference.matrix import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
-from dpstats.inference.path import Response, along_way
-from dpstats.inference.response import MeanResponse, mean_response
-from dpstats.inference.result import CombinationTests, Inference
-from dpstats.inference.span import LevelSpanNoise, SpanNoise, project_forms
-from dpstats.inference.spread import ModelSpread, RobustSpread, Spread
+from dpstats.inference.basis import (
+    Dummies,
+    KnownInformation,
+    LevelSpanNoise,
+    MappedLinear,
+    MappedMatrix,
+    SpanNoise,
+    project_forms,
+    reference_levels,
+)
+from dpstats.inference.debiasing_path import MeanFunction, average_along_path
+from dpstats.inference.delta_method import ModelSpread, RobustSpread, Spread
+from dpstats.inference.estimates import Contrasts, Estimates
+from dpstats.inference.inverse import Identified, identify, self_consistent_inverse
+from dpstats.inference.joint_tests import JointTest, wald_test
+from dpstats.inference.linear_noise import LinearLaw, NormalLaw, ReleasedLaw
+from dpstats.inference.matrix_noise import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
+from dpstats.inference.table import CombinationTests, Inference, MeanResponse, mean_response, noise_bound
 
 __all__ = [
     "CombinationTests",
@@ -31,22 +34,22 @@ __all__ = [
     "MappedLinear",
     "MappedMatrix",
     "MatrixLaw",
+    "MeanFunction",
     "MeanResponse",
     "ModelSpread",
     "NormalLaw",
     "ReleasedLaw",
-    "Response",
     "RobustSpread",
     "SpanNoise",
     "Spread",
     "Tie",
-    "along_way",
+    "average_along_path",
     "identify",
     "mean_response",
-    "noise_at_most",
+    "noise_bound",
     "project",
     "project_forms",
-    "rebased",
+    "reference_levels",
     "self_consistent_inverse",
     "symmetric_normal",
     "wald_test",

@@ -1,15 +1,18 @@
-"""The inverse of a matrix released with noise (docs/proofs/inference, 3)."""
+"""The inverse of a matrix released with noise, and which coefficients it identifies (docs/proofs/inference, 3 and
+4)."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.inference.matrix import MatrixLaw
+from dpstats.inference.matrix_noise import MatrixLaw
 
 Float = NDArray[np.float64]
 MatrixMap = Callable[[Float], Float]
@@ -54,13 +57,13 @@ def self_consistent_inverse(information: Float, law: MatrixLaw, start: Float | N
         The last can happen only after projection, without which the function is convex, and where H is many standard
         deviations of its noise below every positive definite matrix.
     """
-    inverse, solved = solve(information, law, start)
+    inverse, solved = stabilised_solve(information, law, start)
     if not solved:
         raise ArgumentError("information is too far from any positive definite matrix: use identify")
     return inverse
 
 
-def solve(information: Float, law: MatrixLaw, start: Float | None = None) -> tuple[Float, bool]:
+def stabilised_solve(information: Float, law: MatrixLaw, start: Float | None = None) -> tuple[Float, bool]:
     """As `self_consistent_inverse`, with whether the equation was solved; else the last positive definite iterate."""
     information = check_symmetric("information", information, law.size)
     size = law.size
@@ -164,3 +167,79 @@ def _newton_direction(residual: Float, curvature: MatrixMap) -> Float:
             break
         search = left + square / before * search
     return (solution + solution.T) / 2
+
+
+LEAST_RATIO = 2.0
+"""A coefficient's information must be so many standard deviations of its noise."""
+
+LIKELY = 0.95
+"""The chance of that with which forecasts count on a coefficient."""
+
+
+@dataclass(frozen=True, eq=False)
+class Identified:
+    """The active coefficients and the inverse of their information.
+
+    Attributes
+    ----------
+    active : ndarray of bool, shape (p,)
+        False: not identified at this budget.
+    inverse : ndarray, shape (k, k)
+        G of the active coefficients.
+    ratios : ndarray, shape (p,)
+        r_j = G_jj / sd(g_j'E g_j); of a coefficient that is not identified the one at which it was dropped.
+    law : MatrixLaw
+        The matrix noise among the active coefficients.
+    """
+
+    active: NDArray[np.bool_]
+    inverse: Float
+    ratios: Float
+    law: MatrixLaw
+
+    @property
+    def directions(self) -> Float:
+        """g_j = G e_j of the active coefficients as rows in all p columns, shape (k, p)."""
+        rows = np.zeros((len(self.inverse), len(self.active)))
+        rows[:, self.active] = self.inverse
+        return rows
+
+
+def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> Identified:
+    """Drop the coefficient of the least information t-ratio until all are at least `least`.
+
+    Parameters
+    ----------
+    information : ndarray, shape (p, p)
+        The released information H.
+    law : MatrixLaw
+        The law of its noise.
+    least : float
+        Positive.
+    """
+    if not (np.isfinite(least) and least > 0):
+        raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
+    information = check_symmetric("information", information, law.size)
+    kept, ratios, start = np.arange(law.size), np.zeros(law.size), None
+    inverse = np.zeros((0, 0))
+    while len(kept):
+        inner = law.restrict(kept)
+        inverse, solved = stabilised_solve(information[np.ix_(kept, kept)], inner, start)
+        found = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
+        ratios[kept] = found
+        worst = int(np.argmin(found))
+        # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
+        if solved and found[worst] >= least:
+            break
+        kept = np.delete(kept, worst)
+        rest = np.delete(np.arange(len(found)), worst)
+        start = _without(inverse, worst)[np.ix_(rest, rest)]
+    else:
+        inner, inverse = law.restrict(np.arange(0)), np.zeros((0, 0))
+    active = np.isin(np.arange(law.size), kept)
+    return Identified(active, inverse, ratios, inner)
+
+
+def _without(inverse: Float, column: int) -> Float:
+    """(X_KK)^-1 for X = G^-1 and K all but one column, in all columns: a rank-one change of G."""
+    return inverse - np.outer(inverse[column], inverse[column]) / inverse[column, column]

@@ -12,7 +12,7 @@ from dpstats.local.spec import Spec
 from dpstats.local.transport import Total, from_json, read, to_json, total, write
 
 if TYPE_CHECKING:
-    from dpstats.local.fitting import fit
+    from dpstats.local.collector import fit
     from dpstats.local.results import LocalResults
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """The collector's part on first use: it needs pandas and statsmodels, which contributors do without."""
     if name == "fit":
-        from dpstats.local.fitting import fit
+        from dpstats.local.collector import fit
 
         return fit
     if name == "LocalResults":

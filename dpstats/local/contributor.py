@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, DataError
 from dpstats.local.spec import Spec
-from dpstats.privacy.lattice import gaussian_integers
-from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.privacy.randomness import RandomSource, SystemRandom, gaussian_integers
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

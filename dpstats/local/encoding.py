@@ -1,6 +1,6 @@
 """One record to a row of the design, by a program of plain public data that needs no data frame.
 
-The program is compiled from the design that everyone else uses (`dpstats.local.compiling`) and travels in the
+The program is compiled from the design that everyone else uses (`dpstats.local.compile`) and travels in the
 specification. Privacy does not rest on it: what it returns is shrunk to norm one, whatever it says.
 """
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dpstats.cached import cached_property
 from dpstats.domain import Domain, Range, as_number, canonical
 from dpstats.errors import DataError, DomainError
-from dpstats.formula.codes import Codes, Encoded
 from dpstats.formula.expression import Node, as_codes, as_numbers, bind, columns_of, evaluate
+from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.response import Response, ResponseSpec
 from dpstats.formula.translate import compile_factor
 from dpstats.quiet import quiet

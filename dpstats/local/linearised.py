@@ -13,8 +13,8 @@ from scipy import special
 
 from dpstats.cached import cached_property
 from dpstats.penalties import Penalty
-from dpstats.privacy.bodies.image import Image
-from dpstats.solvers.quadratic import minimize_quadratic
+from dpstats.privacy.k_norm.blocks import Image
+from dpstats.solvers.linear_algebra import minimize_quadratic
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -42,14 +42,14 @@ STEP = 1e-5
 """Of numerical derivatives, in proportion."""
 
 
-class Line(NamedTuple):
+class BestLinear(NamedTuple):
     """The linear function of eta that is nearest to expit(eta) - 1/2 in mean square."""
 
     offset: float
     slope: float
 
 
-def nearest_line(mean: float, variance: float, low: float, high: float) -> Line:
+def nearest_line(mean: float, variance: float, low: float, high: float) -> BestLinear:
     """For a beta law on [low, high] with a mean and a variance.
 
     It is two points where the variance is the greatest possible, uniform where it is that of a uniform law, and nearly
@@ -65,7 +65,7 @@ def nearest_line(mean: float, variance: float, low: float, high: float) -> Line:
     else:
         bend = float(np.mean(moved * slope)) / square
     bend = max(bend, FLATTEST)
-    return Line(float(slope.mean()) - bend * center, bend)
+    return BestLinear(float(slope.mean()) - bend * center, bend)
 
 
 def _quantiles(mean: float, variance: float, low: float, high: float) -> Vector:
@@ -155,7 +155,7 @@ class LinearisedLogistic:
                 low, high = low - float(size), high + float(size)
         return low, high
 
-    def line(self, theta: Vector) -> Line:
+    def line(self, theta: Vector) -> BestLinear:
         """The nearest line over the law of x'theta."""
         return nearest_line(*self.moments(theta), *self.reach(theta))
 
@@ -170,7 +170,7 @@ class LinearisedLogistic:
         tolerance : float
             Of the distance of 0 to the subdifferential, for a given line.
         """
-        theta, line = np.zeros_like(self.vector), Line(0.0, 0.25)
+        theta, line = np.zeros_like(self.vector), BestLinear(0.0, 0.25)
         for _ in range(MOST_TURNS):
             hessian, target = line.slope * self.gram + self.ridge, self.vector - line.offset * self.sums
             if penalty is None:
@@ -180,7 +180,7 @@ class LinearisedLogistic:
             found = self.line(theta)
             change = abs(found.offset - line.offset) + abs(math.log(found.slope / line.slope))
             # Half of the way: where predictors are far out the new line overshoots.
-            line = Line((found.offset + line.offset) / 2, math.sqrt(found.slope * line.slope))
+            line = BestLinear((found.offset + line.offset) / 2, math.sqrt(found.slope * line.slope))
             if change < CONVERGED:
                 break
         return theta
@@ -245,7 +245,7 @@ class LinearisedLogistic:
         ]
 
 
-def _slope(line: Callable[[float], Line], step: float) -> Vector:
+def _slope(line: Callable[[float], BestLinear], step: float) -> Vector:
     """The derivatives of offset and slope, shape (2,)."""
     if step == 0:
         return np.zeros(2)

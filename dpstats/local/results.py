@@ -15,19 +15,18 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
 from dpstats.arguments import check_choice
+from dpstats.data import as_table
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import Printed
-from dpstats.local.compiling import local_design
-from dpstats.local.lattice import EXPOSED
-from dpstats.local.spec import Spec
+from dpstats.frames import WideFrame
+from dpstats.local.compile import local_design
+from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.proving import cited
+from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.tables import as_table
 
 Vector = NDArray[np.float64]
 
@@ -117,7 +116,7 @@ class LocalResults:
             {"eps": g.eps, "delta": g.delta, "mu": g.mu or np.nan, "certified": g.certified, "to": to}
             for g, to in rows.values()
         ]
-        return Printed(facts, index=list(rows))
+        return WideFrame(facts, index=list(rows))
 
     def predict(self, newdata: Any, which: Literal["mean", "linear"] = "mean") -> pd.Series[float]:
         """Predictions for new rows, as `GLMResults.predict`.
@@ -156,7 +155,7 @@ class LocalResults:
         True
         """
         back, _ = self.design.back_transform()
-        return Printed(
+        return WideFrame(
             {
                 "term": list(self.design.names),
                 "estimate": self.params.to_numpy(),
@@ -185,7 +184,7 @@ class LocalResults:
             "certified": central.certified,
             "curvature": self.curvature,
         }
-        return Printed([facts])
+        return WideFrame([facts])
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex.
@@ -226,12 +225,12 @@ class LocalResults:
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "features": self.features,
         }
-        stored.write(path, "LocalResults", facts)
+        stored.save_released(path, "LocalResults", facts)
 
     @classmethod
     def load(cls, path: str | Path) -> LocalResults:
         """Read what `save` wrote; raises DataError on anything else."""
-        return stored.read(path, "LocalResults", cls._from_dict)
+        return stored.load_released(path, "LocalResults", cls._from_dict)
 
     @classmethod
     def _from_dict(cls, facts: Mapping[str, Any]) -> LocalResults:
@@ -301,7 +300,8 @@ def _notes(results: LocalResults) -> list[str]:
     spec, guarantee = results.spec, results.guarantee
     said = [
         "Guarantees are for a record that becomes another one or the null report; the number of reports is public "
-        f"({cited('docs/proofs/local')}). Whoever sends nothing also leaves out their noise, which is not covered.",
+        f"({cite_proof('docs/proofs/local')}). Whoever sends nothing also leaves out their noise, which "
+        "is not covered.",
         "The collector who sees single reports has the local guarantee only. A secure sum of the reports leaves the "
         "collector with what the central guarantee covers.",
     ]

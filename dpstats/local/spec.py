@@ -7,25 +7,176 @@ import json
 import logging
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
+from scipy import optimize, special
 
-from dpstats.arguments import check_choice, shown
+from dpstats.arguments import check_choice, safe_repr
 from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.local.encoding import Program
-from dpstats.local.lattice import EXPOSED, Lattice, lattice_for
-from dpstats.local.sensitivity import (
-    best_features,
-    best_ratio,
-    features_sensitivity,
-    joint_sensitivity,
-    printed_noise,
-)
 from dpstats.privacy.gaussian import analytic_mu, least_eps
 from dpstats.privacy.guarantee import Guarantee, check_budget
+from dpstats.privacy.randomness import check_scale
+
+LEAST_SCALE = 64
+"""Standard deviation of a report in lattice units; 4 would do for the proof, more makes rounding cheaper."""
+
+ROUNDING_SHARE = 1e-4
+"""The lattice is so fine that rounding the statistics adds at most this share to their sensitivity."""
+
+SMOOTHING = 16
+"""Variance, in squared units, by which the continuous mechanism's noise falls short: a randomised rounding's."""
+
+SLACK = 1 + 1e-9
+"""For floating-point rounding, and for the factor within 1e-60 of one."""
+
+REFUSED_SHARE = 1e-10
+"""Of delta: what the refusal of reports that are not honest may add to it. `SLACK` covers it."""
+
+MOST_SENSITIVITY = 2.0**60
+"""With noise beside them, records that are this far apart stay within 64-bit integers."""
+
+EXPOSED = (
+    "one report protects nothing from whoever sees it: at this local_eps two records are told apart by it with errors "
+    "rarer than delta. Add reports up by a secure sum, or give local_eps in place of eps"
+)
+
+
+@dataclass(frozen=True)
+class ReportLattice:
+    """The lattice of reports of `size` integers, `scale` units of noise in each, of which at least `n` are added.
+
+    Attributes
+    ----------
+    size, scale, n : int
+    sensitivity : float
+        The greatest Euclidean distance, in units, between the integers of two records, rounding included.
+    """
+
+    size: int
+    scale: int
+    n: int
+    sensitivity: float
+
+    def mu(self, reports: int) -> float:
+        """The Gaussian mechanism's mu for the sum of so many reports, one of which changes."""
+        return self.sensitivity * SLACK / math.sqrt(reports * self.scale**2 - SMOOTHING)
+
+    def reach(self, delta: float) -> float:
+        """R: beyond R deviations in an integer, or sqrt(size) + R in norm, noise is taken for no honest noise.
+
+        So large that reports of which half or more are honest hide what is refused too (docs/proofs/local, 7).
+        """
+        chances = math.log((2 * self.size + 1) * (self.n + 1)) - math.log(REFUSED_SHARE) - math.log(delta)
+        alone, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
+        return alone * math.sqrt(1 - 1 / others) + (alone + self.mu(others)) / math.sqrt(others)
+
+    def exposed(self, delta: float) -> bool:
+        """As `Spec.exposed`: a Gaussian mechanism of this mu is tested with error rates that add up to 2 Phi(-mu/2)."""
+        return bool(2 * special.ndtr(-self.mu(1) / 2) < delta)
+
+    @property
+    def unrounded(self) -> float:
+        """What the statistics themselves may differ by, in units."""
+        return self.sensitivity - math.sqrt(self.size)
+
+
+def lattice_for(mu: float, reports: int, size: int, n: int) -> ReportLattice:
+    """The lattice on which the sum of `reports` reports has this mu.
+
+    Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2.
+
+    Raises
+    ------
+    ArgumentError
+        If its noise would leave the 64-bit integers, whose ends would show the record, or the records themselves would.
+    """
+    wanted = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
+    scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(wanted)))
+    check_scale(scale)
+    sensitivity = mu / SLACK * math.sqrt(reports * scale**2 - SMOOTHING)
+    if not sensitivity <= MOST_SENSITIVITY:
+        raise ArgumentError("eps is too large: beside so little noise a record would leave the 64-bit integers")
+    return ReportLattice(size, scale, n, sensitivity)
+
+
+def joint_sensitivity(linear: float, square: float, sigma_b: float, tau: float) -> float:
+    """The greatest distance between the statistics of two records, p divided by sigma_b and q q' by tau.
+
+    Source: docs/proofs/local, Lemma 1: the square is the maximum over the cosine c in [0, 1] between the two p of
+    2 a^2 B^2 (1 + c) + 2 b^2 lambda^2 (1 - c^2), a = 1/sigma_b, b = 1/tau. Separate maxima would add up to more.
+    """
+    gradient, matrix = (linear / sigma_b) ** 2, (square / tau) ** 2
+    cosine = min(1.0, gradient / (2 * matrix))
+    return math.sqrt(2 * gradient * (1 + cosine) + 2 * matrix * (1 - cosine**2))
+
+
+def null_sensitivity(linear: float, square: float, sigma_b: float, tau: float) -> float:
+    """The same between a record and the null report, whose statistics are zero; never above `joint_sensitivity`."""
+    return math.hypot(linear / sigma_b, square / tau)
+
+
+def best_ratio(linear: float, square: float, radius: float) -> float:
+    """sigma_b / tau with the least noise sigma_b^2 + tau^2 radius^2 / 2 in the gradient's coordinates, at equal mu."""
+
+    def noise(log_ratio: float) -> float:
+        ratio = math.exp(log_ratio)
+        tau = joint_sensitivity(linear, square, ratio, 1.0)
+        return tau**2 * (ratio**2 + radius**2 / 2)
+
+    middle = math.log(max(linear, 1e-9) / square)
+    found = optimize.minimize_scalar(noise, bounds=(middle - 8, middle + 8), method="bounded", options={"xatol": 1e-6})
+    return math.exp(float(found.x))
+
+
+def printed_noise(eps: float, delta: float, n: int, size: int, linear: float, square: float) -> tuple[float, float]:
+    """sigma_u and sigma_b of the paper's Algorithm 1 as printed, delta halved between its two events.
+
+    Source: Fukuchi, Tran and Sakuma 2017, Algorithm 1, with zeta = `linear`, lambda = `square`, d = `size`. Its central
+    guarantee is unproven (docs/proofs/local, 6).
+
+    Raises
+    ------
+    ArgumentError
+        If `n` is too small for the formula to be defined.
+    """
+    half = delta / 2
+    slack = math.sqrt(math.log(2 / half) / n)
+    if 2 * slack >= 1:
+        least = math.floor(4 * math.log(2 / half)) + 1
+        raise ArgumentError(f"n must be at least {least} for scheme='features' with this delta, got {n}")
+    sigma_b = linear * math.sqrt(8 * math.log(2 / half) + 4 * eps) / eps
+    cross = math.sqrt(2 * size) * slack * square
+    sigma_u = (cross + math.sqrt(cross**2 + 2 * square / eps * (1 - 2 * slack))) / (1 - 2 * slack)
+    return sigma_u, sigma_b
+
+
+def best_features(mu: float, n: int, size: int, linear: float, square: float, radius: float) -> tuple[float, float]:
+    """sigma_u and sigma_b with the least noise in a debiased gradient, where one report has this mu.
+
+    The debiased matrix has noise of variance about 2 sigma_u^2 square/size + sigma_u^4/n in an entry.
+    """
+
+    def pair(log_share: float) -> tuple[float, float]:
+        share, unit = math.exp(log_share), 2 * math.sqrt(n) / mu
+        return unit * math.sqrt(square / share), unit * linear / math.sqrt(1 - share)
+
+    def noise(log_share: float) -> float:
+        sigma_u, sigma_b = pair(log_share)
+        return sigma_b**2 + radius**2 * (2 * sigma_u**2 * square / size + sigma_u**4 / n)
+
+    found = optimize.minimize_scalar(noise, bounds=(-12.0, -1e-6), method="bounded", options={"xatol": 1e-6})
+    return pair(float(found.x))
+
+
+def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: float) -> float:
+    """The greatest distance between (p / sigma_b, q / sigma_u) of two records, by separate maxima."""
+    return 2 * math.sqrt(square / sigma_u**2 + (linear / sigma_b) ** 2)
+
 
 Family = Literal["gaussian", "binomial"]
 Scheme = Literal["statistics", "features"]
@@ -105,7 +256,7 @@ class Spec:
         chosen = _checked({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
         _check_names(family, scheme)
         # Compiling needs patsy's and the tables' machinery, which contributors, who read a finished one, do without.
-        from dpstats.local.compiling import compile_program, local_design, typical_radius
+        from dpstats.local.compile import compile_program, local_design, typical_radius
 
         design = local_design(formula, domain, family)
         if chosen["radius"] is None:
@@ -230,7 +381,7 @@ class Spec:
         return 2 * p if self.scheme == "features" else p + p * (p + 1) // 2
 
     @cached_property
-    def lattice(self) -> Lattice:
+    def lattice(self) -> ReportLattice:
         """How fine the reports' lattice is, and what one record moves on it."""
         eps, local_eps, delta = self._facts["eps"], self._facts["local_eps"], self.delta
         if self.scheme == "features" and local_eps is None:
@@ -343,7 +494,7 @@ class Spec:
         True
         """
         if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
-            raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {shown(colluders)}")
+            raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {safe_repr(colluders)}")
         if self.scheme == "features" and (colluders or self._facts["eps"] is None):
             return self.local_guarantee  # which holds for all that follows from reports, whoever colludes
         if self.scheme == "features":
@@ -381,14 +532,14 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         raise ArgumentError("give either eps (central) or local_eps, and the other follows")
     spent, _ = check_budget(local_eps if eps is None else eps, delta)
     if spent > MOST_EPS:
-        raise ArgumentError(f"eps and local_eps must be at most {MOST_EPS:g}, got {shown(spent)}")
+        raise ArgumentError(f"eps and local_eps must be at most {MOST_EPS:g}, got {safe_repr(spent)}")
     if not delta >= LEAST_DELTA:
-        raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {shown(delta)}")
+        raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {safe_repr(delta)}")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**15:
-        raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {shown(n)}")
+        raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {safe_repr(n)}")
     usable = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(radius, bool)
     if radius is not None and not (usable and LEAST_RADIUS <= radius <= 1 / LEAST_RADIUS):
-        raise ArgumentError(f"radius must be None or a positive number from 1e-50 to 1e50, got {shown(radius)}")
+        raise ArgumentError(f"radius must be None or a positive number from 1e-50 to 1e50, got {safe_repr(radius)}")
     floats = {"eps": eps, "local_eps": local_eps, "delta": delta, "radius": radius}
     return {**{name: None if value is None else float(value) for name, value in floats.items()}, "n": int(n)}
 

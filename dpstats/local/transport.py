@@ -9,20 +9,159 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.arguments import check_made, check_path, shown
+from dpstats.arguments import check_path, check_type, safe_repr
 from dpstats.errors import ArgumentError, DataError
 from dpstats.local.contributor import Report
-from dpstats.local.honest import Honest, honest
-from dpstats.local.parquet import BATCH, read_parquet, write_parquet
-from dpstats.local.spec import Spec
+from dpstats.local.spec import BOUNDS, Spec
 from dpstats.writing import whole_file
 
 Integers = NDArray[np.int64]
+
+SLACK = 1 + 1e-9
+"""For floating-point rounding."""
+
+
+class ReportBounds(NamedTuple):
+    """What a report must be within.
+
+    Attributes
+    ----------
+    lower, upper : ndarray of int64, shape (size,)
+        Of each integer.
+    norm : float
+        Of the Euclidean norm of a report.
+    """
+
+    lower: Integers
+    upper: Integers
+    norm: float
+
+    @property
+    def most(self) -> int:
+        """The largest absolute value of an integer."""
+        return max(int(self.upper.max()), -int(self.lower.min()))
+
+    def fits(self, values: Integers) -> NDArray[np.bool_]:
+        """Which of some reports, shape (r, size), may be honest ones, shape (r,)."""
+        floats = values.astype(np.float64)
+        fitting = np.einsum("ij,ij->i", floats, floats) <= self.norm**2
+        if (values.min(axis=0) < self.lower).any() or (values.max(axis=0) > self.upper).any():
+            fitting &= ((values >= self.lower) & (values <= self.upper)).all(axis=1)
+        return np.asarray(fitting)
+
+    def fits_sum(self, values: Integers, count: int) -> bool:
+        """Whether these may be the integers of a sum of so many reports that fit, shape (size,)."""
+        bounds = zip(self.lower.tolist(), values.tolist(), self.upper.tolist(), strict=True)
+        return all(count * low <= value <= count * high for low, value, high in bounds)
+
+
+def report_bounds(spec: Spec) -> ReportBounds:
+    """What the reports of a specification are within: what a record may say, rounding, and noise."""
+    linear, square = BOUNDS[spec.family]
+    p, size, scale = len(spec.names), spec.size, spec.lattice.scale
+    if spec.scheme == "features":
+        rest = math.sqrt(square)
+        upper = np.repeat([linear, rest], p)
+        lower = -upper
+    else:
+        rest = square
+        rows, columns = np.triu_indices(p)
+        # Off the diagonal sqrt(2) q_i q_j, and 2 |q_i q_j| is at most the square of the norm.
+        upper = np.concatenate([np.full(p, linear), np.where(rows == columns, rest, rest / math.sqrt(2))])
+        lower = np.concatenate([np.full(p, -linear), np.where(rows == columns, 0.0, -rest / math.sqrt(2))])
+    gradient, unit = spec.units
+    units = np.repeat([gradient, unit], [p, size - p])
+    noise = spec.lattice.reach(spec.delta)
+    room = 0.5 + noise * scale
+    norm = math.hypot(linear / gradient, rest / unit) + math.sqrt(size) / 2 + (math.sqrt(size) + noise) * scale
+    return ReportBounds(
+        np.floor((lower / units - room) * SLACK).astype(np.int64),
+        np.ceil((upper / units + room) * SLACK).astype(np.int64),
+        norm * SLACK,
+    )
+
+
+BATCH = 8192
+"""Reports read and written at a time."""
+
+
+def write_parquet(reports: Iterable[Report], target: Path) -> None:
+    """Write reports to a new file."""
+    pyarrow, parquet = _pyarrow()
+    stream, first = _peek(reports)
+    kind = pyarrow.list_(pyarrow.int64(), len(first.values) if first is not None else 1)
+    schema = pyarrow.schema({"spec": pyarrow.string(), "values": kind})
+    # Differences of neighbouring integers take a quarter of the space of the integers and less than half of the time.
+    # Checksums, since damage would else be other integers.
+    how: dict[str, Any] = {"compression": "none", "write_page_checksum": True}
+    how["column_encoding"] = {"values.list.element": "DELTA_BINARY_PACKED"}
+    with (
+        whole_file(target, new=True) as sink,
+        parquet.ParquetWriter(sink, schema, use_dictionary=["spec"], **how) as writer,
+    ):
+        while some := list(itertools.islice(stream, BATCH)):
+            flat = pyarrow.array(np.concatenate([report.values for report in some]))
+            values = pyarrow.FixedSizeListArray.from_arrays(flat, kind.list_size)
+            writer.write_table(pyarrow.table([[report.spec for report in some], values], schema=schema))
+
+
+def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
+    """Batches of a file of reports: hashes, the place of each report's among them, and integers.
+
+    Raises
+    ------
+    DataError
+        If the file is of another kind or damaged.
+    """
+    pyarrow, parquet = _pyarrow()
+    how = {"read_dictionary": ["spec"], "pre_buffer": False, "page_checksum_verification": True}
+    try:
+        with parquet.ParquetFile(path, **how) as file:
+            kind = file.schema_arrow.field("values").type
+            if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.int64():
+                raise DataError("'values' must be a column of lists of 64-bit integers, all of one length")
+            left = file.metadata.num_rows
+            for batch in file.iter_batches(BATCH, columns=["spec", "values"], use_threads=False):
+                specs, values = batch.column("spec"), batch.column("values")
+                if specs.null_count or values.null_count or values.flatten().null_count:
+                    raise DataError("a report is incomplete: 'spec' and 'values' must have no missing cells")
+                coded = specs if pyarrow.types.is_dictionary(specs.type) else specs.dictionary_encode()
+                coded.validate(full=True)
+                integers = values.flatten().to_numpy().reshape(len(batch), kind.list_size)
+                yield coded.dictionary.to_pylist(), coded.indices.to_numpy(), integers
+                left -= len(batch)
+            if left:
+                raise EOFError
+    except DataError:
+        raise
+    except Exception as error:
+        # Of damage pyarrow says OSError, UnicodeDecodeError and others, by its place.
+        named = safe_repr(str(path))
+        raise DataError(
+            f"reports: {named} is damaged, or not a Parquet file with columns 'spec' and 'values'"
+        ) from error
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise ArgumentError("Parquet needs pyarrow: pip install dpstats[parquet], or use .jsonl") from None
+    return pyarrow, parquet
+
+
+def _peek(reports: Iterable[Report]) -> tuple[Iterator[Report], Report | None]:
+    """All the reports again, and the first of them."""
+    stream = iter(reports)
+    first = next(stream, None)
+    return itertools.chain([] if first is None else [first], stream), first
+
 
 LINES = 1024
 """Reports read at a time as lines of JSON, whose integers take more memory."""
@@ -96,11 +235,13 @@ class Total:
         """
         for name, number in (("modulus", modulus), ("count", count)):
             if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-                raise ArgumentError(f"{name} must be a positive whole number, got {shown(number)}")
-        bounds = honest(spec)
+                raise ArgumentError(f"{name} must be a positive whole number, got {safe_repr(number)}")
+        bounds = report_bounds(spec)
         if modulus <= 2 * count * bounds.most:
             bits = math.ceil(math.log2(2 * count * bounds.most + 1))
-            raise ArgumentError(f"modulus must be at least 2**{bits} for sums of {count} reports, got {shown(modulus)}")
+            raise ArgumentError(
+                f"modulus must be at least 2**{bits} for sums of {count} reports, got {safe_repr(modulus)}"
+            )
         remainders = np.asarray(values, dtype=object) % modulus
         lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders)
         if max(map(abs, lifted.ravel()), default=0) > min(count * bounds.most, 2**63 - 1):
@@ -110,9 +251,9 @@ class Total:
 
 def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Iterator[Integers]:
     """The reports' integers in batches of shape (r, spec.size); errors as in `total`."""
-    check_made("reports", reports, (str, Path, Iterable), "dp.local.Report objects, a path or a Total")
+    check_type("reports", reports, (str, Path, Iterable), "dp.local.Report objects, a path or a Total")
     batches = _batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _batched(reports)
-    seen, bounds, before = _Fingerprints(spec), honest(spec), 0
+    seen, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
     for batch in batches:
         values = _checked(batch, spec, bounds, before)
         before += len(values)
@@ -174,12 +315,12 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     >>> dp.local.total(reports, spec).count
     2
     """
-    check_made("spec", spec, Spec, "a dp.local.Spec")
+    check_type("spec", spec, Spec, "a dp.local.Spec")
     if isinstance(reports, Total):
         if reports.spec != spec.hash:
             raise ArgumentError(MISMATCH)
         return _checked_total(reports, spec)
-    values, count, most = np.zeros(spec.size, dtype=np.int64), 0, honest(spec).most
+    values, count, most = np.zeros(spec.size, dtype=np.int64), 0, report_bounds(spec).most
     for checked in checked_batches(reports, spec):
         count += len(checked)
         if count * most >= 2**63:
@@ -210,9 +351,9 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
     1
     """
     target = check_path("path", path)
-    check_made("reports", reports, Iterable, "dp.local.Report objects")
+    check_type("reports", reports, Iterable, "dp.local.Report objects")
     if target.exists():
-        raise ArgumentError(f"path: there is a file {shown(str(target))} already; choose another")
+        raise ArgumentError(f"path: there is a file {safe_repr(str(target))} already; choose another")
     if _suffix(target) == ".jsonl":
         with whole_file(target, new=True) as lines:
             lines.writelines(f"{to_json(report)}\n".encode() for report in reports)
@@ -255,7 +396,7 @@ def to_json(report: Report) -> str:
     >>> dp.local.to_json(report)[0]
     '{'
     """
-    check_made("report", report, Report, "what dp.local.randomize returns")
+    check_type("report", report, Report, "what dp.local.randomize returns")
     return json.dumps({"spec": report.spec, "values": report.values.tolist()})
 
 
@@ -320,7 +461,7 @@ def _batches(path: Path) -> Iterator[Batch]:
         yield Batch(values, frozenset(names[place] for place in np.unique(which)))
 
 
-def _checked(batch: Batch, spec: Spec, bounds: Honest, before: int) -> Integers:
+def _checked(batch: Batch, spec: Spec, bounds: ReportBounds, before: int) -> Integers:
     """The integers of a batch, after so many reports."""
     if batch.specs - {spec.hash}:
         raise ArgumentError(MISMATCH)
@@ -347,18 +488,18 @@ def _checked_total(found: Total, spec: Spec) -> Total:
         raise DataError("the count of a Total must be a whole number of reports")
     if values.dtype != np.int64 or values.shape != (spec.size,):
         raise DataError(f"the values of a Total must be {spec.size} 64-bit integers")
-    if not honest(spec).fits_sum(values, int(count)):
+    if not report_bounds(spec).fits_sum(values, int(count)):
         raise DataError(f"the values of this Total are no sum of {count} reports")
     return found
 
 
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        raise DataError(f"reports: there is no file {shown(str(path))}")
+        raise DataError(f"reports: there is no file {safe_repr(str(path))}")
     return path
 
 
 def _suffix(path: Path) -> str:
     if path.suffix not in (".jsonl", ".parquet"):
-        raise ArgumentError(f"path must end in .jsonl or .parquet, got {shown(str(path))}")
+        raise ArgumentError(f"path must end in .jsonl or .parquet, got {safe_repr(str(path))}")
     return path.suffix

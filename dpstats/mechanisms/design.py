@@ -9,14 +9,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.formula.bodies import restricted
-from dpstats.formula.bounds import Term, term_norm
-from dpstats.formula.dummies import restricted_dummies
+from dpstats.formula.bounds import Term, restrict_images, term_norm
+from dpstats.formula.coding import restricted_dummies
 from dpstats.inference import Dummies
-from dpstats.privacy.bodies import Image
-from dpstats.privacy.information import Joined
+from dpstats.privacy.information import JointColumns
+from dpstats.privacy.k_norm import Image
 
 Vector = NDArray[np.float64]
 NormName = Literal["l1", "l2", "linf"]
@@ -43,7 +42,7 @@ class Bounds(Protocol):
         """The columns that are dummies of a factor beside an intercept."""
 
     @property
-    def joined(self) -> tuple[Joined, ...]:
+    def joined(self) -> tuple[JointColumns, ...]:
         """Columns that move together, as a number and its square, with the optimal design on what they can be."""
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
@@ -140,7 +139,7 @@ class ArrayDesign:
         return ()
 
     @property
-    def joined(self) -> tuple[Joined, ...]:
+    def joined(self) -> tuple[JointColumns, ...]:
         """None are known."""
         return ()
 
@@ -223,7 +222,7 @@ class SubDesign:
     @property
     def images(self) -> tuple[Image, ...]:
         """What is left of the bodies."""
-        return restricted(self.whole.images, self.kept)
+        return restrict_images(self.whole.images, self.kept)
 
     @property
     def dummies(self) -> tuple[Dummies, ...]:
@@ -231,7 +230,7 @@ class SubDesign:
         return restricted_dummies(self.whole.dummies, self.kept)
 
     @property
-    def joined(self) -> tuple[Joined, ...]:
+    def joined(self) -> tuple[JointColumns, ...]:
         """Those that are left in part or whole."""
         place = {int(column): position for position, column in enumerate(self.kept)}
         left = (one.among(place) for one in self.whole.joined)
@@ -286,13 +285,13 @@ def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormNa
     unknown = set(given) - set(NORM_NAMES)
     if unknown or not given:
         raise ArgumentError(
-            f"row_norm must be a number or a dict with keys among {list(NORM_NAMES)}, got {shown(row_norm)}"
+            f"row_norm must be a number or a dict with keys among {list(NORM_NAMES)}, got {safe_repr(row_norm)}"
         )
     for key, value in given.items():
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         # The fourth power of a row's norm times that of a count must be a normal float: curvature squares it once more.
         if not number or not 1e-50 <= value <= 1e50:
-            raise ArgumentError(f"row_norm must be a number from 1e-50 to 1e50, got {shown(value)} for {key}")
+            raise ArgumentError(f"row_norm must be a number from 1e-50 to 1e50, got {safe_repr(value)} for {key}")
     norms: dict[NormName, float] = {name: float(given[name]) for name in NORM_NAMES if name in given}
     implied = min(norms.get("l1", np.inf), norms.get("linf", np.inf) * np.sqrt(size))
     norms["l2"] = min(norms.get("l2", np.inf), float(implied))

@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from dpstats.inference import KnownInformation, ModelSpread, RobustSpread, SpanNoise
 from dpstats.mechanisms.design import Bounds, constant_column
 from dpstats.mechanisms.release import LatticeRelease
-from dpstats.privacy.information import (
-    MatrixNoise,
-    Metric,
-    design_metric,
-    shaped_diagonal,
-)
+from dpstats.privacy.information import DesignMetric, MatrixNoise, design_metric, shaped_diagonal
 
 Vector = NDArray[np.float64]
 SpreadKind = Literal["known", "dispersion", "robust", "clustered"]
@@ -181,16 +176,16 @@ def eta_error(final: LatticeRelease, row_length: float, offset_bound: float = 0.
     size = final.size
     total = size + math.sqrt(2 * (TAIL - 1) * size) + TAIL - 1
     noise = final.scale * math.sqrt(total * TAIL) + 1.5 * math.sqrt(size) * final.step
-    rounding = (size + 8) * 2.0**-52 * farthest(offset_bound)
+    rounding = (size + 8) * 2.0**-52 * largest_predictor(offset_bound)
     return row_length * (final.distance + noise) + rounding
 
 
-def farthest(offset_bound: float) -> float:
+def largest_predictor(offset_bound: float) -> float:
     """The largest linear predictor, offset included, at which the information is released."""
     return max(FARTHEST, 2 * offset_bound)
 
 
-def follow(
+def with_final_step(
     plan: InformationPlan, final: LatticeRelease, row_length: float, offset_bound: float = 0.0
 ) -> InformationPlan:
     """The plan for another last step of the fit: as much matrix noise as its larger error asks for.
@@ -203,14 +198,14 @@ def follow(
     return replace(plan, noise=plan.noise.scaled(plan.noise.scale * error / plan.eta_error), eta_error=error)
 
 
-def matrix_metric(design: Bounds) -> Metric:
+def matrix_metric(design: Bounds) -> DesignMetric:
     """The public metric of the matrix noise: x'D^-1 x is at most 1 in every row."""
     if design.images:
         return design_metric(design.images, joined=design.joined)
     least = 1e-6 * max(term.l2 for term in design.terms)
     bounds = [max(term.l2, least) for term in design.terms]
     shape = np.array(shaped_diagonal(bounds, [term.columns.stop - term.columns.start for term in design.terms]))
-    return Metric(tuple((shape * max(1.0, design.curvature_ratio(shape))).tolist()), ())
+    return DesignMetric(tuple((shape * max(1.0, design.curvature_ratio(shape))).tolist()), ())
 
 
 def known_information(matrix: Vector, noise: MatrixNoise, design: Bounds) -> KnownInformation:

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Block, Floats, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
-from dpstats.families.base import padded
+from dpstats.families.base import pad_rows
 from dpstats.inference import ModelSpread, RobustSpread
 from dpstats.mechanisms.design import Bounds, constant_column
-from dpstats.mechanisms.information import Information, InformationPlan, eta_error, farthest, known_information
+from dpstats.mechanisms.information import Information, InformationPlan, eta_error, known_information, largest_predictor
 from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import (
@@ -31,10 +32,9 @@ from dpstats.privacy.information import (
     spread_allowances,
     spread_bound,
 )
-from dpstats.privacy.information.rows import columns_of, inner_sums
+from dpstats.privacy.information.exact_sums import columns_of, inner_sums
 from dpstats.privacy.information.scores import whole_parts
 from dpstats.privacy.randomness import RandomSource
-from dpstats.rows import Block, Floats, Rows
 
 Vector = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def release_information(
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(len(params)))))
     clamped = np.any(np.abs(params) >= 0.99 * LATTICE_LIMIT * final.step)
     offset = design.offset_bound
-    far = np.linalg.norm(params) * row_length + offset > farthest(offset)
+    far = np.linalg.norm(params) * row_length + offset > largest_predictor(offset)
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
     sums = _sums(plan, family, params, rows)
@@ -160,7 +160,7 @@ def _predictors(params: Vector, block: Block) -> Vector:
 def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: bool) -> tuple[Vector, Vector | None]:
     """w l'' and, if they are wanted, w l' at the released coefficients: to the last bit functions of a row alone."""
     eta = _predictors(params, block)
-    predictors, endog = padded(eta), padded(block.endog)
+    predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
         return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
     slope, bend = (found[: len(eta)] for found in family.slope_and_weight(predictors, endog))

@@ -10,23 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.moments import Moments
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import check_output_options
 from dpstats.mechanisms.release import MOST_COVERED, LatticeRelease
-from dpstats.mechanisms.statistics import RADIUS, StatisticsPlan, plan_statistics
+from dpstats.mechanisms.statistics import RADIUS, Moments, StatisticsPlan, plan_statistics
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import MatrixLaw
 from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
-from dpstats.rows import Block, Rows
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

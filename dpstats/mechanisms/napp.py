@@ -14,10 +14,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.mechanisms.calibration import NoiseBudget, design_norms
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
-from dpstats.mechanisms.inferring import with_inference
+from dpstats.mechanisms.inference_budget import with_inference
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.information_release import release_information
 from dpstats.mechanisms.least_squares import (
@@ -26,20 +28,15 @@ from dpstats.mechanisms.least_squares import (
     plan_least_squares,
     release_least_squares,
 )
-from dpstats.mechanisms.metrics import Purchase, design_norms
-from dpstats.mechanisms.objective import plan_objective, release_objective
-from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, recentre, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import OutputPlan, check_output_options, plan_output, release_output
-from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior
-from dpstats.mechanisms.posterior_release import release_posterior
-from dpstats.mechanisms.selection import noise_aware, noise_threshold
-from dpstats.mechanisms.two_stage import allocate
+from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior, release_posterior
+from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
 from dpstats.penalties import Lasso, Penalty, split_curvature
-from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import RandomSource, secret_key
-from dpstats.rows import Block, Rows, block_rows, divided
 
 Vector = NDArray[np.float64]
 Role = Literal["fit", "pilot", "refit"]
@@ -56,7 +53,7 @@ class Stage(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class StagesRelease:
     """Released coefficients in model units, shape (p,), the stages as they were carried out, and the information."""
 
     params: Vector
@@ -137,7 +134,7 @@ def release_stages(
     rows: Rows[Block] | Iterable[tuple[Any, ...]],
     random: RandomSource,
     options: Options,
-) -> Fitted:
+) -> StagesRelease:
     """Carry out the stages on rows that are paid for.
 
     Parameters
@@ -157,9 +154,9 @@ def release_stages(
     choosing = fitting = block_rows(rows)
     if isinstance(stages[0].plan, LeastSquaresPlan):
         params, information = release_least_squares(stages[0].plan, choosing, random)
-        return Fitted(params, tuple(stages), information)
+        return StagesRelease(params, tuple(stages), information)
     if stages[-1].role == "refit" and options.split:
-        choosing, fitting = divided(choosing, secret_key(random))
+        choosing, fitting = divide(choosing, secret_key(random))
     for role, planned in stages:
         if role == "refit":
             refitted = _refit(planned, design, params, fitting, random, options)
@@ -168,12 +165,12 @@ def release_stages(
             continue
         plan = _follow(planned, design, penalty, weights, params) if role == "fit" and done else planned
         params = _release(plan, choosing, random)
-        information = inform(plan, design, params, choosing, random)
+        information = release_stage_information(plan, design, params, choosing, random)
         done.append(Stage(role, plan))
-    return Fitted(params, tuple(done), information)
+    return StagesRelease(params, tuple(done), information)
 
 
-def inform(
+def release_stage_information(
     plan: ObjectivePlan, design: Bounds, params: Vector, rows: Rows[Block], random: RandomSource
 ) -> Information | None:
     """The information at coefficients that this plan released, if it is to be released too."""
@@ -233,11 +230,11 @@ def stored_plan(stored: Mapping[str, Any]) -> ObjectivePlan:
     return kinds.get(stored.get("released"), ObjectivePlan).from_dict(stored)
 
 
-def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> Purchase:
+def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> NoiseBudget:
     """One stage's budget, a share of it for its final discrete noise."""
     final_eps = options.release_share * eps
     retrieval = options.retrieval if options.retrieval != "paper" else None
-    return Purchase(
+    return NoiseBudget(
         eps - final_eps,
         delta,
         final_eps,
@@ -254,7 +251,7 @@ def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) 
 def _select(
     design: Bounds,
     family: Family,
-    purchase: Purchase,
+    purchase: NoiseBudget,
     penalty: Penalty | None,
     weights: Vector,
     level: float,
@@ -281,7 +278,7 @@ def _select(
 def _thresholds(plan: ObjectivePlan, level: float, weights: Vector) -> Vector:
     """What noise alone rarely passes on the penalised columns, shape (p,); 0 on the others."""
     penalised = np.flatnonzero(weights)
-    if isinstance(plan.noise, BodyNoise):
+    if isinstance(plan.noise, KNormNoise):
         bounds = plan.noise.thresholds(level, penalised.tolist())
     else:
         bounds = noise_threshold(plan.noise, plan.size, level, columns=len(penalised)) / plan.noise_shape
@@ -311,7 +308,7 @@ def _follow(
         own = split_curvature(penalty)[0] * weights
     elif penalty is not None:
         own = np.minimum(penalty.majorizer(pilot, weights), HEAVIEST * float(np.max(privacy)))
-    return recentred(plan, privacy + own, -privacy * pilot)
+    return recentre(plan, privacy + own, -privacy * pilot)
 
 
 def _refit(
@@ -321,11 +318,11 @@ def _refit(
     rows: Rows[Block],
     random: RandomSource,
     options: Options,
-) -> Fitted:
+) -> StagesRelease:
     """Fit the selected columns again, unpenalised, with the share kept for it; nothing selected releases zeros."""
     kept = np.flatnonzero(selected)
     if not kept.size:
-        return Fitted(selected, (Stage("refit", planned),))
+        return StagesRelease(selected, (Stage("refit", planned),))
     # The charge is fixed by now. On fewer columns noise of the classical scale may cost more than was charged, so what
     # "return" left is spent on whatever noise it buys here.
     inference, part = planned.information, SubDesign(design, kept)
@@ -340,10 +337,10 @@ def _refit(
     if inference is None:
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
-        plan = recentred(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
+        plan = recentre(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
     params, inside = np.zeros(len(selected)), rows.each(partial(Block.columns, kept=kept)).held()
     params[kept] = release_objective(plan, inside, random)
-    information = inform(plan, part, params[kept], inside, random)
+    information = release_stage_information(plan, part, params[kept], inside, random)
     if information is not None:
         information = information.among(kept.tolist())
-    return Fitted(params, (Stage("refit", plan),), information)
+    return StagesRelease(params, (Stage("refit", plan),), information)

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, shown
+from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
+from dpstats.privacy.guarantee import Unit, make_unit
 from dpstats.privacy.ranges import ROWS_AT_LEAST
-from dpstats.privacy.unit import Unit, make_unit
 
 ROWS_GUESS = 10_000
 """The number of rows that a default curvature is chosen for unless another is guessed."""
@@ -180,28 +180,30 @@ class Options:
         for name in ("curvature", "radius"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and value > 0):
-                raise ArgumentError(f"{name} must be a positive finite number, got {shown(value)}")
+                raise ArgumentError(f"{name} must be a positive finite number, got {safe_repr(value)}")
         shares = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share")
         for name in (*shares, "selection_level"):
             value = getattr(self, name)
             if not (is_number(value) and 0 < value < 1):
-                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
+                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
         if not (is_number(self.rows_at_most) and 1 <= self.rows_at_most <= MOST_COVERED):
-            raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {shown(self.rows_at_most)}")
+            raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {safe_repr(self.rows_at_most)}")
         for name in ("rows_at_least", "rows_guess"):
             value = getattr(self, name)
             if not (is_number(value) and value > 0):
-                raise ArgumentError(f"{name} must be a positive finite number, got {shown(value)}")
+                raise ArgumentError(f"{name} must be a positive finite number, got {safe_repr(value)}")
         if not (is_number(self.refit_share) and 0 <= self.refit_share < 1):
-            raise ArgumentError(f"refit_share must lie in [0, 1), got {shown(self.refit_share)}")
+            raise ArgumentError(f"refit_share must lie in [0, 1), got {safe_repr(self.refit_share)}")
         if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):
-            raise ArgumentError(f"screen must be a positive whole number of terms to keep, got {shown(self.screen)}")
+            raise ArgumentError(
+                f"screen must be a positive whole number of terms to keep, got {safe_repr(self.screen)}"
+            )
         for name, allowed in CHOICES.items():
             check_choice(name, getattr(self, name), allowed)
         for name in ("information_share", "spread_share"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
-                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
+                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -212,7 +214,7 @@ class Options:
             raise ArgumentError("penalty_weights must be a dict from terms or columns to weights")
         for key, weight in (given or {}).items():
             if not (is_number(weight) and weight >= 0):
-                raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {shown(weight)}")
+                raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {safe_repr(weight)}")
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:

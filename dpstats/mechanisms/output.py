@@ -10,22 +10,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arguments import safe_repr
+from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
-from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.metrics import Purchase
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import plan_final
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import Penalty, split_curvature
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Kind, Noise
-from dpstats.privacy.output import output_noise
 from dpstats.privacy.randomness import RandomSource
-from dpstats.rows import Block, Rows
 from dpstats.solvers import newton, pairs, prox
 from dpstats.solvers.objective import PerturbedObjective
+
+ROUNDED = 1 + 1e-12
+"""Covers the rounding of the few operations below."""
+
+
+def output_sensitivity(family: Family, *, curvature_ratio: float, adjacency: Adjacency = "add_remove") -> float:
+    """How far one row moves the optimum in the norm of its curvature, ||M^(1/2) (theta - theta')||_2.
+
+    Parameters
+    ----------
+    family : Family
+        The loss, its caps set.
+    curvature_ratio : float
+        kappa, the supremum of x' M^-1 x over all rows.
+    adjacency : {"add_remove", "replace_one"}
+
+    Returns
+    -------
+    float
+        L sqrt(kappa) to add or remove a row, twice that to replace one (docs/proofs/output, Theorem 1).
+    """
+    rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
+    ratio = check_positive("curvature_ratio", curvature_ratio)
+    return rows * family.lipschitz * math.sqrt(ratio) * ROUNDED
+
+
+def output_noise(
+    family: Family,
+    *,
+    eps: float,
+    delta: float = 0.0,
+    curvature_ratio: float,
+    adjacency: Adjacency = "add_remove",
+    kind: Kind | None = None,
+) -> Noise:
+    """The law of g, where output perturbation releases the optimum plus M^(-1/2) g.
+
+    Parameters
+    ----------
+    family : Family
+        The loss, its caps set.
+    eps, delta : float
+    curvature_ratio : float
+        kappa, the supremum of x' M^-1 x over all rows.
+    adjacency : {"add_remove", "replace_one"}
+    kind : {"laplace", "gaussian"}, optional
+        By default Gaussian noise where delta is positive.
+
+    Returns
+    -------
+    Noise
+        "laplace": density prop. to exp(-||g||_2 / scale), a Gamma(p) radius, (eps, 0)-DP. "gaussian": N(0, scale^2 I),
+        the analytic Gaussian mechanism.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or Gaussian noise is asked for with delta = 0.
+
+    References
+    ----------
+    docs/proofs/output; Chaudhuri et al. (2011), algorithm 1; Balle and Wang (2018).
+    """
+    eps, delta = check_budget(eps, delta)
+    sensitivity = output_sensitivity(family, curvature_ratio=curvature_ratio, adjacency=adjacency)
+    if (kind or ("gaussian" if delta > 0 else "laplace")) == "laplace":
+        return Noise("laplace", "l2", sensitivity / eps * ROUNDED)
+    if delta == 0:
+        raise ArgumentError(f"delta must be positive for Gaussian noise, got {safe_repr(delta)}")
+    return Noise("gaussian", "l2", sensitivity / analytic_mu(eps, delta) * ROUNDED)
+
 
 Vector = NDArray[np.float64]
 
@@ -75,7 +148,7 @@ class OutputPlan(ObjectivePlan):
 def plan_output(
     design: Bounds,
     family: Family,
-    purchase: Purchase,
+    purchase: NoiseBudget,
     penalty: Penalty | None,
     penalty_weights: Vector,
     options: Options,
@@ -201,7 +274,7 @@ def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_cu
     return (2 * unit_variance * row_curvature * total) ** (1 / 3) * lengths / norms
 
 
-def classical_scale(family: Family, purchase: Purchase, kind: Kind, curvature: Vector, row_length: float) -> float:
+def classical_scale(family: Family, purchase: NoiseBudget, kind: Kind, curvature: Vector, row_length: float) -> float:
     """The scale of g whose mean square in the coefficients is that of the published rule at the same curvature.
 
     The rule: sensitivity L X / min m in every direction, and sqrt(2 log(1.25 / delta)) / eps for normal noise.
@@ -253,14 +326,14 @@ def check_output_options(options: Options, method: str) -> None:
             raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
 
 
-def _kinds(purchase: Purchase) -> tuple[Kind, ...]:
+def _kinds(purchase: NoiseBudget) -> tuple[Kind, ...]:
     """The laws that the budget permits."""
     if purchase.kind is not None:
         return (purchase.kind,)
     return ("laplace", "gaussian") if purchase.delta > 0 else ("laplace",)
 
 
-def _unit(family: Family, purchase: Purchase, kind: Kind) -> Noise:
+def _unit(family: Family, purchase: NoiseBudget, kind: Kind) -> Noise:
     """The law of g where kappa is 1."""
     delta = purchase.delta if kind == "gaussian" else 0.0
     return output_noise(

@@ -8,26 +8,108 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import opendp.prelude as opendp
 from numpy.typing import NDArray
 from scipy import optimize
 
+from dpstats.arguments import safe_repr
+from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
-from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.drawing import (
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.output import MEAN_CURVATURE, ROUNDED, OutputPlan, gradient_size, output_sensitivity
+from dpstats.mechanisms.posterior_sampler import (
     LONGEST_PIECE,
+    MOST_SUM,
     UNIT,
     LossTable,
+    bounded_responses,
+    by_chain,
+    by_rejection,
+    lattice_points,
+    lattice_scores,
+    loss_sums,
 )
-from dpstats.mechanisms.metrics import Purchase
-from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import MEAN_CURVATURE, OutputPlan, gradient_size
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
 from dpstats.penalties import Penalty, split_curvature
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.output import ROUNDED
-from dpstats.privacy.posterior import gaussian_temperature
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.solvers import newton, pairs, prox
+from dpstats.solvers.objective import PerturbedObjective
+
+
+def gaussian_temperature(
+    family: Family, *, eps: float, delta: float, curvature_ratio: float, adjacency: Adjacency = "add_remove"
+) -> float:
+    """c with theta ~ exp(-c (sum of losses + theta'M theta / 2)) (eps, delta)-DP, by its Gaussian-DP parameter.
+
+    Parameters
+    ----------
+    family : Family
+        The loss, its caps set.
+    eps, delta : float
+        delta positive.
+    curvature_ratio : float
+        kappa, the supremum of x' M^-1 x over all rows.
+    adjacency : {"add_remove", "replace_one"}
+
+    Returns
+    -------
+    float
+        (mu / (L sqrt(kappa)))^2, with 2 L to replace a row (Gopi, Lee and Liu 2022; docs/proofs/posterior, Theorem 2).
+    """
+    eps, delta = check_budget(eps, delta)
+    if delta == 0:
+        raise ArgumentError(
+            f"delta must be positive for a posterior without bounds on its region, got {safe_repr(delta)}"
+        )
+    sensitivity = output_sensitivity(family, curvature_ratio=curvature_ratio, adjacency=adjacency)
+    return (analytic_mu(eps, delta) / sensitivity) ** 2 / ROUNDED
+
+
+def oscillation(family: Family, reach: float) -> float:
+    """The most that one row's loss varies while |eta| <= reach: exactly for signed losses, else at most 2 L reach."""
+    reach = check_positive("reach", reach)
+    if not family.signed:
+        return 2 * family.lipschitz * reach
+    ends = np.array([-reach, reach])
+    values = [family.derivatives(ends, np.full(2, response)).value for response in (0.0, 1.0)]
+    return float(max(abs(low - high) for low, high in values))
+
+
+def region_temperature(family: Family, *, eps: float, reach: float, adjacency: Adjacency = "add_remove") -> float:
+    """c with theta ~ exp(-c sum of losses) on a region where |eta| <= reach (eps, 0)-DP: eps over the oscillation.
+
+    Half of that to replace a row: then the weights and their sum may move against each other.
+    """
+    eps, _ = check_budget(eps)
+    rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
+    return eps / (rows * oscillation(family, reach) * ROUNDED)
+
+
+def exponential_index(scores: NDArray[np.int64], scale: float, random: RandomSource) -> int:
+    """An index k drawn with probability proportional to exp(-scores[k] / scale).
+
+    Parameters
+    ----------
+    scores : ndarray of int64, shape (k,)
+    scale : float
+    random : RandomSource
+        OpenDP draws, exactly, except from a seeded source: Gumbel noise on integers, whose maximum has that law.
+    """
+    if not isinstance(random, SystemRandom):
+        uniform = np.maximum(random.random(len(scores)), np.finfo(np.float64).tiny)
+        return int(np.argmin((scores - scores.min()) / scale + np.log(-np.log(uniform))))
+    opendp.enable_features("contrib")
+    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.linf_distance(T=opendp.i64)
+    choose = opendp.m.make_noisy_max(*space, opendp.zero_concentrated_divergence(), scale=scale, negate=True)
+    return int(choose([int(score) for score in scores]))
+
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -142,7 +224,7 @@ class PosteriorPlan(OutputPlan):
 def plan_posterior(
     design: Bounds,
     family: Family,
-    purchase: Purchase,
+    purchase: NoiseBudget,
     penalty: Penalty | None,
     penalty_weights: Vector,
     options: Options,
@@ -177,7 +259,7 @@ def plan_posterior(
 def _region(
     design: Bounds,
     family: Family,
-    purchase: Purchase,
+    purchase: NoiseBudget,
     penalty: Penalty | None,
     penalty_weights: Vector,
     options: Options,
@@ -232,7 +314,7 @@ def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
 def _curved(
     design: Bounds,
     family: Family,
-    purchase: Purchase,
+    purchase: NoiseBudget,
     penalty: Penalty | None,
     penalty_weights: Vector,
     options: Options,
@@ -279,7 +361,7 @@ def _curved(
 def _assembled(
     design: Bounds,
     family: Family,
-    purchase: Purchase,
+    purchase: NoiseBudget,
     *,
     penalty: Penalty | None,
     penalty_weights: Vector,
@@ -336,7 +418,7 @@ def _assembled(
     )
 
 
-def posterior_curvature(design: Bounds, family: Family, purchase: Purchase, sizes: Vector, rows: float) -> Vector:
+def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector, rows: float) -> Vector:
     """The diagonal M that makes spread and shrinkage cheapest for a guess at the sum of l'' over rows, shape (p,).
 
     Along m_j in proportion to 1 / r_j; the cost is tr(H (H + M)^-1) / (2 c) + r'M (H + M)^-1 H (H + M)^-1 M r / 2 with
@@ -390,3 +472,75 @@ def acceptance_error(plan: PosteriorPlan) -> float:
     steep = rows * plan.family.curvature_bound * length**2 + float(np.max(plan.curvature))
     tilt = plan.tolerance + steep * unit * farthest
     return plan.temperature * (2 * rows * (one + added) + moved + public + tilt * reach)
+
+
+def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSource) -> Vector:
+    """Read the rows once charged and draw coefficients in model units, shape (p,).
+
+    Parameters
+    ----------
+    plan : PosteriorPlan
+    rows : Rows of Block
+        Within the bounds the plan was made for.
+    random : RandomSource
+    """
+    rows = bounded_responses(plan.family, rows)
+    if plan.semi_axes is None:
+        optimum = _optimum(plan, rows).astype(np.float64)
+        draw = _rejected(plan, rows, optimum, random) if plan.exact else _walked(plan, rows, optimum, random)
+        return plan.final.release(pairs.single(draw, np.float64), random)
+    if not plan.exact:
+        return _walked(plan, rows, np.zeros(plan.size), random)
+    points = lattice_points(plan.semi_axes, ACROSS[plan.size])
+    table = LossTable.of(plan.family, plan.reach)
+    # A public bound: what lies beyond is as good as never drawn.
+    public = np.rint(np.clip(_public(plan, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
+    scores = lattice_scores(table, rows, points) + public
+    return np.asarray(points[exponential_index(scores, plan.scale, random)])
+
+
+def _public(plan: PosteriorPlan, points: Matrix) -> Vector:
+    """The part of the objective without data at each point, shape (points,)."""
+    value = np.sum(points * (0.5 * plan.curvature * points + plan.linear), axis=1)
+    if plan.penalty is not None:
+        value = value + np.array([plan.penalty.value(point, plan.penalty_weights) for point in points])
+    return np.asarray(value, dtype=np.float64)
+
+
+def _optimum(plan: PosteriorPlan, rows: Rows[Block]) -> NDArray[np.floating]:
+    """The minimiser of the objective, certified to the plan's tolerance."""
+    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
+    if plan.penalty is None:
+        return newton.minimize(objective, plan.tolerance)
+    return prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
+
+
+def _rejected(plan: PosteriorPlan, rows: Rows[Block], optimum: Vector, random: RandomSource) -> Vector:
+    """A draw by rejection from the normal law that the curvature alone would give about the optimum."""
+    lowest = _potential(plan, rows, optimum[None])[0]
+
+    def height(points: Matrix) -> Vector:
+        moved = points - optimum
+        quadratic = 0.5 * np.sum(plan.curvature * moved**2, axis=1)
+        return np.asarray(plan.temperature * (_potential(plan, rows, points) - lowest - quadratic), dtype=np.float64)
+
+    return by_rejection(height, lambda: optimum + plan.sample(random), random)
+
+
+def _walked(plan: PosteriorPlan, rows: Rows[Block], start: Vector, random: RandomSource) -> Vector:
+    """The end of a Markov chain, for more columns than can be drawn exactly: never certified."""
+    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
+    hessian = objective.accumulate(start).hessian
+
+    def potential(theta: Vector) -> float:
+        if plan.semi_axes is not None and np.sum((theta / plan.semi_axes) ** 2) > 1:
+            return math.inf
+        return plan.temperature * float(_potential(plan, rows, theta[None])[0])
+
+    covariance = np.asarray(np.linalg.inv(plan.temperature * hessian), dtype=np.float64)
+    return by_chain(potential, start, covariance, random)
+
+
+def _potential(plan: PosteriorPlan, rows: Rows[Block], points: Matrix) -> NDArray[np.floating]:
+    """J at each point, shape (points,)."""
+    return loss_sums(plan.family, rows, points) + _public(plan, points)

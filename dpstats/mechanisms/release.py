@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.penalties import Lasso, Penalty
-from dpstats.privacy.lattice import LARGEST_SCALE, noisy_integers
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import LARGEST_SCALE, RandomSource, noisy_integers
 from dpstats.solvers.pairs import Pair
 from dpstats.solvers.rounding import least_tolerance
 
@@ -48,7 +47,7 @@ DISTANCES = (1e-200, 1e140)
 """Points lie within no less and no more of the optimum, so that steps and their multiples are normal floats."""
 
 ROUNDED = 1 + 1e-9
-"""Covers the rounding of root mean squares that are computed in two ways; the proof's bounds have more room than that."""
+"""Covers the rounding of root mean squares computed in two ways; the proof's bounds have more room than that."""
 
 ZERO_SCALES = 40.0
 """Released coordinates within so many scales of the final noise of zero are set to zero where sparsity is wanted."""

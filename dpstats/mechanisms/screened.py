@@ -9,18 +9,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Block, Rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
 from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective_plan import ObjectivePlan, recentred
+from dpstats.mechanisms.napp import Stage, StagesRelease, plan_stages, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan, recentre
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, secret_key
-from dpstats.rows import Block, Rows, divided
 
 Vector = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ def release_screened(
     rows: Rows[Block],
     random: RandomSource,
     options: Options,
-) -> tuple[ScreeningPlan, Fitted]:
+) -> tuple[ScreeningPlan, StagesRelease]:
     """Choose the terms and fit them, on rows that are paid for; the other coefficients are zero.
 
     Parameters
@@ -103,7 +103,7 @@ def release_screened(
         As for `dpstats.mechanisms.napp.release_stages`.
     """
     family = stages[0].plan.family
-    choosing, fitting = divided(rows, secret_key(random)) if options.split else (rows, rows)
+    choosing, fitting = divide(rows, secret_key(random)) if options.split else (rows, rows)
     chosen = release_screening(screening, design, family, weights, choosing, random)
     kept = np.array(chosen)
     planned = _plan_part(screening, kept, design, family, penalty, weights, options)
@@ -117,7 +117,7 @@ def release_screened(
     params = np.zeros(len(design.names))
     params[kept] = fitted.params
     information = fitted.information.among(chosen) if isinstance(fitted.information, Information) else None
-    return replace(screening, kept=chosen), Fitted(params, fitted.stages, information)
+    return replace(screening, kept=chosen), StagesRelease(params, fitted.stages, information)
 
 
 def _plan_part(
@@ -150,4 +150,4 @@ def _centred(
         return plan
     target = np.zeros(size)
     target[list(shown)] = -stand_in.linear / stand_in.curvature
-    return recentred(plan, plan.curvature, -plan.curvature * target[kept])
+    return recentre(plan, plan.curvature, -plan.curvature * target[kept])

@@ -1,20 +1,16 @@
-"""Noise-aware selection: a lasso weight that the privacy noise alone exceeds only with a stated probability.
-
-The law of the noise is public, so the weight is fixed before rows are read and the release is an ordinary certified
-one; docs/proofs/selection proves what the level means.
-"""
+"""Noise-aware selection, and two-stage shrinkage that an earlier release decides in public."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Penalty, Ridge
 from dpstats.privacy.noise import Noise
@@ -59,10 +55,10 @@ def noise_threshold(noise: Noise, size: int, level: float, columns: int | None =
         If `level` or a dimension is out of range.
     """
     if not (isinstance(level, (int, float)) and 0 < level < 1):
-        raise ArgumentError(f"level must lie in (0, 1), got {shown(level)}")
+        raise ArgumentError(f"level must lie in (0, 1), got {safe_repr(level)}")
     count = size if columns is None else columns
     if not 1 <= count <= size:
-        raise ArgumentError(f"columns must lie between 1 and size = {size}, got {shown(columns)}")
+        raise ArgumentError(f"columns must lie between 1 and size = {size}, got {safe_repr(columns)}")
     if noise.kind == "gaussian":
         unit = -float(special.ndtri(_one_of(level, count) / 2))
     elif noise.norm == "l1":
@@ -102,7 +98,9 @@ def _lasso_and_ridge(penalty: Penalty | None) -> tuple[float, float]:
     if isinstance(penalty, (Ridge, Lasso, ElasticNet)) or (isinstance(penalty, Bridge) and penalty.q in (1, 2)):
         # P' at 0 is the lasso's part and the modulus the ridge's.
         return float(penalty.slope(1.0)) - penalty.modulus, penalty.modulus
-    raise ArgumentError(f"selection='noise_aware' needs a lasso, elastic net or ridge penalty, got {shown(penalty)}")
+    raise ArgumentError(
+        f"selection='noise_aware' needs a lasso, elastic net or ridge penalty, got {safe_repr(penalty)}"
+    )
 
 
 def _one_of(level: float, count: int) -> float:
@@ -151,3 +149,97 @@ def _sphere_excess(bound: float, size: int, count: int) -> float:
     tail = 2 * special.ndtr(-bound / np.sqrt(2 * np.exp(log_v)))
     excess = -np.expm1(count * np.log1p(-np.minimum(tail, 1 - 1e-16)))
     return float(np.sum(density * excess) * (log_v[1] - log_v[0])) + 2 * MIXTURE_TAIL
+
+
+SPREAD = 3.0
+"""No column gets less than 1/SPREAD or more than SPREAD of the curvature an even allocation would give it."""
+
+
+class ShrunkTerm(Protocol):
+    """A term's columns and a bound on the Euclidean norm of its part of any row."""
+
+    @property
+    def columns(self) -> slice: ...
+
+    @property
+    def l2(self) -> float: ...
+
+
+def allocate(
+    stage1: Vector,
+    terms: Sequence[ShrunkTerm],
+    maxima: Vector,
+    curvature_ratio: Callable[[Vector], float],
+    kappa: float,
+    spread: float = SPREAD,
+) -> Vector:
+    """Curvature m, shape (p,), that shrinks stage1 least among those with sup x' diag(m)^-1 x = kappa.
+
+    Minimises sum_j m_j stage1_j^2: m_j is proportional to c_j / |stage1_j| while the term's l2 bound has room for all
+    its columns at their maxima c_j, and held at one value, the group lasso's, on the columns where it has not (those of
+    a factor). Then floored and capped at 1/spread and spread times the even allocation, and scaled to meet kappa.
+
+    Parameters
+    ----------
+    stage1 : ndarray, shape (p,)
+        The released coefficients of stage 1, model units.
+    terms : sequence of Term
+        Covering all columns.
+    maxima : ndarray, shape (p,)
+        Bounds on each |x_j|.
+    curvature_ratio : callable
+        m -> sup over rows of sum_j x_j^2 / m_j (the design's).
+    kappa : float
+        The ratio stage 2 is to have.
+    spread : float
+        At least 1; 1 is the even allocation.
+
+    Raises
+    ------
+    ArgumentError
+        If `kappa` is not positive or `spread` is below 1.
+    """
+    if not (math.isfinite(kappa) and kappa > 0):
+        raise ArgumentError(f"kappa must be positive and finite, got {safe_repr(kappa)}")
+    if not (math.isfinite(spread) and spread >= 1):
+        raise ArgumentError(f"spread must be at least 1, got {safe_repr(spread)}")
+    wanted = np.empty(len(stage1))
+    for term in terms:
+        wanted[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)
+    even = curvature_ratio(np.ones(len(stage1))) / kappa
+    low, high = math.log(even / spread), math.log(even * spread)
+    with np.errstate(divide="ignore"):
+        log_wanted = np.log(wanted)  # -inf for a column that is zero in every row: it gets the floor
+
+    def bounded(log_factor: float) -> Vector:
+        return np.exp(np.clip(log_factor + log_wanted, low, high))
+
+    # The ratio falls with the factor, from spread * kappa at the floor to kappa / spread at the cap.
+    finite = log_wanted[np.isfinite(log_wanted)]
+    below, above = low - float(np.max(finite, initial=0.0)), high - float(np.min(finite, initial=0.0))
+    for _ in range(100):
+        middle = 0.5 * (below + above)
+        below, above = (middle, above) if curvature_ratio(bounded(middle)) > kappa else (below, middle)
+    chosen = bounded(above)
+    return chosen * (curvature_ratio(chosen) / kappa)
+
+
+def _relative_curvature(size: Vector, maxima: Vector, bound: float) -> Vector:
+    """min(c_j / |t_j|, nu) for one term, with nu the level at which columns of size nu |t_j| fill the l2 bound.
+
+    In the dual problem the worst row has |x_j| = min(c_j, nu |t_j|), of norm `bound`; without such a nu, c_j.
+    """
+    with np.errstate(divide="ignore"):
+        alone = np.where(size > 0, maxima / np.where(size > 0, size, 1.0), np.inf)
+    if np.sum(maxima**2) <= bound**2 * (1 + 1e-12):
+        return alone
+    order = np.argsort(alone)
+    c2, t2 = maxima[order] ** 2, size[order] ** 2
+    # With the first k columns at their maxima, nu^2 = (bound^2 - sum c^2) / sum of the other t^2.
+    filled = np.concatenate([[0.0], np.cumsum(c2)[:-1]])
+    left = np.cumsum(t2[::-1])[::-1]
+    for k in range(len(order)):
+        level = math.sqrt(max(bound**2 - filled[k], 0.0) / left[k]) if left[k] > 0 else math.inf
+        if level <= alone[order[k]]:
+            return np.minimum(alone, level)
+    return alone

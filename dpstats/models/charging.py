@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar, cast
 
+from dpstats.data import Memory, Table
+from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, LedgerError
+from dpstats.ledger import Ledger, LedgerLike, Part, as_ledger
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, LedgerLike, Part, as_ledger
-from dpstats.progress import watched
-from dpstats.quiet import guarded
-from dpstats.rows import Memory
-from dpstats.tables import Table
-from dpstats.tables.columns import usable_kind
+from dpstats.progress import show_elapsed
+from dpstats.quiet import fail_closed
 
 Released = TypeVar("Released")
 Rows = TypeVar("Rows", bound=Table | None)
 
 
-def charged(
+def run_charged(
     ledger: LedgerLike,
     guarantee: Guarantee,
     data: Rows,
@@ -45,7 +44,7 @@ def charged(
     data : Table or None
         The rows; None if `release` holds them as arrays.
     release : callable
-        Called with the rows that the charge pays for, quietly: see `dpstats.quiet.guarded`.
+        Called with the rows that the charge pays for, quietly: see `dpstats.quiet.fail_closed`.
     columns : iterable of str
         Those of `data` that `release` reads.
     domain : Domain, optional
@@ -68,7 +67,7 @@ def charged(
     check_rows(ledger, guarantee, data)
     release = partial(_forgetting, release, f"{label}: reading rows")
     if ledger is None:
-        return guarded(lambda: release(_limited(_narrowed(data, columns), memory)))
+        return fail_closed(lambda: release(_limited(_narrowed(data, columns), memory)))
     columns = tuple(columns)
     names = [name for name in columns if name != guarantee.unit]
     if isinstance(ledger, Part):
@@ -83,7 +82,7 @@ def charged(
         columns=names,
     )
     charge.rows_read()
-    return guarded(
+    return fail_closed(
         lambda: release(_limited(_part_of(ledger, _narrowed(data, columns)), memory)),
         f"Ledger charge {charge.number} was kept.",
     )
@@ -95,7 +94,7 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
     Raises
     ------
     ArgumentError, DataError, DomainError, LedgerError
-        As `charged` says.
+        As `run_charged` says.
     """
     if data is not None:
         data.check_ready()
@@ -113,7 +112,7 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
 def _forgetting(release: Callable[[Rows], Released], what: str, rows: Rows) -> Released:
     """The release of some rows, of which nothing is kept anywhere afterwards."""
     try:
-        with watched(what):
+        with show_elapsed(what):
             return release(rows)
     finally:
         if rows is not None:
@@ -134,15 +133,15 @@ def _limited(data: Rows, memory: Memory | None) -> Rows:
     return cast(Rows, data.within(memory or Memory()))
 
 
-def kept_domain(ledger: LedgerLike) -> Domain | None:
+def ledger_domain(ledger: LedgerLike) -> Domain | None:
     """The Domain that a ledger keeps, if it keeps one."""
     book = as_ledger(ledger)
     return None if book is None else book.domain
 
 
-def kept_domain_said(ledger: LedgerLike, domain: Domain | None) -> str:
+def ledger_domain_note(ledger: LedgerLike, domain: Domain | None) -> str:
     """A word on the Domain that a ledger keeps, where a call declares nothing."""
-    if domain or kept_domain(ledger) is None:
+    if domain or ledger_domain(ledger) is None:
         return ""
     return "the ledger keeps the Domain of its data: pass domain=ledger.domain"
 
@@ -167,7 +166,7 @@ def _check_part(part: Part, data: Table | None) -> None:
         usable_kind(by, data.column(by))
 
 
-def signed(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger | Part | None:
+def sign_ledger(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger | Part | None:
     """The ledger, opened, with the name and the label that its next entry is to have.
 
     Raises

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from dpstats.arguments import answered, shown
+from dpstats.arguments import explain_calls, safe_repr
+from dpstats.call import METHODS, DomainLike, Request, RequestKeywords, expand_signature, make_request
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.made_up import made_up_exog
-from dpstats.frames import Printed
+from dpstats.formula.submodels import uniform_exog
+from dpstats.frames import WideFrame
 from dpstats.inference import ReleasedLaw
-from dpstats.keywords import DomainLike, RequestKeywords, written_out
-from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.calibration import typical_sizes
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.output import OutputPlan
@@ -26,18 +27,262 @@ from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
-from dpstats.quiet import sealed
-from dpstats.request import METHODS, Request, make_request
-from dpstats.results.comparison import Comparison
-from dpstats.risk.predicted import (
-    MadeUp,
-    Prediction,
-    made_up_populations,
-    predict_moments,
-    predict_objective,
-    predict_output,
-    predict_posterior,
+from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
+from dpstats.plots import draw_comparison
+from dpstats.quiet import hide_frames
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NOTES = (
+    "No row was read and nothing spent: a comparison is a function of formula, Domain and options.",
+    "'excess' is a prediction: what privacy is likely to add to the mean loss of the rows, for typical coefficients "
+    "and rows drawn evenly from the Domain. Real rows are less even: the order of the methods matters more than the "
+    "figures. 'at most' is proved, in the mean over the noise and for any rows.",
+    "'noise' is the predicted standard deviation, root mean square over the coefficients in model units.",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods side by side; `dpstats.compare` makes it.
+
+    Attributes
+    ----------
+    formula : str
+    n : int
+        The guess at the number of rows that `table` is for.
+    table : DataFrame
+        One method a row, the least predicted excess first. Columns: law, of the noise; noise; excess and at_most, by
+        row; eps and delta as they would be charged; certified.
+    curves : DataFrame
+        Columns method, n, noise, excess, at_most: the same at other numbers of rows.
+    left_out : dict
+        Methods that do not suit the model, and why.
+    description : str
+        Family, budget and neighbours in a line.
+    counted : str
+        What `n` is the number of.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> {"method", "n", "excess"} <= set(found.curves.columns)
+    True
+    """
+
+    formula: str
+    n: int
+    table: pd.DataFrame
+    curves: pd.DataFrame
+    left_out: Mapping[str, str]
+    description: str
+    counted: str = "rows"
+
+    @property
+    def best(self) -> str:
+        """The method of the least predicted excess at `n`."""
+        return str(self.table.index[0])
+
+    def summary(self) -> Summary:
+        """The table, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> found.best in found.summary().as_text()
+        True
+        """
+        names = ("noise", "excess", "at_most", "delta")
+        rows = [
+            (method, [row["law"], *(format_number(row[name]) for name in names)])
+            for method, row in self.table.iterrows()
+        ]
+        headers = ["law", "noise", "excess", "at most", "delta"]
+        summary = Summary()
+        title = f"Methods for {self.formula}, {self.n:,} {self.counted}\n{self.description}"
+        summary.tables = [full_width(headers, rows, [17, 10, 10, 10, 11], title=title)]
+        others = [f"{method} is NOT certified here." for method in self.table.index[~self.table["certified"]]]
+        others += [f"{method} is left out: {reason}." for method, reason in self.left_out.items()]
+        summary.add_extra_txt(wrap_notes([*NOTES, *others]))
+        return summary
+
+    def plot(self, **arguments: Any) -> Axes:
+        """The predicted excess of each method against the number of rows; see `dpstats.plots.methods`.
+
+        Examples
+        --------
+        >>> found.plot().get_xscale()  # with the extra "plots"
+        'log'
+        """
+        return draw_comparison(self, **arguments)
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(map(str, self.table.index))}: {self.formula}, best {self.best}>"
+
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+COEFFICIENTS = 64
+"""Draws of typical coefficients that a prediction is the mean over."""
+
+SEED = 20231
+"""Of what is made up; public, like all that a prediction rests on."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a release is likely to cost at some number of rows.
+
+    Attributes
+    ----------
+    noise : float
+        Root mean square over the coefficients of the standard deviation that noise gives them, in model units.
+    excess : float
+        The mean over the noise of what privacy adds to the mean loss of the rows.
+    """
+
+    noise: float
+    excess: float
+
+
+@dataclass(frozen=True, eq=False)
+class UniformPopulations:
+    """Populations of rows made up from public facts.
+
+    Attributes
+    ----------
+    coefficients : ndarray, shape (k, p)
+        Counted from what the quadratic term shrinks to, in model units.
+    information : ndarray, shape (k, p, p)
+        The mean of l'' x x' at each of them.
+    """
+
+    coefficients: Matrix
+    information: Matrix
+
+    def mean(self, costs: Callable[[Matrix, Vector], tuple[Matrix, Matrix]], rows: float) -> Prediction:
+        """The mean over the populations.
+
+        Parameters
+        ----------
+        costs : callable
+            From the Hessian of all rows and the coefficients to the covariance of the noise in the release and the mean
+            square of its bias, each of shape (p, p).
+        rows : float
+        """
+        found = []
+        for information, coefficients in zip(self.information, self.coefficients, strict=True):
+            hessian = rows * information
+            noise, bias = costs(hessian, coefficients)
+            found.append((np.trace(noise) / len(noise), np.sum(hessian * (noise + bias)) / (2 * rows)))
+        square, excess = np.mean(found, axis=0)
+        return Prediction(float(np.sqrt(square)), float(excess))
+
+
+def uniform_populations(family: Family, exog: Matrix, sizes: Vector, center: Vector) -> UniformPopulations:
+    """Rows beside coefficients drawn at random with the typical sizes.
+
+    Parameters
+    ----------
+    family : Family
+    exog : ndarray, shape (rows, p)
+        Made-up rows in model units.
+    sizes : ndarray, shape (p,)
+        Typical sizes of the coefficients.
+    center : ndarray, shape (p,)
+        What they are counted from.
+
+    Notes
+    -----
+    Responses are the mean that the coefficients predict: a response's own scatter is not public.
+    """
+    coefficients = sizes * np.random.default_rng(SEED).normal(size=(COEFFICIENTS, len(sizes)))
+    information = np.empty((COEFFICIENTS, exog.shape[1], exog.shape[1]))
+    for at, drawn in enumerate(coefficients):
+        eta = exog @ (center + drawn)
+        endog = family.clip_response(np.asarray(family.mean(eta), dtype=np.float64))
+        weights = family.derivatives(eta, endog).curvature
+        information[at] = (exog * weights[:, None]).T @ exog / len(exog)
+    return UniformPopulations(coefficients, information)
+
+
+def predict_objective(made_up: UniformPopulations, rows: float, curvature: Vector, covariance: Matrix) -> Prediction:
+    """Of the minimiser of losses + theta'M theta / 2 + b'theta, b of the given covariance.
+
+    Parameters
+    ----------
+    made_up : UniformPopulations
+    rows : float
+    curvature : ndarray, shape (p,)
+        The diagonal of M.
+    covariance : ndarray, shape (p, p)
+    """
+
+    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        inverse = np.linalg.inv(hessian + np.diag(curvature))
+        bias = inverse @ (curvature * coefficients)
+        return inverse @ covariance @ inverse, np.outer(bias, bias)
+
+    return made_up.mean(costs, rows)
+
+
+def predict_output(made_up: UniformPopulations, rows: float, curvature: Vector, variances: Vector) -> Prediction:
+    """Of the minimiser without b, plus independent noise of variances of shape (p,)."""
+
+    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        bias = np.linalg.solve(hessian + np.diag(curvature), curvature * coefficients)
+        return np.diag(variances), np.outer(bias, bias)
+
+    return made_up.mean(costs, rows)
+
+
+def predict_posterior(made_up: UniformPopulations, rows: float, curvature: Vector, temperature: float) -> Prediction:
+    """Of a draw from exp(-c (losses + theta'M theta / 2)), c the temperature."""
+
+    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        inverse = np.asarray(np.linalg.inv(hessian + np.diag(curvature)), dtype=np.float64)
+        bias = inverse @ (curvature * coefficients)
+        return inverse / temperature, np.outer(bias, bias)
+
+    return made_up.mean(costs, rows)
+
+
+def predict_moments(
+    made_up: UniformPopulations, rows: float, axes: Matrix, variance: Callable[[float], float], ridge: float
+) -> Prediction:
+    """Of coefficients from noisy normal equations, stabilised eigenvalue by eigenvalue (docs/proofs/statistics, 4).
+
+    Parameters
+    ----------
+    made_up : UniformPopulations
+    rows : float
+    axes : ndarray, shape (p, p)
+        K with x = K z, the noise of the equations being alike in all directions of z.
+    variance : callable
+        From the norm of the coefficients of z to the variance of that noise in any direction.
+    ridge : float
+        m: the eigenvalue l of the equations becomes l / 2 + sqrt(l^2 / 4 + m^2).
+    """
+
+    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        inner = np.linalg.solve(axes, np.linalg.solve(axes, hessian).T)
+        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+        values = np.maximum(values, 0.0)
+        steady = values / 2 + np.sqrt(values**2 / 4 + ridge**2)
+        turned = axes.T @ coefficients
+        # Coefficients u of z are K' theta.
+        back = np.linalg.solve(axes.T, vectors)
+        bias = back @ ((1 - values / steady) * (vectors.T @ turned))
+        spread = variance(float(np.linalg.norm(turned))) / steady**2
+        return (back * spread) @ back.T, np.outer(bias, bias)
+
+    return made_up.mean(costs, rows)
+
 
 COMPARED = ("objective", "output", "statistics", "posterior")
 """What is compared unless a choice is made."""
@@ -56,13 +301,13 @@ class _Model:
         Of the first method.
     plan : Plan
         Its plan.
-    made_up : MadeUp
+    made_up : UniformPopulations
         Populations to predict on.
     """
 
     request: Request
     plan: Plan
-    made_up: MadeUp
+    made_up: UniformPopulations
 
     def planned(self, method: str, n: int) -> Plan:
         """The plan of another method, or for another guess at the number of rows."""
@@ -74,9 +319,9 @@ class _Model:
         )
 
 
-@sealed
-@answered(method="give methods=[...], or none for all that suit the model")
-@written_out(RequestKeywords, without=("method", "allow_uncertified", "seed"))
+@hide_frames
+@explain_calls(method="give methods=[...], or none for all that suit the model")
+@expand_signature(RequestKeywords, without=("method", "allow_uncertified", "seed"))
 def compare(
     formula: str,
     domain: DomainLike,
@@ -139,8 +384,8 @@ def compare(
     return Comparison(
         formula=formula,
         n=count,
-        table=Printed(table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]]),
-        curves=Printed(curves[["method", "n", "noise", "excess", "at_most"]]),
+        table=WideFrame(table[["law", "noise", "excess", "at_most", "eps", "delta", "certified"]]),
+        curves=WideFrame(curves[["method", "n", "noise", "excess", "at_most"]]),
         left_out=left_out,
         counted=f"persons ({record.column})" if record.column is not None and record.shared else "rows",
         description=_description(model),
@@ -150,12 +395,12 @@ def compare(
 def _model(plan: Plan, request: Request) -> _Model:
     """The plan of the first method and populations to predict on; ArgumentError if no row can be drawn."""
     assert isinstance(plan.design, DesignSpec)
-    exog = made_up_exog(plan.design)
+    exog = uniform_exog(plan.design)
     sizes = typical_sizes(plan.family, plan.design, request.options.radius)
     center = -plan.objective.linear / plan.objective.curvature
     if len(exog) == 0:
         raise ArgumentError("formula has no value at any row drawn from the domain")
-    return _Model(request, plan, made_up_populations(plan.family, exog, sizes, center))
+    return _Model(request, plan, uniform_populations(plan.family, exog, sizes, center))
 
 
 def _curves(model: _Model, methods: Sequence[str], n: int, *, named: bool) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -186,7 +431,7 @@ def _description(model: _Model) -> str:
 def _checked_rows(n: Any) -> int:
     """`n` as an int; ArgumentError unless it is a positive whole number."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**12:
-        raise ArgumentError(f"n must be a positive whole number, a guess at the number of rows, got {shown(n)}")
+        raise ArgumentError(f"n must be a positive whole number, a guess at the number of rows, got {safe_repr(n)}")
     return int(n)
 
 
@@ -199,7 +444,7 @@ def _checked_methods(methods: Sequence[str] | None) -> tuple[str, ...]:
         raise ArgumentError(f"methods must be a list of names among {list(known)}")
     unknown = [method for method in methods if not isinstance(method, str) or method not in known]
     if unknown:
-        raise ArgumentError(f"methods must be among {list(known)}, got {shown(unknown)}")
+        raise ArgumentError(f"methods must be among {list(known)}, got {safe_repr(unknown)}")
     return tuple(dict.fromkeys(methods))
 
 

@@ -7,34 +7,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from dpstats.arguments import answered
-from dpstats.errors import ArgumentError, DataError, DomainError
-from dpstats.families import Family
-from dpstats.keywords import (
+from dpstats.arguments import explain_calls
+from dpstats.call import (
     ChargeKeywords,
     DomainLike,
     FitKeywords,
+    Request,
     RequestKeywords,
     RowKeywords,
-    parted,
-    written_out,
+    expand_signature,
+    make_request,
+    split_kwargs,
 )
+from dpstats.data import Block, Memory, Rows, as_table
+from dpstats.data.passes import single_blas_thread
+from dpstats.errors import ArgumentError, DataError, DomainError
+from dpstats.families import Family
+from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screened import release_screened
-from dpstats.models.arrays import OFFSET_BOUND
-from dpstats.models.charging import charged, kept_domain_said, signed
-from dpstats.models.sources import ArraySource, FormulaSource, model_formula
+from dpstats.models.charging import ledger_domain_note, run_charged, sign_ledger
+from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.quiet import sealed
-from dpstats.replication.modes import release_replication
-from dpstats.request import Request, make_request
+from dpstats.quiet import hide_frames
+from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
-from dpstats.rows import Block, Memory, Rows
-from dpstats.rows.threads import blas_alone
-from dpstats.tables import as_table
 
 _log = logging.getLogger("dpstats")
 
@@ -107,8 +106,8 @@ class GLM:
         self.family = family
 
     @classmethod
-    @answered()
-    @written_out(RowKeywords)
+    @explain_calls()
+    @expand_signature(RowKeywords)
     def from_formula(
         cls,
         formula: str,
@@ -149,9 +148,9 @@ class GLM:
         model.family = family
         return model
 
-    @sealed
-    @answered()
-    @written_out(FitKeywords)
+    @hide_frames
+    @explain_calls()
+    @expand_signature(FitKeywords)
     def fit(self, eps: float, **arguments: Unpack[FitKeywords]) -> GLMResults:
         """Spend (eps, delta) on one private fit.
 
@@ -176,7 +175,7 @@ class GLM:
         label, analyst : str, optional
             What the ledger's entry is called and who makes it.
         **options
-            See `dpstats.request.Options`.
+            See `dpstats.call.Options`.
 
         Returns
         -------
@@ -194,14 +193,14 @@ class GLM:
         >>> model.fit(eps=0.5, penalty="ridge", alpha=1.0)
         <GLMResults: binomial, y on 2 columns of an array; eps=0.5, add_remove, certified>
         """
-        paying, asked = parted(arguments, ChargeKeywords)
+        paying, asked = split_kwargs(arguments, ChargeKeywords)
         ledger, memory = paying.get("ledger"), paying.get("memory")
         request = make_request(eps=eps, family=self.family, **asked)
         limit = None if memory is None else Memory(memory)
         plan = self._planned(request, ledger)
-        book = signed(ledger, paying.get("analyst"), paying.get("label"))
-        say(plan)
-        return charged(
+        book = sign_ledger(ledger, paying.get("analyst"), paying.get("label"))
+        announce(plan)
+        return run_charged(
             book,
             plan.guarantee,
             self._source.data,
@@ -220,7 +219,7 @@ class GLM:
         try:
             return self._source.plan(request)
         except DomainError as error:
-            more = kept_domain_said(ledger, self._source.domain)
+            more = ledger_domain_note(ledger, self._source.domain)
             if not more:
                 raise
             said = f"{error}; {more}"
@@ -230,8 +229,8 @@ class GLM:
         """Refuse to be pickled: the rows would go along."""
         raise DataError("a model holds private rows and cannot be pickled or copied; fit it and save the result")
 
-    @answered()
-    @written_out(RequestKeywords)
+    @explain_calls()
+    @expand_signature(RequestKeywords)
     def plan(self, eps: float, **arguments: Unpack[RequestKeywords]) -> Plan:
         """What `fit` with these arguments would release and cost, from public facts and the data's schema alone.
 
@@ -253,7 +252,7 @@ class GLM:
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
 
 
-def say(plan: Plan) -> None:
+def announce(plan: Plan) -> None:
     """Tell, before anything is spent, what may not have been meant; public facts alone."""
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
@@ -291,7 +290,7 @@ def release_rows(
     options = plan.request.options
     weights = penalty_weights(plan.design, options)
     rest = (plan.stages, plan.design, plan.request.penalty, weights, rows, random, options)
-    with blas_alone(len(plan.design.names)):
+    with single_blas_thread(len(plan.design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *rest)
             plan = replace(plan, screening=screening)

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpstats.arguments import is_number, shown
+from dpstats.arguments import is_number, safe_repr
+from dpstats.call import SEEDED, make_request
+from dpstats.data import Memory, Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
-from dpstats.models.charging import charged
+from dpstats.ledger import LedgerLike
+from dpstats.models.charging import run_charged
 from dpstats.models.glm import GLM
 from dpstats.models.persons import check_unit
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
@@ -19,16 +22,11 @@ from dpstats.models.sources import FormulaSource, model_formula, with_settled_la
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
-from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget
-from dpstats.privacy.ledger import LedgerLike
+from dpstats.privacy.guarantee import ROW, Guarantee, Unit, check_adjacency, check_budget, make_unit
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
-from dpstats.privacy.unit import ROW, Unit, make_unit
-from dpstats.quiet import sealed
-from dpstats.request import SEEDED, make_request
+from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
-from dpstats.rows import Memory
-from dpstats.tables import Table, as_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ class ManyPlans:
     def __getitem__(self, name: str) -> Plan:
         return self.plans[name]
 
-    @sealed
+    @hide_frames
     def fit(
         self,
         data: object,
@@ -118,7 +116,7 @@ class ManyPlans:
         for name in self.models:
             self._model(name, table, stand_ins).plan(**self._arguments(name, seed))
         guarantee = self.guarantee if seed is None else self.guarantee.uncertified(SEEDED)
-        return charged(
+        return run_charged(
             ledger,
             guarantee,
             table,
@@ -258,10 +256,10 @@ def plan_many(
     listed = isinstance(weights, (list, tuple)) and all(is_number(weight) and weight > 0 for weight in weights)
     if weights is not None and not (listed and len(weights) == len(models)):
         raise ArgumentError(
-            f"weights must be a list of {len(models)} positive numbers, one a model, got {shown(weights)}"
+            f"weights must be a list of {len(models)} positive numbers, one a model, got {safe_repr(weights)}"
         )
     if not is_number(range_share) or not 0 < range_share < 1:
-        raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {shown(range_share)}")
+        raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {safe_repr(range_share)}")
     common = {} if family is None else {"family": family}
     arguments = {name: {**common, **_with_formula(name, model), **whose} for name, model in models.items()}
     declared = Domain.coerce(domain)
@@ -299,7 +297,9 @@ def plan_many(
 def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments, which must hold a formula and must not choose the budget again."""
     if not isinstance(model, (str, Mapping)):
-        raise ArgumentError(f"models must hold formulas or dicts of arguments, got {shown(model)} for {shown(name)}")
+        raise ArgumentError(
+            f"models must hold formulas or dicts of arguments, got {safe_repr(model)} for {safe_repr(name)}"
+        )
     arguments = {"formula": model} if isinstance(model, str) else dict(model)
     fixed = sorted(set(arguments) & _FIXED)
     if not isinstance(arguments.get("formula"), str) or fixed:

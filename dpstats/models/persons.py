@@ -11,14 +11,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Block, MemoryRows, PackedRows, Rows, Table
+from dpstats.data.columns import usable_kind
+from dpstats.data.persons import OwnedRows, draw_block, draw_rows, draw_values, shared_weights
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
+from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.randomness import RandomSource, secret_key
-from dpstats.privacy.unit import Unit
-from dpstats.rows import Block, MemoryRows, PackedRows, Rows
-from dpstats.rows.persons import Owned, drawing, drawn_block, drawn_values, sharing
-from dpstats.tables import Table
-from dpstats.tables.columns import usable_kind
 
 Values = NDArray[np.float64]
 Read = Callable[[Table], Values]
@@ -48,7 +47,7 @@ def person_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSo
     """The rows of a fit: those of a person share a weight of 1, or are few enough. Reads rows: charge first."""
     if record.column is None or not record.shared:
         return counted_rows(design, table, record, random)
-    return PackedRows(design.packing, sharing(_kept(design.owned(table, record.column))))
+    return PackedRows(design.packing, shared_weights(_kept(design.owned(table, record.column))))
 
 
 def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomSource) -> PackedRows:
@@ -56,7 +55,7 @@ def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomS
     if record.column is None:
         return design.rows(table)
     rows = _kept(design.owned(table, record.column))
-    return PackedRows(design.packing, drawing(rows, record.rows, secret_key(random), drawn_block))
+    return PackedRows(design.packing, draw_rows(rows, record.rows, secret_key(random), draw_block))
 
 
 def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Values]:
@@ -75,7 +74,7 @@ def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit,
     if record.column is None:
         return table.batches(names).each(read)
     rows = table.batches([*names, record.column]).each(partial(_owned_values, read, record.column))
-    return drawing(rows, record.rows, secret_key(random), drawn_values)
+    return draw_rows(rows, record.rows, secret_key(random), draw_values)
 
 
 def counted_tables(table: Table, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Table]:
@@ -83,22 +82,22 @@ def counted_tables(table: Table, names: Sequence[str], record: Unit, random: Ran
     if record.column is None:
         return table.batches(names)
     rows = table.batches([*names, record.column]).each(partial(_owned_table, record.column))
-    return drawing(rows, record.rows, secret_key(random), _chosen)
+    return draw_rows(rows, record.rows, secret_key(random), _chosen)
 
 
-def _kept(rows: Rows[Owned[Block]]) -> Rows[Owned[Block]]:
+def _kept(rows: Rows[OwnedRows[Block]]) -> Rows[OwnedRows[Block]]:
     """Worked out once, where rows are in memory anyway: there are two passes to come."""
     return rows.held() if isinstance(rows, MemoryRows) else rows
 
 
-def _owned_values(read: Read, column: str, table: Table) -> Owned[Values]:
+def _owned_values(read: Read, column: str, table: Table) -> OwnedRows[Values]:
     values = read(table)
     known = np.isfinite(values)
-    return Owned(values[known], table.column(column).identities()[known])
+    return OwnedRows(values[known], table.column(column).identities()[known])
 
 
-def _owned_table(column: str, table: Table) -> Owned[Table]:
-    return Owned(table, table.column(column).identities())
+def _owned_table(column: str, table: Table) -> OwnedRows[Table]:
+    return OwnedRows(table, table.column(column).identities())
 
 
 def _chosen(table: Table, persons: NDArray[np.intp], chosen: NDArray[np.bool_]) -> Table:

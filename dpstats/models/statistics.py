@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
+from dpstats.call import DELTA_LEAST, SEEDED
+from dpstats.data import Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
+from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.statistics import RADIUS, plan_statistics
-from dpstats.models.charging import charged
-from dpstats.privacy.calibration_gaussian import check_delta
+from dpstats.models.charging import run_charged
+from dpstats.privacy.gaussian import check_delta
 from dpstats.privacy.guarantee import check_adjacency, check_budget
-from dpstats.privacy.ledger import LedgerLike
 from dpstats.privacy.randomness import random_source
-from dpstats.quiet import sealed
-from dpstats.request import DELTA_LEAST, SEEDED
+from dpstats.quiet import hide_frames
 from dpstats.results.statistics import ReleasedStatistics
-from dpstats.tables import Table, as_table
 
 
-@sealed
+@hide_frames
 def release_statistics(
     domain: Domain | Mapping[str, Any],
     columns: Sequence[str],
@@ -114,7 +114,7 @@ def release_statistics(
         nobs = rows.rows if notion == "replace_one" else None
         return ReleasedStatistics(plan, plan.release(plan.design.rows(rows), random), nobs)
 
-    return charged(
+    return run_charged(
         ledger,
         plan.guarantee,
         table,
@@ -139,7 +139,7 @@ def statistics_formula(columns: Sequence[str], response: str | None) -> str:
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not all(isinstance(c, str) for c in columns):
         raise ArgumentError("columns must be a list of names or terms: columns=['y', 'x1', 'x2']")
     if response is not None and not isinstance(response, str):
-        raise ArgumentError(f"response must be the name of a column, got {shown(response)}")
+        raise ArgumentError(f"response must be the name of a column, got {safe_repr(response)}")
     terms = [column.strip() for column in columns]
     if any("~" in term or not term for term in [*terms, response or "y"]):
         raise ArgumentError("columns must be names or terms, without '~'; name the response with response=")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.arguments import check_made, shown
+from dpstats.arguments import check_type, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.penalties.base import NEGLIGIBLE, Penalty
-from dpstats.penalties.bridge import Bridge
 from dpstats.penalties.concave import L0, SCAD
-from dpstats.penalties.convex import ElasticNet, Lasso, Ridge
+from dpstats.penalties.convex import Bridge, ElasticNet, Lasso, Ridge
 
 __all__ = [
     "L0",
@@ -57,7 +56,7 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
             raise ArgumentError(f"alpha must not be given beside penalty={which!r}: name the penalty, as in 'lasso'")
         return which
     if not isinstance(which, str) or which not in _KINDS:
-        raise ArgumentError(f"penalty must be one of {list(_KINDS)}, a penalty object or None, got {shown(which)}")
+        raise ArgumentError(f"penalty must be one of {list(_KINDS)}, a penalty object or None, got {safe_repr(which)}")
     if alpha is None:
         raise ArgumentError(f"alpha must be given with penalty={which!r}: its strength on the sum of the losses")
     kind = _KINDS[which]
@@ -102,7 +101,7 @@ def split_curvature(whole: Penalty) -> tuple[float, Penalty | None]:
     >>> modulus, rest.name
     (1.0, 'lasso')
     """
-    check_made("whole", whole, Penalty, "a penalty, such as dp.penalties.Ridge(1.0)")
+    check_type("whole", whole, Penalty, "a penalty, such as dp.penalties.Ridge(1.0)")
     if isinstance(whole, Ridge) or (isinstance(whole, Bridge) and whole.q == 2):
         return whole.modulus, None
     if isinstance(whole, ElasticNet):

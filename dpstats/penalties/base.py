@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.arguments import is_number, shown
+from dpstats.arguments import is_number, safe_repr
 from dpstats.errors import ArgumentError
 
 Array = NDArray[np.float64]
@@ -31,11 +31,11 @@ NEGLIGIBLE = 1e-30
 def number(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> float:
     """`value` as a float if it is a finite number of [low, high] (or (low, high]), else ArgumentError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentError(f"{name} must be a number, got {shown(value)}")
+        raise ArgumentError(f"{name} must be a number, got {safe_repr(value)}")
     inside = (low < value if open_low else low <= value) and value <= high
     if not (is_number(value) and inside):
         interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if math.isinf(high) else ']'}"
-        raise ArgumentError(f"{name} must lie in {interval}, got {shown(value)}")
+        raise ArgumentError(f"{name} must lie in {interval}, got {safe_repr(value)}")
     return float(value)
 
 

@@ -1,28 +1,35 @@
-"""The releases of a fit by the method asked for, planned without rows."""
+"""The releases of a fit by the method asked for, what they buy of the response, and what the budget is spent on."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.families import Family, Gaussian
+from dpstats.families import Family, Gaussian, Poisson
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.drawing import lattice_points
+from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.napp import Stage, plan_method_stage
+from dpstats.mechanisms.objective import recentre
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import ACROSS, EXACT_COLUMNS, NOT_EXACT, PosteriorPlan
+from dpstats.mechanisms.posterior_sampler import lattice_points
 from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.request import Request
 from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
-from dpstats.risk.posterior import posterior_bounds, region_bounds
+from dpstats.risk.proved import posterior_bounds, region_bounds
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -143,3 +150,156 @@ def paid_apart(stages: tuple[Stage, ...], options: Options) -> tuple[tuple[Stage
     if options.split is not None and stages[-1].role == "refit":
         return stages[:-1], stages[-1:]
     return (stages,)
+
+
+COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
+
+
+def budget_frame(plan: Plan) -> pd.DataFrame:
+    """The table `Plan.budget` returns; see there."""
+    rows: list[tuple[Any, ...]] = []
+    if plan.bought:
+        cost = range_eps(plan.request, plan.bought)
+        rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
+    if plan.response is not None:
+        cost = plan.response.eps
+        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
+    if plan.screening is not None:
+        rows += screening_rows(plan.screening)
+    for role, stage in plan.stages:
+        retrieved = max(0.0, stage.planned_eps - stage.joint_need)
+        need, final = stage.planned_eps - retrieved, stage.final.eps
+        rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, stage.bought_law))
+        if final > 0:
+            rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
+        if stage.information is not None:
+            rows += information_rows(stage.information)
+    sums = [sum(row[column] for row in rows) for column in (4, 5)]
+    if plan.request.options.split is not None:
+        sums = [float("nan")] * 2  # parts of the rows pay side by side
+    # A person may have several rows of weight 1, each of which costs what is planned for one.
+    times = plan.request.options.record.rows
+    rows = [(row[0], *(times * cell for cell in row[1:6]), row[6]) for row in rows]
+    sums = [times * total for total in sums]
+    planned = plan.request.eps
+    if plan.guarantee.eps > planned * (1 + 1e-9):  # the fit is one of several, of which the rows chose
+        rest, delta = plan.guarantee.eps - sum(row[1] for row in rows), plan.guarantee.delta - sum(r[2] for r in rows)
+        rows.append(("choice, others", rest, delta, rest, rest, 0.0, "candidates and choice"))
+        sums[0], planned = sums[0] + rest, plan.guarantee.eps
+    rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, planned, sums[0], sums[1], ""))
+    return WideFrame(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
+
+
+def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
+    """The purchases of screening, as rows of the budget table."""
+    choices = screening.eps - screening.null_eps
+    terms = f"{screening.choices} of {screening.candidates} terms"
+    rows: list[tuple[Any, ...]] = [("screening", choices, 0.0, choices, choices, 0.0, terms)]
+    if screening.null is not None:
+        cost = screening.null_eps
+        rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
+    return rows
+
+
+def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
+    """The purchases of inference, as rows of the budget table."""
+    found = {
+        "known": "",
+        "dispersion": "dispersion",
+        "robust": "robust variances",
+        "clustered": "variances by persons",
+    }[plan.purchase.spread]
+    costs = {
+        ("information", "standard errors"): plan.eps,
+        ("info: rounding", "discrete noise"): plan.purchase.cover_eps,
+        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
+    }
+    return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]
+
+
+def range_eps(request: Request, bought: tuple[str, ...]) -> float:
+    """What the ranges of the columns left out of the Domain cost together."""
+    return request.options.range_share * request.row_eps if bought else 0.0
+
+
+MEAN_SHARE = 0.25
+"""The part of a count's purchase that buys the mean; the greatest count gets the rest."""
+
+
+@dataclass(frozen=True)
+class ResponsePurchase:
+    """What is bought of the response.
+
+    Attributes
+    ----------
+    eps : float
+        What it costs.
+    low, high : float
+        The interval that scale, centre and cap of a continuous response follow, or 0 and the greatest count that is
+        not clipped; in the user's units. The declared range until it is bought.
+    mean : float or None
+        The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
+        intercept to centre.
+    """
+
+    eps: float
+    low: float
+    high: float
+    mean: float | None = None
+
+
+def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
+    """What the request buys of its response, the declared range standing in for what is not known yet; None if nothing.
+
+    Raises
+    ------
+    ArgumentError
+        If the purchase is asked for where there is nothing to buy or no room for it in the plan.
+    """
+    obstacle = _obstacle(request, design)
+    wanted = request.options.response
+    if wanted == "bought" and obstacle is not None:
+        raise ArgumentError(f"response='bought' {obstacle}")
+    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
+    if wanted == "declared" or obstacle is not None or not (wanted == "bought" or open_counts):
+        return None
+    assert isinstance(design, DesignSpec)
+    return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
+
+
+def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:
+    """The stages of counts, shrinking the intercept towards the linear predictor of a released mean instead of zero.
+
+    They hold the columns `kept` of the design.
+    """
+    assert isinstance(design, DesignSpec)
+    target = np.zeros(len(design.names))
+    at = design.names.index("Intercept")
+    family = stages[0].plan.family
+    assert isinstance(family, Poisson)
+    # With an offset what was bought is the rate: counts per exp(offset).
+    level = family.predictor(mean) if design.offset is None else math.log(mean) + design.offset_center
+    target[at] = level * design.scale[at]
+    inside = target[list(kept)]
+    return tuple(Stage(role, recentre(plan, plan.curvature, -plan.curvature * inside)) for role, plan in stages)
+
+
+def _obstacle(request: Request, design: PublicDesign) -> str | None:
+    """Why nothing can be bought of the response, with the fix."""
+    if request.family.response == "binary":
+        return f"does not suit family {request.family.name!r}, whose response has two values; leave it out"
+    if request.family.response == "count" and not isinstance(request.family, Poisson):
+        return f"is not offered for family {request.family.name!r}; declare the range of the counts"
+    if not isinstance(design, DesignSpec):
+        return "needs a formula and a declared range; leave it out for plain arrays"
+    if request.options.replicates:
+        return "is not part of the replicated paper; leave it out"
+    if request.options.retrieval == "return":
+        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+    return None
+
+
+def _capped(family: Family) -> bool:
+    """Whether the analyst has chosen a cap for counts."""
+    return getattr(family, "y_max", None) is not None or getattr(family, "mean_cap", None) is not None

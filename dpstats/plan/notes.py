@@ -13,13 +13,13 @@ from dpstats.families import NegativeBinomial, Poisson
 from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.inferring import obstacle
+from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.plan.tables import capped_at, format_number, is_output
-from dpstats.proving import cited
+from dpstats.proof_pages import cite_proof
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
@@ -39,7 +39,7 @@ NEIGHBOURS = {
 """What a guarantee hides, by its notion of neighbours and whether it is for rows."""
 
 
-def guarantee_said(plan: Plan) -> str:
+def guarantee_note(plan: Plan) -> str:
     """What is guaranteed of everything shown, in a sentence."""
     guarantee = plan.guarantee
     if not guarantee.certified:
@@ -53,7 +53,7 @@ def plan_notes(plan: Plan) -> list[str]:
     """What the reader must know, in plain words."""
     guarantee, objective = plan.guarantee, plan.objective
     said = [
-        guarantee_said(plan),
+        guarantee_note(plan),
         shrinkage_note(plan),
         errors_note(plan),
     ]
@@ -83,7 +83,7 @@ def plan_notes(plan: Plan) -> list[str]:
     if plan.request.options.split is not None:
         said.append(
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
-            f"row pays for its own part only, so the total is not the sum ({cited('docs/proofs/composition')}, 5)."
+            f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
         )
     if plan.bought:
         names = ", ".join(plan.bought)
@@ -99,12 +99,12 @@ def plan_notes(plan: Plan) -> list[str]:
             f"{plan.response.mean:.4g}, not zero; the excess risk is over coefficients whose norm is counted from "
             "there."
         )
-    said += beside_note(plan.design)
+    said += weights_note(plan.design)
     advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
-    return [*said, *taken_note(plan), *design_notes(plan), *advised]
+    return [*said, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
-def taken_note(plan: Plan) -> list[str]:
+def assumed_response_note(plan: Plan) -> list[str]:
     """What an undeclared response was taken for."""
     return [f"{one}." for one in plan.advice if TAKEN in one]
 
@@ -206,12 +206,12 @@ def errors_note(plan: Plan) -> str:
         few = (
             "They are free, of what room the fit leaves, and a matter of luck where that is little: with many "
             "columns, rare levels or wide ranges one draw has them and the next has not. inference=True pays for "
-            f"errors that are there. {enough_said(plan)}{few}"
+            f"errors that are there. {rows_needed_note(plan)}{few}"
         )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them (proof: {cited('docs/proofs/information')}). {few}"
+        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). {few}"
     )
 
 
@@ -226,7 +226,7 @@ def covered_note(plan: Plan) -> list[str]:
     ]
 
 
-def enough_said(plan: Plan) -> str:
+def rows_needed_note(plan: Plan) -> str:
     """From how many rows on free errors are likely to be there, by a forecast; empty where there is none."""
     if plan.call is None:
         return ""
@@ -279,7 +279,7 @@ def screening_note(plan: Plan) -> str:
     )
 
 
-def beside_note(design: PublicDesign) -> list[str]:
+def weights_note(design: PublicDesign) -> list[str]:
     """What a reader must know of weights and trials."""
     said = []
     if design.score_ratio is None:

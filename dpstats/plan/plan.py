@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,23 +13,47 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag
+from dpstats.call import Request
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
+from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.napp import Stage, stored_plan
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.plan.budget import budget_frame
-from dpstats.plan.methods import risk_frame
-from dpstats.plan.response import ResponsePurchase
-from dpstats.plan.summary import summarize_plan
-from dpstats.plan.tables import Summary, shorten
-from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.guarantee import Guarantee
+from dpstats.plan.methods import (
+    ResponsePurchase,
+    budget_frame,
+    centre_stages,
+    paid_apart,
+    planned_fit,
+    proof_page,
+    range_eps,
+    risk_frame,
+    uncertified_method,
+    zcdp_of,
+)
+from dpstats.plan.notes import plan_notes, rounding_note
+from dpstats.plan.tables import Summary, column_table, header_table, plan_tables, shorten, wrap_notes
+from dpstats.privacy.guarantee import Guarantee, check_budget
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.request import Request
+from dpstats.privacy.ranges import check_range_eps
+from dpstats.replication.napp import plan_replication
+
+
+def summarize_plan(plan: Plan) -> Summary:
+    """The summary of a dry run: what would be released, at what price, with what noise."""
+    summary = Summary()
+    summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
+    rounded = plan.objective.noise_averages_out and not isinstance(plan.objective, LeastSquaresPlan)
+    rounding = [rounding_note(plan.objective)] if rounded else []
+    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding]))
+    return summary
+
 
 Vector = NDArray[np.float64]
 
@@ -116,7 +140,7 @@ class Plan:
         return self.objective.curvature
 
     @property
-    def noise(self) -> Noise | BodyNoise:
+    def noise(self) -> Noise | KNormNoise:
         """The law of the objective's linear term: cut to the design, or in the metric x * noise_shape."""
         return self.objective.noise
 
@@ -207,7 +231,7 @@ class Plan:
         if check_flag("printed", printed):
             return table
         proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
-        return Printed(proved.drop_duplicates("bound", ignore_index=True))
+        return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
     def fit(
         self,
@@ -400,3 +424,130 @@ class Plan:
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
         )
+
+
+@np.errstate(all="ignore")
+def make_plan(
+    request: Request,
+    design: PublicDesign,
+    family: Family,
+    *,
+    formula: str | None,
+    bought: tuple[str, ...] = (),
+    response: ResponsePurchase | None = None,
+) -> Plan:
+    """Split the budget and plan the release; reads no row.
+
+    Parameters
+    ----------
+    request : Request
+    design : PublicDesign
+    family : Family
+        With every cap filled in.
+    formula : str or None
+    bought : tuple of str
+        Columns whose range is bought.
+    response : ResponsePurchase, optional
+        What is bought of the response; design and family follow it already.
+
+    Raises
+    ------
+    ArgumentError
+        If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
+        ranges, but the charge is made before they are known. Likewise if `curvature` is given and the range of counts
+        is bought. If eps is too small to buy the ranges with.
+    """
+    _check_bought(request, design, family, bought)
+    # A cap on residuals is given in the response's units, which may be any.
+    check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
+    screening, stages = planned_fit(
+        request,
+        design,
+        family,
+        request.row_eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
+    )
+    if response is not None and response.mean is not None:
+        kept = range(len(design.names)) if screening is None else screening.kept
+        stages = centre_stages(stages, design, response.mean, kept)
+    if request.options.replicates:
+        stages = plan_replication(stages, design, request.penalty, request.options)
+    guarantee = _guarantee(request, design, stages, bought, screening)
+    return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
+
+
+def _check_bought(request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...]) -> None:
+    """Raise ArgumentError unless these ranges can be bought; see `make_plan`."""
+    if not bought:
+        return
+    if request.options.retrieval == "return":
+        raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
+    share = range_eps(request, bought) / len(bought)
+    check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
+    if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
+        # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
+        raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
+
+
+def _guarantee(
+    request: Request,
+    design: PublicDesign,
+    stages: tuple[Stage, ...],
+    bought: tuple[str, ...],
+    screening: ScreeningPlan | None,
+) -> Guarantee:
+    """For everything that a call with these stages releases."""
+    returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
+    record = request.options.record
+    guarantee = Guarantee(
+        request.eps - record.rows * returned,
+        _spent_delta(request, stages, screening),
+        request.adjacency,
+        basis=proof_page(request, stages),
+        rho=zcdp_of(stages) if not bought else None,
+        unit=record.column,
+    )
+    unproved = uncertified_method(request, design)
+    for reason in (*request.uncertified_reasons, *(() if unproved is None else (unproved,))):
+        guarantee = guarantee.uncertified(reason)
+    return guarantee
+
+
+def _spent_delta(request: Request, stages: tuple[Stage, ...], screening: ScreeningPlan | None) -> float:
+    """Pure noise spends no delta; all of it is charged while the law of the noise is open."""
+    if screening is not None and request.options.noise != "laplace":
+        return request.delta  # the law follows the columns kept
+    if all(plan.noise.kind == "gaussian" for _, plan in stages):
+        return request.delta
+    return max(sum(plan.delta for _, plan in part) for part in paid_apart(stages, request.options))
+
+
+def replan(plan: Plan, eps: float) -> Plan:
+    """The plan of the same call with `eps` in place of its own; reads no row and spends nothing.
+
+    Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
+    because stages differed in it.
+
+    Parameters
+    ----------
+    plan : Plan
+    eps : float
+        The total.
+
+    Raises
+    ------
+    ArgumentError
+        If `eps` is not positive, or too small for the ranges that the call buys.
+    """
+    eps, _ = check_budget(eps)
+    request = replace(plan.request, eps=eps)
+    response = plan.response
+    if response is not None:
+        response = replace(response, eps=request.options.response_share * request.row_eps)
+    found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
+    call = None if plan.call is None else plan.call.at(eps)
+    if found.one_law or not (plan.bought or response):
+        return replace(found, call=call)
+    # As in a call: where something is bought first, all stages keep to pure noise if one would.
+    settled = replace(request, options=replace(request.options, noise="laplace"))
+    found = make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
+    return replace(found, call=call)

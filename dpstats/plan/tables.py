@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import html
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
@@ -16,13 +20,108 @@ from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
-from dpstats.plan.written import Summary, with_rows
 from dpstats.privacy.information.statistics import StatisticsNoise
-from dpstats.proving import cited
+from dpstats.proof_pages import cite_proof
 
 if TYPE_CHECKING:
     from dpstats.plan.plan import Plan
     from dpstats.privacy.guarantee import Guarantee
+
+DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
+"""What a table in a text does not lead to."""
+
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+    }
+)
+"""How LaTeX writes the signs that mean something to it."""
+
+
+class Summary(statsmodels_summary.Summary):
+    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
+
+    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
+    """
+
+    def as_latex(self) -> str:
+        """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""
+        # statsmodels' own replacements know only some of the signs.
+        parts = [_as_text(table, _latex).as_latex_tabular(replacements={}) for table in self.tables]
+        return "\n\n".join([*parts, *map(_latex, self._notes())])
+
+    def as_html(self) -> str:
+        """Each table, then the notes."""
+        parts = [_as_text(table, html.escape).as_html() for table in self.tables]
+        notes = [html.escape(note) for note in self._notes()]
+        return "".join([*parts, *(["<br/><br/>" + "<br/>".join(notes)] if notes else [])])
+
+    def as_markdown(self) -> str:
+        """Each table in the pipes of Markdown, then the notes."""
+        return "\n\n".join([*map(markdown_table, self.tables), *self._notes()])
+
+    def _notes(self) -> list[str]:
+        return [] if self.extra_txt is None else notes_of(DETAILS.sub("", self.extra_txt))
+
+
+def notes_of(text: str) -> list[str]:
+    """The notes of a text, one line each: what goes on in another line is set in there."""
+    notes: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith(" ") and notes:
+            notes[-1] += f" {line.strip()}"
+        else:
+            notes.append(line)
+    return [note for note in notes if note]
+
+
+def with_rows(table: SimpleTable, headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]]) -> SimpleTable:
+    """The table, whose names and cells go on in other lines, with its rows as they are where lines have no end."""
+    data, stubs = [cells for _, cells in rows], [str(name) for name, _ in rows]
+    table.unbroken = SimpleTable(data, headers=list(headers), stubs=stubs)
+    return table
+
+
+def _unbroken(table: SimpleTable) -> SimpleTable:
+    """The table with each of its rows on one line, and its title."""
+    found = copy.deepcopy(getattr(table, "unbroken", table))
+    found.title = " ".join((table.title or "").split())
+    return found
+
+
+def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
+    """The table with `text` of its title and of its cells."""
+    found = _unbroken(table)
+    found.title = text(found.title)
+    for row in found:
+        for cell in row:
+            cell.data = text(cell.data.strip()) if isinstance(cell.data, str) else cell.data
+    return found
+
+
+def _latex(text: str) -> str:
+    return text.translate(LATEX)
+
+
+def markdown_table(table: SimpleTable) -> str:
+    """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
+    table = _unbroken(table)
+    cells = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
+    size = max(map(len, cells))
+    cells = [["", *row] if len(row) < size else row for row in cells]
+    above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
+    head = [" ".join(filter(None, column)) for column in zip(*above, strict=True)] or [""] * size
+    rows = [head, *(row for row, made in zip(cells, table, strict=True) if made.datatype != "header")]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, f"|:---|{'---:|' * (size - 1)}")
+    return "\n".join([*([f"**{table.title}**", ""] if table.title else []), *lines])
+
 
 __all__ = ["Summary", "full_width", "plan_tables"]
 
@@ -54,7 +153,7 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
     """Pairs of facts on the model (left) and on the guarantee (right)."""
     guarantee, request = plan.guarantee, plan.request
     wide = WIDTH // 2 - 18  # as wide as the tables below, whatever the facts
-    title = "\n".join([*banner(guarantee), model_title(plan), *facts_lines([modelled(plan)])])
+    title = "\n".join([*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)])])
     left = [
         ("Dep. Variable:", shorten(plan.design.response_name, 22)),
         ("Model:", "GLM"),
@@ -74,11 +173,11 @@ def header_table(plan: Plan, observations: str) -> SimpleTable:
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
         ("Certified:", "yes" if guarantee.certified else "NO"),
-        ("Proof:", cited(guarantee.basis) if guarantee.certified else "none"),
+        ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
         ("Noise:", plan.objective.law_name),
         ("No. Observations:", observations),
     ]
-    for name, fact in beside_facts(plan.design):
+    for name, fact in auxiliary_facts(plan.design):
         left.append((name, shorten(fact, 18)))
         right.append(("", ""))
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
@@ -112,7 +211,7 @@ def capped_at(plan: Plan) -> float | None:
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
 
 
-def modelled(plan: Plan) -> str:
+def modelled_level(plan: Plan) -> str:
     """What the coefficients are about: of a response of two values, which of them they speak for."""
     design, family = plan.design, plan.family
     name = " ".join(design.response_name.split())
@@ -128,7 +227,7 @@ def modelled(plan: Plan) -> str:
     return f"the mean of {name}"
 
 
-def beside_facts(design: PublicDesign) -> list[tuple[str, str]]:
+def auxiliary_facts(design: PublicDesign) -> list[tuple[str, str]]:
     """What belongs to the rows beside their columns, as pairs of a heading and a name."""
     facts = []
     if isinstance(design, DesignSpec):
@@ -253,7 +352,7 @@ def full_width(
     room = WIDTH - sum(columns) - len(columns)
     formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
     lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
-    heads = ["\n".join(wrapped(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
+    heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
     data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
     table = SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
     return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
@@ -261,11 +360,11 @@ def full_width(
 
 def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -> list[tuple[str, list[str]]]:
     """A row of a table, on as many lines as its name and its cells need."""
-    parts = [wrapped(name, room, "  "), *(wrapped(cell, width) for cell, width in zip(cells, columns, strict=True))]
+    parts = [wrap_text(name, room, "  "), *(wrap_text(cell, width) for cell, width in zip(cells, columns, strict=True))]
     return [(line[0], list(line[1:])) for line in zip_longest(*parts, fillvalue="")]
 
 
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
     """The text on lines of at most `width` characters, broken behind a sign where there is one."""
     lines: list[str] = []
     while len(text) > width:

@@ -9,14 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dpstats.arguments import check_choice
-from dpstats.plots.audits import Audited, audit
+from dpstats.plots.audits import AuditedSubject, audit, spending
 from dpstats.plots.coefficients import coefficients, shares
-from dpstats.plots.comparisons import Compared, methods
 from dpstats.plots.effects import effect
-from dpstats.plots.plans import budget
+from dpstats.plots.plans import ComparedSubject, budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
-from dpstats.plots.spending import spending
-from dpstats.plots.subjects import Evaluated, Fitted
+from dpstats.plots.style import EvaluatedSubject, FittedSubject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,24 +36,24 @@ OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "sha
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
 
 
-def draw_result(result: Fitted, kind: str, **arguments: Any) -> Axes:
+def draw_result(result: FittedSubject, kind: str, **arguments: Any) -> Axes:
     """The picture of a model that is called `kind`; ArgumentError for another name."""
     return _chosen(OF_RESULTS, kind)(result, **arguments)
 
 
-def draw_evaluation(evaluation: Evaluated, kind: str | None, **arguments: Any) -> Axes:
+def draw_evaluation(evaluation: EvaluatedSubject, kind: str | None, **arguments: Any) -> Axes:
     """The picture of an evaluation that is called `kind`, or the first it has a table for."""
     if kind is None:
         kind = next((name for name in OF_EVALUATIONS if getattr(evaluation, name) is not None), "calibration")
     return _chosen(OF_EVALUATIONS, kind)(evaluation, **arguments)
 
 
-def draw_audit(result: Audited, **arguments: Any) -> Axes:
+def draw_audit(result: AuditedSubject, **arguments: Any) -> Axes:
     """The picture of an audit."""
     return audit(result, **arguments)
 
 
-def draw_comparison(comparison: Compared, **arguments: Any) -> Axes:
+def draw_comparison(comparison: ComparedSubject, **arguments: Any) -> Axes:
     """The picture of a comparison of methods."""
     return methods(comparison, **arguments)
 

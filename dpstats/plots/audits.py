@@ -1,20 +1,23 @@
-"""What an audit found: the bound on eps by threshold, or the distributions that give it."""
+"""What an audit found, and how a ledger's budget was spent."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import pandas as pd
 
-from dpstats.arguments import check_choice
+from dpstats.arguments import check_choice, safe_repr
+from dpstats.errors import ArgumentError
+from dpstats.ledger import Ledger, LedgerLike, as_ledger
 from dpstats.plots import style
-from dpstats.plots.subjects import check_subject
+from dpstats.plots.style import check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Audited(Protocol):
+class AuditedSubject(Protocol):
     """The result of an audit; `dpstats.audit.AuditResult`."""
 
     @property
@@ -50,7 +53,7 @@ class Audited(Protocol):
         """Bounds by threshold, and histograms of the telling score on both data sets."""
 
 
-def audit(result: Audited, *, what: str = "bounds", ax: Axes | None = None) -> Axes:
+def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = None) -> Axes:
     """What an audit found.
 
     Parameters
@@ -91,11 +94,11 @@ def audit(result: Audited, *, what: str = "bounds", ax: Axes | None = None) -> A
         style.name_axes(ax, f"the output's {score}", "share of the runs")
     lines = style.show_legend_above(ax)
     verdict = "not refuted" if result.passed else "REFUTED"
-    style.finish(ax, f"Audit: eps = {result.eps:.4g} is {verdict}", *_said(result, what), lines_above=lines)
+    style.finish(ax, f"Audit: eps = {result.eps:.4g} is {verdict}", *_audit_caption(result, what), lines_above=lines)
     return ax
 
 
-def _draw_bounds(ax: Axes, result: Audited) -> None:
+def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
     curve = result.picture.curve
     thresholds = np.asarray(curve.thresholds, dtype=np.float64)
     bounds = np.asarray(curve.bounds.eps, dtype=np.float64)
@@ -110,7 +113,7 @@ def _draw_bounds(ax: Axes, result: Audited) -> None:
     ax.set_ylim(0.0, 1.08 * max(result.eps, result.eps_lower, float(np.max(bounds[shown], initial=0.0))))
 
 
-def _draw_scores(ax: Axes, result: Audited) -> None:
+def _draw_scores(ax: Axes, result: AuditedSubject) -> None:
     picture = result.picture
     middle = (picture.edges[1:] + picture.edges[:-1]) / 2
     for counts, name, color in zip(picture.counts, ("data", "neighbour"), style.SERIES, strict=False):
@@ -120,7 +123,7 @@ def _draw_scores(ax: Axes, result: Audited) -> None:
     ax.set_ylim(bottom=0.0)
 
 
-def _said(result: Audited, what: str) -> list[str]:
+def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
     """The caption's sentences."""
     claim = f"eps = {result.eps:.4g}" + (f", delta = {result.delta:.4g}" if result.delta else "")
     shown = {
@@ -132,4 +135,129 @@ def _said(result: Audited, what: str) -> list[str]:
         f"Claimed: that the two data sets tell no more apart than {claim} allows. {end}",
         shown,
         f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are taken to be public.",
+    ]
+
+
+MOST_ANALYSTS = 4
+"""So many analysts have a line of their own: those who have spent most."""
+
+SHORT = pd.Timedelta(minutes=10)
+"""Charges within so short a time stand by their number."""
+
+NAMELESS = "(no name)"
+
+
+def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
+    """What is spent of a ledger's budget over time, in all and by analyst.
+
+    Parameters
+    ----------
+    ledger : Ledger or path
+        Of the whole data set, not of a part.
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        Time in UTC across, or the entries' numbers where all lie within ten minutes; eps
+        upward, or rho under zCDP. Steps are charges, and refunded ones are left out.
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, or `ledger` is no ledger.
+    LedgerError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> ledger = dp.Ledger(f"{tempfile.mkdtemp()}/survey.ledger", dataset="survey", eps=1.0)
+    >>> charge = ledger.charge(dp.Guarantee(0.25), label="a count")
+    >>> dp.plots.spending(ledger).get_ylabel()
+    'eps spent'
+    """
+    found = as_ledger(ledger)
+    if not isinstance(found, Ledger):
+        raise ArgumentError(f"ledger must be a whole ledger or the path of its file, got {safe_repr(found)}")
+    ax = style.new_axes(ax)
+    table = found.history()
+    counted = "eps" if found.accountant == "basic" else "rho"
+    spent = float(table[counted].max()) if len(table) else 0.0
+    total = found.total.eps if counted == "eps" else spent + (found.remaining_rho or 0.0)
+    across = _draw_steps(ax, found, table, counted)
+    ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
+    ax.set_ylim(0.0, 1.06 * total)
+    style.name_axes(ax, across, f"{counted} spent")
+    lines = style.show_legend_above(ax)
+    style.finish(
+        ax, f"Privacy budget of {found.dataset}", *_spending_caption(found, table, counted, spent), lines_above=lines
+    )
+    return ax
+
+
+def _draw_steps(ax: Axes, found: Ledger, table: pd.DataFrame, counted: str) -> str:
+    """A step at each charge: of all together, and of those who have spent most. What the horizontal axis shows."""
+    timed = len(table) > 0 and table["time"].max() - table["time"].min() >= SHORT
+    # Within a few minutes, the order says more than fractions of seconds.
+    across = pd.Series(table["time"].dt.tz_localize(None) if timed else table.index, index=table.index)
+    _step(ax, across, table[counted], across.max(), color=style.INK, linewidth=3.6, zorder=1.5, label="all")
+    quotas = found.spending()["quota_eps"] if counted == "eps" else pd.Series(dtype=float)
+    most = table.groupby("analyst")["by_analyst"].max().sort_values(ascending=False, kind="stable")
+    if list(most.index) not in ([], [""]):
+        for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):
+            own, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
+            look: dict[str, Any] = {"color": style.SERIES[number], "linewidth": 1.4, "label": label}
+            _step(ax, across[own], table["by_analyst"][own], across.max(), **look)
+            quota = float(quotas.get(analyst, np.nan))
+            if np.isfinite(quota):
+                ax.axhline(quota, color=style.SERIES[number], linestyle="--", linewidth=1.0, gid="quota")
+    _tick(ax, table, timed)
+    return "time (UTC)" if timed else "entry"
+
+
+def _tick(ax: Axes, table: pd.DataFrame, timed: bool) -> None:
+    """Dates, or whole numbers of entries."""
+    from matplotlib import dates, ticker
+
+    drawer: Any = dates if timed else ticker
+    if timed:
+        locator = drawer.AutoDateLocator(minticks=2, maxticks=5)
+        ax.xaxis.set_major_formatter(drawer.ConciseDateFormatter(locator))
+    else:
+        locator = drawer.MaxNLocator(nbins=8, integer=True, min_n_ticks=1)
+        low, high = (table.index.min(), table.index.max()) if len(table) else (0, 1)
+        ax.set_xlim(low - 0.5, high + 0.5)
+    ax.xaxis.set_major_locator(locator)
+
+
+def _step(ax: Axes, places: pd.Series[Any], amounts: pd.Series[float], end: Any, **look: Any) -> None:
+    """A line that starts at nothing, rises at each place and goes on to the end; dots mark the charges."""
+    across = [*places, end] if len(places) else []
+    upward = [*amounts, amounts.iloc[-1]] if len(places) else []
+    dots = list(range(len(places))) if len(places) <= 40 else []
+    ax.plot(across, upward, drawstyle="steps-post", marker="o", markersize=4, markevery=dots, **look)
+    if len(places):
+        ax.vlines(across[0], 0.0, upward[0], color=look["color"], linewidth=look["linewidth"])
+
+
+def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> list[str]:
+    """The caption's sentences."""
+    whose = "row" if ledger.unit is None else ledger.unit
+    kept = {
+        "add_remove": f"whether any one {whose} is in the data",
+        "replace_one": f"the contents of any one {whose}",
+    }[ledger.adjacency]
+    people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
+    if table.empty:
+        return [f"Protected: {kept}. Nothing has been charged yet."]
+    parallel = "Of the parts of a partition the worst counts, so that lines do not add up."
+    return [
+        f"Protected: {kept}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
+        parallel if apart > spent * (1 + 1e-9) else "",
+        f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
+        "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",
+        "No row was read.",
     ]

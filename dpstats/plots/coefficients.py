@@ -13,7 +13,7 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.plan import Plan
 from dpstats.plots import style
-from dpstats.plots.subjects import FIT, Fitted, check_subject
+from dpstats.plots.style import FIT, FittedSubject, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ INTERCEPT = "Intercept"
 
 
 def coefficients(
-    result: Fitted,
+    result: FittedSubject,
     *,
     alpha: float = 0.05,
     by_range: bool = False,
@@ -94,7 +94,7 @@ def coefficients(
     return ax
 
 
-def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
+def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
     """Where the error of each coefficient comes from: shares of its squared standard error.
 
     Parameters
@@ -161,7 +161,7 @@ def shares(result: Fitted, *, intercept: bool = False, ax: Axes | None = None) -
     return ax
 
 
-def _table(result: Fitted, alpha: float, intercept: bool) -> pd.DataFrame:
+def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
     if not result.has_errors:
         kept = result.params[result.plan.kept]

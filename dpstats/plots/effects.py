@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.domain import Levels, Range, canonical
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.plots import style
-from dpstats.plots.subjects import FIT, Fitted, check_subject
+from dpstats.plots.style import FIT, FittedSubject, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ MOST_HELD = 6
 
 
 def effect(
-    result: Fitted,
+    result: FittedSubject,
     column: str,
     *,
     at: Mapping[str, Any] | None = None,
@@ -84,10 +84,10 @@ def effect(
     design = _design(result)
     read = parse(design.formula).predicting_columns
     if not isinstance(column, str) or column not in read:
-        raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {shown(column)}")
+        raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {safe_repr(column)}")
     others = [name for name in read if name != column]
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:
-        raise ArgumentError(f"points must be an integer of at least 2, got {shown(points)}")
+        raise ArgumentError(f"points must be an integer of at least 2, got {safe_repr(points)}")
     at = {} if at is None else at
     held, several = _held(design, others, at)
     ax = style.new_axes(ax)
@@ -116,7 +116,7 @@ def effect(
     return ax
 
 
-def _design(result: Fitted) -> DesignSpec:
+def _design(result: FittedSubject) -> DesignSpec:
     """The formula's design; ArgumentError without formula or mean."""
     design, family = result.plan.design, result.plan.family
     if not isinstance(design, DesignSpec):
@@ -159,14 +159,14 @@ def _check(name: str, value: Any, declared: Range | Levels) -> None:
     found = canonical(value)
     if isinstance(declared, Levels):
         if found not in declared.code_of():
-            raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {shown(value)}")
+            raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {safe_repr(value)}")
     elif not isinstance(found, float) or not declared.low <= found <= declared.high:
         raise ArgumentError(
-            f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {shown(value)}"
+            f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {safe_repr(value)}"
         )
 
 
-def _predicted(result: Fitted, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
+def _predicted(result: FittedSubject, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
     if not result.has_errors:
         return np.asarray(result.predict(frame), dtype=np.float64), None
@@ -219,7 +219,7 @@ def _name_levels(ax: Axes, declared: Levels) -> None:
     slanted = any(len(left) + len(right) + 4 > 2 * 70 / len(names) for left, right in pairwise(names))
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
     ax.set_xticks(range(len(names)), names, **turned)
-    style.plain(ax.get_xticklabels())
+    style.literal_text(ax.get_xticklabels())
 
 
 def _response(design: DesignSpec) -> str:
@@ -244,7 +244,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return f"Held: {values}{more}."
 
 
-def _band(result: Fitted, alpha: float, unbounded: bool, numeric: bool) -> str:
+def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
         return "No band: the call released no standard errors (inference=True buys them)."

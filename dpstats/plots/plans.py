@@ -1,18 +1,20 @@
-"""What other budgets would buy: plans alone, no row is read."""
+"""What other budgets would buy, and methods against the number of rows: plans alone, no row is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, check_made, is_number, shown
+from dpstats.arguments import check_choice, check_type, is_number, safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.plan import Plan, replanned
+from dpstats.plan import Plan, replan
 from dpstats.plots import style
-from dpstats.progress import watched
+from dpstats.plots.style import check_subject
+from dpstats.progress import show_elapsed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +81,7 @@ def budget(
     'eps'
     """
     check_choice("what", what, ("risk", "noise", "se"))
-    check_made("plan", plan, Plan, "what dp.plan returns")
+    check_type("plan", plan, Plan, "what dp.plan returns")
     supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
     for name, given in {"coefficient": coefficient, **supposed}.items():
         if what != "se" and given is not None:
@@ -127,7 +129,7 @@ def _rows(n: int | Sequence[int] | None) -> list[int | None]:
         raise ArgumentError(f"n must hold 1 to {len(style.SERIES)} numbers of rows, got {len(counts)}")
     for count in counts:
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count < 2**53:
-            raise ArgumentError(f"n must be a positive integer or several, got {shown(count)}")
+            raise ArgumentError(f"n must be a positive integer or several, got {safe_repr(count)}")
     return [int(count) for count in counts]
 
 
@@ -136,12 +138,12 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
     if eps is not None:
         listed = isinstance(eps, (list, tuple, np.ndarray)) and np.ndim(np.asarray(eps, dtype=object)) == 1
         if not listed or len(eps) < 2 or not all(map(is_number, eps)):
-            raise ArgumentError(f"eps must hold at least two budgets, got {shown(eps)}")
-        return [replanned(plan, value) for value in sorted(eps)]
+            raise ArgumentError(f"eps must hold at least two budgets, got {safe_repr(eps)}")
+        return [replan(plan, value) for value in sorted(eps)]
     found = []
     for factor in FACTORS:
         try:
-            found.append(replanned(plan, float(factor) * plan.request.eps))
+            found.append(replan(plan, float(factor) * plan.request.eps))
         except ArgumentError:  # too small for the ranges to be bought
             continue
     return found
@@ -156,14 +158,14 @@ def _risk(plan: Plan, pi: float, count: int | None) -> Float:
 def _coefficient(plan: Plan, name: str | None) -> str:
     """The coefficient whose error is drawn."""
     if name is not None and name not in plan.names:
-        raise ArgumentError(f"coefficient must be one of the plan's, {', '.join(plan.names)}; got {shown(name)}")
+        raise ArgumentError(f"coefficient must be one of the plan's, {', '.join(plan.names)}; got {safe_repr(name)}")
     return plan.names[-1] if name is None else name
 
 
 def _draw_errors(ax: Axes, foreseen: Any, plans: Sequence[Plan], count: int, place: int, lines: dict[str, Any]) -> None:
     """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
     budgets = np.array([plan.request.eps for plan in plans])
-    with watched("foreseeing standard errors"):
+    with show_elapsed("foreseeing standard errors"):
         found = np.array([_errors(foreseen, plan, count, place) for plan in plans])
     low, usual, high, without, likely = found.T
     ax.plot(budgets, usual, markevery=np.flatnonzero(likely == 1.0).tolist(), **lines)
@@ -230,3 +232,83 @@ def _said(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
         f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
         "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",
     ]
+
+
+MEASURES = {
+    "excess": "predicted excess loss per row",
+    "noise": "predicted sd of noise in a coefficient",
+    "at_most": "excess loss per row, at most",
+}
+
+
+class ComparedSubject(Protocol):
+    """What `methods` draws: a `Comparison`."""
+
+    @property
+    def formula(self) -> str:
+        """The model."""
+
+    @property
+    def n(self) -> int:
+        """The guess at the number of rows."""
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """Columns method, n and the measures."""
+
+    @property
+    def description(self) -> str:
+        """Family, budget and neighbours in a line."""
+
+
+def methods(
+    comparison: ComparedSubject, *, what: Literal["excess", "noise", "at_most"] = "excess", ax: Axes | None = None
+) -> Axes:
+    """What each method would cost at several numbers of rows.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Of `dpstats.compare`.
+    what : {"excess", "noise", "at_most"}
+        The predicted excess of the mean loss, the predicted standard deviation of the noise in a coefficient, root mean
+        square in model units, or the proved bound on the excess, in the mean.
+    ax : Axes, optional
+        To draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed or an argument is outside its allowed values.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> dp.plots.methods(found).get_xlabel()
+    'rows'
+    """
+    check_subject("comparison", comparison, "curves", "what dp.compare returns")
+    check_choice("what", what, MEASURES)
+    ax = style.new_axes(ax)
+    drawn = comparison.curves.dropna(subset=[what])
+    for number, (method, curve) in enumerate(drawn.groupby("method", sort=False)):
+        color, marker = style.SERIES[number % len(style.SERIES)], style.MARKERS[number % len(style.MARKERS)]
+        ax.plot(curve["n"], curve[what], color=color, marker=marker, markersize=4, linewidth=1.6, label=str(method))
+    ax.axvline(comparison.n, linestyle=":", color=style.INK, linewidth=1.0, label=f"n = {comparison.n:,}")
+    ax.set(xscale="log", yscale="log")
+    style.name_axes(ax, "rows", MEASURES[what])
+    style.show_legend(ax, loc="best")
+    proved = what == "at_most"
+    style.finish(
+        ax,
+        f"Which method: {comparison.formula}",
+        "A proved bound, for any rows." if proved else "A prediction for rows drawn evenly from the Domain.",
+        f"{comparison.description}.",
+        "No row was read and nothing spent.",
+    )
+    return ax

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
-from dpstats.plots.subjects import EVALUATION, Evaluated, check_subject
+from dpstats.plots.style import EVALUATION, EvaluatedSubject, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ ROC_BARS = 12
 """About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
 
 
-def calibration(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
+def calibration(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     """Observed against predicted frequency by bins, with 95 % intervals of noise and sampling.
 
     Parameters
@@ -68,7 +68,7 @@ def calibration(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def residuals(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
+def residuals(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     """Mean residual (response less prediction) by bins of the fitted value, with 95 % intervals.
 
     Parameters, returns and errors as for `calibration`.
@@ -97,7 +97,7 @@ def residuals(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def roc(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
+def roc(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     """The ROC curve with its area, and 95 % intervals of both rates at some of its thresholds.
 
     Parameters, returns and errors as for `calibration`.
@@ -132,7 +132,7 @@ def roc(evaluation: Evaluated, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _promise(evaluation: Evaluated) -> str:
+def _promise(evaluation: EvaluatedSubject) -> str:
     return f"{style.promise(evaluation.guarantee, 'this evaluation')} What the model cost comes on top."
 
 
@@ -162,7 +162,7 @@ def _binned(ax: Axes, table: pd.DataFrame, across: str, upward: str) -> None:
     style.bars(ax, at, values, ends, label="bins, 0.95 intervals")
 
 
-def _area(evaluation: Evaluated) -> str:
+def _area(evaluation: EvaluatedSubject) -> str:
     """The area with its interval, in words."""
     found = evaluation.metrics.loc[AREA] if AREA in evaluation.metrics.index else None
     if found is None or not np.isfinite(found["estimate"]):

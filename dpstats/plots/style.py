@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +70,7 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
 def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
     """Labels of both axes, in plain text."""
     across = ax.set_xlabel(shorten(xlabel, 70), fontsize=LABEL_SIZE, color=INK)
-    plain([across, ax.set_ylabel(shorten(ylabel, 50), fontsize=LABEL_SIZE, color=INK)])
+    literal_text([across, ax.set_ylabel(shorten(ylabel, 50), fontsize=LABEL_SIZE, color=INK)])
 
 
 def name_rows(ax: Axes, names: Sequence[object]) -> None:
@@ -74,10 +78,10 @@ def name_rows(ax: Axes, names: Sequence[object]) -> None:
     ax.set_yticks(np.arange(len(names)), [shorten(name, NAME_WIDTH) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(False, axis="y")
-    plain(ax.get_yticklabels())
+    literal_text(ax.get_yticklabels())
 
 
-def plain(texts: Iterable[Text]) -> None:
+def literal_text(texts: Iterable[Text]) -> None:
     """Show every character as it is: a dollar sign in a column's name starts no formula."""
     for text in texts:
         text.set_parse_math(False)
@@ -88,7 +92,7 @@ def show_legend(ax: Axes, **arguments: Any) -> None:
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         legend = ax.legend(handles, labels, fontsize=TICK_SIZE, frameon=False, **arguments)
-        plain(legend.get_texts())
+        literal_text(legend.get_texts())
 
 
 def show_legend_above(ax: Axes) -> int:
@@ -128,7 +132,7 @@ def finish(ax: Axes, title: str, *sentences: str, lines_above: int = 0) -> None:
         annotation_clip=False,
     )
     caption.set_gid(CAPTION)
-    plain([heading, caption])
+    literal_text([heading, caption])
 
 
 def _characters(points: float, size: float) -> int:
@@ -167,3 +171,82 @@ def bars(ax: Axes, at: Float, values: Float, ends: Float, *, across: bool = Fals
     sizes = np.maximum(np.stack([values - ends[:, 0], ends[:, 1] - values]), 0.0)
     style = {"fmt": "o", "color": BLUE, "markersize": 5, "elinewidth": 1.4, "capsize": 0, "zorder": 3, **style}
     return ax.errorbar(values, at, xerr=sizes, **style) if across else ax.errorbar(at, values, yerr=sizes, **style)
+
+
+def check_subject(name: str, value: object, shows: str, made: str) -> None:
+    """Raise ArgumentError unless a picture can show `value`: it has the attribute `shows`; `made` says what has."""
+    if isinstance(value, (type, pd.DataFrame, pd.Series)) or not hasattr(value, shows):
+        raise ArgumentError(f"{name} must be {made}; got {safe_repr(value)}")
+
+
+FIT = "a fit, such as dp.glm returns"
+EVALUATION = "an evaluation, as dp.evaluate returns"
+
+
+class FittedSubject(Protocol):
+    """A released model; `dpstats.GLMResults`."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan the release followed."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything it shows."""
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether standard errors were released."""
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients as released, in the user's units."""
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors; infinite where not identified, NaN for columns that are not in the fit."""
+
+    @property
+    def noise_at_most(self) -> pd.Series[float]:
+        """A bound on the standard deviation that noise gives each coefficient."""
+
+    @property
+    def variance_shares(self) -> pd.DataFrame:
+        """Shares of sampling, noise and information in the squared standard errors."""
+
+    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The regression table as a frame."""
+
+    def predict(self, newdata: Any) -> Any:
+        """Predictions at public rows."""
+
+    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> Any:
+        """The mean response at public rows with intervals."""
+
+
+class EvaluatedSubject(Protocol):
+    """The result of an evaluation; `dpstats.Evaluation`."""
+
+    @property
+    def model(self) -> str:
+        """Family and formula of the model."""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """One row a metric."""
+
+    @property
+    def calibration(self) -> pd.DataFrame | None:
+        """Predicted and observed frequency by bins."""
+
+    @property
+    def roc(self) -> pd.DataFrame | None:
+        """False and true positive rate by threshold."""
+
+    @property
+    def residuals(self) -> pd.DataFrame | None:
+        """Mean residual by bins of the fitted value."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For everything it shows, apart from the model's own."""

@@ -17,8 +17,32 @@ from scipy.optimize import minimize_scalar
 
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError
-from dpstats.privacy.exact import exact, float_down, float_up
 from dpstats.privacy.guarantee import Guarantee, check_budget
+
+
+def exact(value: float) -> Fraction:
+    """The decimal that `value` prints as (its shortest representation), exactly: 0.1 is one tenth."""
+    return Fraction(repr(float(value)))
+
+
+def float_up(value: Fraction) -> float:
+    """The least float whose printed decimal is at least `value`; infinite beyond the greatest."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    while exact(nearest) < value:
+        nearest = math.nextafter(nearest, math.inf)
+    return nearest
+
+
+def float_down(value: Fraction) -> float:
+    """The greatest float whose printed decimal is at most `value`."""
+    nearest = float(value)
+    while exact(nearest) > value:
+        nearest = math.nextafter(nearest, -math.inf)
+    return nearest
+
 
 Accountant = Literal["basic", "zcdp", "pld"]
 PROOF = "docs/proofs/composition"

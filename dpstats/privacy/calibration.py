@@ -14,13 +14,13 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.arguments import check_choice, check_flag, is_number, shown
+from dpstats.arguments import check_choice, check_flag, is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.families.base import check_cap
-from dpstats.privacy.bodies import ROUNDED, BodyNoise, Image, body_noise
-from dpstats.privacy.calibration_gaussian import check_delta, gaussian_eps, gaussian_mu
+from dpstats.privacy.gaussian import check_delta, gaussian_eps, gaussian_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.k_norm import ROUNDED, Image, KNormNoise, k_norm_noise
 from dpstats.privacy.noise import Kind, Noise, Norm
 
 # Cells of the loss curve: fine enough for every scale to be within 1e-3 of the best.
@@ -141,7 +141,9 @@ def joint_loss(
     check_pure(delta, shared=shared)
     check_choice("kind", kind, ("laplace", "gaussian"))
     if (kind == "gaussian") != (delta > 0):
-        raise ArgumentError(f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {shown(kind)}")
+        raise ArgumentError(
+            f"kind must be 'laplace' with delta = 0 or 'gaussian' with delta > 0, got {safe_repr(kind)}"
+        )
     adjacency = check_adjacency(adjacency)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     reach = norm * family.lipschitz / check_positive("scale", scale)
@@ -166,8 +168,8 @@ def check_pure(delta: float, *, shared: bool) -> None:
     """Raise ArgumentError for rows that share a weight and a positive delta, for which nothing is proved."""
     if check_flag("shared", shared) and delta > 0:
         raise ArgumentError(
-            f"delta must be 0 for persons with several rows, got {shown(delta)}: normal noise is proved for one row a "
-            "record only"
+            f"delta must be 0 for persons with several rows, got {safe_repr(delta)}: normal noise is proved for "
+            "one row a record only"
         )
 
 
@@ -230,7 +232,7 @@ def objective_noise(
     curvature: float | ArrayLike,
     adjacency: Adjacency = "add_remove",
     design: BodyBounds,
-) -> Noise | BodyNoise: ...
+) -> Noise | KNormNoise: ...
 
 
 def objective_noise(
@@ -243,7 +245,7 @@ def objective_noise(
     adjacency: Adjacency = "add_remove",
     size: int | None = None,
     design: BodyBounds | None = None,
-) -> Noise | BodyNoise:
+) -> Noise | KNormNoise:
     """Noise b for which minimising sum_i l(x_i't; y_i) + P(t) + t'Mt / 2 + b't is (eps, delta)-private.
 
     Parameters
@@ -268,7 +270,7 @@ def objective_noise(
 
     Returns
     -------
-    Noise or BodyNoise
+    Noise or KNormNoise
         The latter for a design, unless Gaussian noise is less.
 
     Raises
@@ -292,7 +294,7 @@ def objective_noise(
     diagonal = _check_curvature(curvature)
     if design is not None:
         if not hasattr(design, "images"):
-            raise ArgumentError(f"design must be that of a plan, dp.plan(...).design; got {shown(design)}")
+            raise ArgumentError(f"design must be that of a plan, dp.plan(...).design; got {safe_repr(design)}")
         return _design_noise(family, design, diagonal, eps, delta, adjacency)
     size = _check_size(size, diagonal)
     bounds = _check_norms(row_norm)
@@ -315,11 +317,11 @@ def objective_noise(
 
 def _design_noise(
     family: Family, design: BodyBounds, diagonal: NDArray[np.float64], eps: float, delta: float, adjacency: Adjacency
-) -> Noise | BodyNoise:
+) -> Noise | KNormNoise:
     """The noise cut to the design, or Gaussian noise if delta permits it and it is less."""
     if not design.images:
         raise ArgumentError("design has no bodies, since only norms of its rows are bounded; give row_norm instead")
-    cut = body_noise(design.images)
+    cut = k_norm_noise(design.images)
     if len(diagonal) not in (1, cut.size):
         raise ArgumentError(f"curvature must have one entry or one per column: {cut.size}, got {len(diagonal)}")
     ones = np.ones(cut.size)
@@ -345,7 +347,7 @@ def _check_scale(scale: float, family: Family, row_square: float, eps: float) ->
 def check_positive(name: str, value: Any) -> float:
     """The value as a float if it is a finite positive number, else ArgumentError naming it."""
     if not is_number(value) or value <= 0:
-        raise ArgumentError(f"{name} must be a finite positive number, got {shown(value)}")
+        raise ArgumentError(f"{name} must be a finite positive number, got {safe_repr(value)}")
     return float(value)
 
 
@@ -363,7 +365,7 @@ def _check_size(size: int | None, diagonal: NDArray[np.float64]) -> int | None:
     if size is None:
         return len(diagonal) if len(diagonal) > 1 else None
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size < 2**53:
-        raise ArgumentError(f"size must be a positive integer, got {shown(size)}")
+        raise ArgumentError(f"size must be a positive integer, got {safe_repr(size)}")
     if len(diagonal) not in (1, size):
         raise ArgumentError(f"curvature must have one entry or one per column: {size}, got {len(diagonal)}")
     return int(size)
@@ -379,7 +381,7 @@ def _check_norms(row_norm: float | Mapping[str, float]) -> dict[Norm, float]:
         return {"l2": float(row_norm)}
     unknown = [key for key in row_norm if key not in _WIDE_ORDER]
     if unknown or not row_norm:
-        raise ArgumentError(f"row_norm must have keys among {list(_WIDE_ORDER)}, got {shown(list(row_norm))}")
+        raise ArgumentError(f"row_norm must have keys among {list(_WIDE_ORDER)}, got {safe_repr(list(row_norm))}")
     return {norm: check_positive(f"row_norm[{norm!r}]", row_norm[norm]) for norm in _WIDE_ORDER if norm in row_norm}
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.arguments import check_choice, is_number, shown
+from dpstats.arguments import check_choice, is_number, safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.privacy.randomness import RandomSource, folded
+from dpstats.privacy.randomness import RandomSource, folded_uniforms
 
 Kind = Literal["laplace", "gaussian"]
 Norm = Literal["l1", "l2", "linf"]
@@ -61,7 +61,7 @@ class Noise:
         if self.kind == "gaussian" and self.norm != "l2":
             raise ArgumentError("norm must be 'l2' for Gaussian noise")
         if not is_number(self.scale) or self.scale <= 0:
-            raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
+            raise ArgumentError(f"scale must be finite and positive, got {safe_repr(self.scale)}")
 
     def scaled(self, scale: float) -> Noise:
         """The same law at another scale.
@@ -96,7 +96,7 @@ class Noise:
         (2,)
         """
         size = _check_size(size)
-        tail, upper = folded(random, size)
+        tail, upper = folded_uniforms(random, size)
         sign = np.where(upper, 1.0, -1.0)
         if self.kind == "gaussian":
             return -self.scale * sign * special.ndtri(tail)
@@ -137,7 +137,7 @@ class Noise:
         """
         size = _check_size(size)
         if not 0 < probability < 1:
-            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {shown(probability)}")
+            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {safe_repr(probability)}")
         if self.kind == "gaussian":
             unit = math.sqrt(2 * float(special.gammaincinv(size / 2, probability)))
         elif self.norm == "l2":
@@ -171,13 +171,13 @@ class Noise:
 
 def _check_size(size: int) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise ArgumentError(f"size must be a positive integer, got {shown(size)}")
+        raise ArgumentError(f"size must be a positive integer, got {safe_repr(size)}")
     return int(size)
 
 
 def _gamma(shape: int, random: RandomSource) -> float:
     """One Gamma variable of scale 1; small uniforms give large ones."""
-    tail, upper = folded(random, 1)
+    tail, upper = folded_uniforms(random, 1)
     return float((special.gammaincinv if upper[0] else special.gammainccinv)(shape, tail[0]))
 
 

@@ -1,14 +1,17 @@
-"""Where random numbers come from: the operating system, or a seed in tests."""
+"""Where random numbers come from, and discrete noise on integers, drawn exactly by OpenDP."""
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Protocol
 
 import numpy as np
+import opendp.prelude as opendp
 from numpy.typing import NDArray
+from scipy import special
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 
 
@@ -28,7 +31,7 @@ class SystemRandom:
         return (words.astype(np.float64) + 0.5) * 2.0**-52
 
     def folded(self, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Independent uniforms as `folded` returns them, from 156 bits each: tails have no steps wider than a rounding.
+        """Independent uniforms as `folded_uniforms` returns them, from 156 bits: no tail has steps wider than a rounding.
 
         In a float64 near 1, or in 52 bits near 0, the tail of a distribution would be a few points far apart, which
         betray what they were added to.
@@ -39,7 +42,7 @@ class SystemRandom:
         return steps * 2.0**-53, (words[0] & np.uint64(1)).astype(np.bool_)
 
 
-def folded(random: RandomSource, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def folded_uniforms(random: RandomSource, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Independent uniforms on (0, 1), each as its distance to the nearer end, in (0, 1/2], and whether that is 1."""
     if isinstance(random, SystemRandom):
         return random.folded(size)
@@ -64,5 +67,84 @@ def random_source(seed: int | None) -> RandomSource:
     if seed is None:
         return SystemRandom()
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ArgumentError(f"seed must be None or a non-negative integer, got {shown(seed)}")
+        raise ArgumentError(f"seed must be None or a non-negative integer, got {safe_repr(seed)}")
     return np.random.default_rng(int(seed))
+
+
+LARGEST_SCALE = 2.0**56
+"""Draws of this scale stay within 64-bit integers."""
+
+
+def check_scale(scale: float) -> None:
+    """Raise ArgumentError if draws of so large a scale, in whole numbers, may leave the 64-bit integers.
+
+    OpenDP holds them at the ends there, and what is added to a draw that stands at an end can be read off the sum.
+    """
+    if not scale <= LARGEST_SCALE:
+        raise ArgumentError(
+            f"eps is too small: noise of scale 2**{math.log2(scale):.0f} on the lattice would leave the 64-bit "
+            "integers, and any data would drown in it"
+        )
+
+
+def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> NDArray[np.int64]:
+    """Integers plus noise with P(k) prop. to exp(-|k| eps / sensitivity): eps-DP if neighbours differ so much in l1.
+
+    Parameters
+    ----------
+    values : ndarray of int64, shape (k,)
+    sensitivity : int
+        Greatest l1 distance of the values of neighbouring data.
+    eps : float
+    random : RandomSource
+        OpenDP draws the noise, except from a seeded source, whose releases are never certified.
+
+    Returns
+    -------
+    ndarray of int64, shape (k,)
+    """
+    if not isinstance(random, SystemRandom):
+        return values + discrete_laplace(sensitivity / eps, len(values), random)
+    opendp.enable_features("contrib")
+    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l1_distance(T=opendp.i64)
+    scale = sensitivity / eps
+    measurement = opendp.m.make_laplace(*space, scale=scale)
+    while measurement.map(sensitivity) > eps:
+        scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
+        measurement = opendp.m.make_laplace(*space, scale=scale)
+    return np.asarray(measurement(np.ascontiguousarray(values, dtype=np.int64)), dtype=np.int64)
+
+
+def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[np.int64]:
+    """Difference of two geometric variables: P(k) proportional to exp(-|k| / scale). For seeded runs only."""
+    draws = np.floor(-scale * np.log1p(-random.random(2 * size))).astype(np.int64)
+    return draws[:size] - draws[size:]
+
+
+def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[np.int64]:
+    """Independent integers with P(k) proportional to exp(-k^2 / (2 scale^2)) (Canonne, Kamath and Steinke 2020).
+
+    Parameters
+    ----------
+    size : int
+    scale : float
+        At least 1 and at most `LARGEST_SCALE`, so that no draw leaves the 64-bit integers.
+    random : RandomSource
+        OpenDP draws, except from a seeded source, which gives rounded normal variables: never certified.
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+
+    Raises
+    ------
+    ArgumentError
+        If the scale is larger.
+    """
+    check_scale(scale)
+    if not isinstance(random, SystemRandom):
+        tail, upper = folded_uniforms(random, size)
+        return np.rint(np.where(upper, -scale, scale) * special.ndtri(tail)).astype(np.int64)
+    opendp.enable_features("contrib")
+    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l2_distance(T=opendp.f64)
+    return np.asarray(opendp.m.make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)

@@ -17,13 +17,91 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
+from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.penalties import Penalty
 from dpstats.privacy.randomness import RandomSource
-from dpstats.rows import Block, Rows, block_rows
-from dpstats.solvers.majorize import HEAVIEST
+from dpstats.solvers import prox
+from dpstats.solvers.newton import damped_newton
+from dpstats.solvers.objective import PerturbedObjective
+
+HEAVIEST = 1e25
+"""Majoriser weights are held at this, far above any Hessian, so that a coefficient at zero has a finite one."""
+
+ITERATIONS = 200
+
+DECREMENT = 1e-9
+"""Squared Newton decrement that ends each fit: the next one moves the target anyway."""
+
+
+def minimize_majorized(
+    objective: PerturbedObjective,
+    penalty: Penalty,
+    tolerance: float,
+    start: Vector | None = None,
+    *,
+    weights: Vector | None = None,
+    iterations: int = ITERATIONS,
+) -> prox.Extended:
+    """Minimise J + P by weighted ridge fits, finished by the certified solver, which makes the zeros exact.
+
+    Majorise-minimise approaches a zero coefficient only geometrically and one at the edge of the kink more slowly
+    still, so the last digits and the zeros are left to `prox.minimize`. Parameters, result and errors are as there.
+    """
+    if not penalty.convex:
+        raise ArgumentError(f"{penalty} is not convex and has no certified minimiser: use two stages")
+    theta = iterate(objective, penalty, start, weights=weights, iterations=iterations)
+    return prox.minimize(objective, penalty, tolerance, theta, weights=weights)
+
+
+def iterate(
+    objective: PerturbedObjective,
+    penalty: Penalty,
+    start: Vector | None = None,
+    *,
+    weights: Vector | None = None,
+    iterations: int = ITERATIONS,
+    change: float = 1e-7,
+) -> Vector:
+    """NAPP-ERM's iterations: each minimises J + 1/2 sum_j w_j theta_j^2, w_j = P'(|t_j|) / |t_j| at the last t.
+
+    The quadratic lies above P and touches it at t, so J + P never rises (docs/proofs/napp). For a penalty that is not
+    convex the limit is a stationary point, which is all that can be said of it.
+
+    Parameters
+    ----------
+    objective, penalty, start, weights
+        As in `prox.minimize`; the first fit, from no start, has no penalty but the curvature of J.
+    iterations : int
+        At most this many fits.
+    change : float
+        Stop when no coefficient moves by more than this times the largest one.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        No coefficient is exactly zero, nor is the point certified.
+    """
+    scale = prox.check_weights(weights, objective.size)
+    theta = (
+        damped_newton(objective, np.zeros(objective.size), DECREMENT)[0]
+        if start is None
+        else np.asarray(start, np.float64)
+    )
+    for _ in range(iterations):
+        previous, theta = theta, damped_newton(majorize(objective, penalty, theta, scale), theta, DECREMENT)[0]
+        if np.max(np.abs(theta - previous), initial=0.0) <= change * np.max(np.abs(theta), initial=0.0):
+            break
+    return theta
+
+
+def majorize(objective: PerturbedObjective, penalty: Penalty, theta: Vector, weights: Vector) -> PerturbedObjective:
+    """J plus the quadratic that touches P at theta, up to a constant: a weighted ridge problem."""
+    heavier = np.minimum(penalty.majorizer(theta, weights), HEAVIEST)
+    return objective.altered(objective.rows, objective.curvature + heavier, objective.noise)
+
 
 Vector = NDArray[np.float64]
 
@@ -41,7 +119,7 @@ def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDAr
         If `noise_rows` is not a positive even number.
     """
     if isinstance(noise_rows, bool) or not isinstance(noise_rows, int) or noise_rows <= 0 or noise_rows % 2:
-        raise ArgumentError(f"noise_rows must be a positive even number, got {shown(noise_rows)}")
+        raise ArgumentError(f"noise_rows must be a positive even number, got {safe_repr(noise_rows)}")
     half = ndtri(random.random(noise_rows // 2 * columns)).reshape(-1, columns)
     return np.concatenate([half, -half])
 
@@ -148,7 +226,7 @@ def _response(family: Family) -> float:
     if not isinstance(family, (Gaussian, Binomial, Poisson)):
         raise ArgumentError(
             "realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
-            f" got {shown(family)}"
+            f" got {safe_repr(family)}"
         )
     return RESPONSES[family.name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +13,38 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
-from dpstats.frames import Printed
-from dpstats.plan.tables import Summary, full_width
-from dpstats.results.digits import to_the_noise
+from dpstats.frames import WideFrame
+from dpstats.plan.tables import Summary, format_number, full_width
+
+SHOWN = 2
+"""Digits of a standard error; what it is the error of ends at the same place."""
+
+MOST_PLACES = 6
+"""Places behind the point; smaller numbers are written with an exponent."""
+
+
+def to_the_noise(value: float, error: float) -> str:
+    """`value` up to the place where its standard error has its second digit; three digits if there is no error.
+
+    Parameters
+    ----------
+    value, error : float
+        In the same units.
+    """
+    if value != value:
+        return ""
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return f"{value:.3g}"
+    places = SHOWN - 1 - math.floor(math.log10(float(f"{error:.{SHOWN - 1}e}")))
+    if -MOST_PLACES <= places <= MOST_PLACES:
+        # Adding zero turns the -0 of a rounded small number into 0.
+        text = f"{round(value, places) + 0.0:.{max(places, 0)}f}"
+        return text if len(text) <= MOST_PLACES + SHOWN + 1 else format_number(value)
+    if value == 0:
+        return "0"
+    digits = math.floor(math.log10(abs(value))) + places
+    return f"{value:.{min(max(digits, 0), 3)}e}"
+
 
 Float = NDArray[np.float64]
 
@@ -57,7 +87,7 @@ class ContrastTests:
         """One row a combination; columns as statsmodels names them."""
         columns = ["coef", "std err", "z", "P>|z|", "Conf. Int. Low", "Conf. Int. Upp."]
         values = np.column_stack((self.effect, self.sd, self.statistic, self.pvalue, self.intervals))
-        return Printed(values, index=list(self.names), columns=columns)
+        return WideFrame(values, index=list(self.names), columns=columns)
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
@@ -142,7 +172,7 @@ class WaldTestTerms:
 
     def summary_frame(self) -> pd.DataFrame:
         """The table, its columns named as in statsmodels' summary."""
-        return Printed(
+        return WideFrame(
             self.table.rename(
                 columns={
                     "statistic": "chi2",
@@ -212,7 +242,7 @@ class PredictionResults:
             "mean_ci_lower": self.intervals[:, 0],
             "mean_ci_upper": self.intervals[:, 1],
         }
-        return Printed(columns, index=self.index)
+        return WideFrame(columns, index=self.index)
 
 
 def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:

@@ -12,11 +12,20 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import WIDTH, Summary, beside_facts, capped_at, full_width, modelled, wrap_notes, wrapped
+from dpstats.plan.tables import (
+    WIDTH,
+    Summary,
+    auxiliary_facts,
+    capped_at,
+    full_width,
+    modelled_level,
+    wrap_notes,
+    wrap_text,
+)
 from dpstats.privacy.accounting import compose
-from dpstats.results.digits import to_the_noise
+from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import shown_bound
 
@@ -58,7 +67,7 @@ class ETable:
 
         "coef" is debiased where there are errors and as released where there are none; NaN for what a fit has not.
         """
-        return Printed(
+        return WideFrame(
             pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
         )
 
@@ -122,7 +131,7 @@ class ETable:
         rows: list[tuple[str, list[str]]] = []
         for name in names:
             # What is left of a long name stands beside the errors.
-            both = zip_longest(wrapped(name, room, "  "), (0, 1))
+            both = zip_longest(wrap_text(name, room, "  "), (0, 1))
             for part, at in both:
                 rows.append((part or "", ["" if at is None else column.get(name, ("", ""))[at] for column in cells]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
@@ -143,7 +152,7 @@ class ETable:
         said += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
-            about.setdefault(modelled(fit.plan), []).append(label)
+            about.setdefault(modelled_level(fit.plan), []).append(label)
         said += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
         uncertified = [
             f"{label} is NOT CERTIFIED: {fit.guarantee.reason}."
@@ -249,7 +258,7 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Residual cap": "" if (cap := capped_at(plan)) is None else f"{cap:,.4g}",
         "Errors": _errors(fit),
         **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
-        **{name.rstrip(":"): fact for name, fact in beside_facts(plan.design)},
+        **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},
         "Epsilon": f"{guarantee.eps:.4g}",
         "Delta": f"{guarantee.delta:.4g}",
         "Neighbours": guarantee.adjacency,

@@ -11,28 +11,58 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag, shown
+from dpstats.arguments import check_flag, safe_repr
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
-from dpstats.plan import Plan
+from dpstats.mechanisms.screening import split_terms
+from dpstats.plan import Plan, penalty_weights
 from dpstats.plots import draw_result
-from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.results.inferential import Inferential
-from dpstats.results.new_rows import with_exposure
-from dpstats.results.selection import selection_facts
+from dpstats.results.inference_mixin import InferenceMixin, with_exposure
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+COLUMNS = ["selected", "weight", "threshold"]
+
+
+def selection_facts(plan: Plan, scaled_params: NDArray[np.float64]) -> pd.DataFrame:
+    """The table `GLMResults.selection` returns; see there."""
+    objective = plan.objective
+    sparse = objective.penalty is not None and objective.penalty.sparse
+    if not sparse and plan.screening is None:
+        return WideFrame(columns=COLUMNS)
+    selected = scaled_params != 0
+    table = {"selected": selected if sparse else plan.kept}
+    if plan.screening is not None:
+        table["how"] = np.where(plan.kept & ~selected & sparse, "penalty", _screened(plan))
+    if sparse:
+        assert objective.penalty is not None
+        slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
+        weight, threshold = np.full((2, len(plan.names)), np.nan)
+        weight[plan.kept] = float(slope) * objective.penalty_weights
+        threshold[plan.kept] = objective.threshold
+        table |= {"weight": weight, "threshold": threshold}
+    return WideFrame(table, index=pd.Index(plan.names, name="term"))
+
+
+def _screened(plan: Plan) -> NDArray[np.str_]:
+    """ "always" for columns that screening does not choose, "screened" for the others, shape (p,)."""
+    always, _ = split_terms(plan.design, penalty_weights(plan.design, plan.request.options))
+    how = np.full(len(plan.names), "screened")
+    how[always] = "always"
+    return how
+
 
 Vector = NDArray[np.float64]
 
@@ -67,7 +97,7 @@ def as_ratios(table: pd.DataFrame, link: str) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, eq=False)
-class GLMResults(Inferential):
+class GLMResults(InferenceMixin):
     """A released generalised linear model.
 
     Attributes
@@ -137,7 +167,7 @@ class GLMResults(Inferential):
         return self.plan.budget
 
     @property
-    def noise(self) -> Noise | BodyNoise:
+    def noise(self) -> Noise | KNormNoise:
         """The law of the noise in the objective."""
         return self.plan.noise
 
@@ -229,7 +259,7 @@ class GLMResults(Inferential):
         binary = self.plan.family.response == "binary"
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
             more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
-            raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {shown(which)}")
+            raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {safe_repr(which)}")
         rows = self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure))
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
@@ -280,7 +310,7 @@ class GLMResults(Inferential):
             table[list(TESTED)] = self.uncertainty().to_numpy()
         table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
         as_released = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
-        return Printed(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
+        return WideFrame(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing where it is private."""
@@ -297,7 +327,7 @@ class GLMResults(Inferential):
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }
-        return Printed([facts])
+        return WideFrame([facts])
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
@@ -359,7 +389,7 @@ class GLMResults(Inferential):
         >>> dp.GLMResults.from_dict(fit.to_dict())
         <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
         """
-        stored.write(path, "GLMResults", self.to_dict())
+        stored.save_released(path, "GLMResults", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The released values and the public plan, for JSON."""
@@ -384,7 +414,7 @@ class GLMResults(Inferential):
         DataError
             If there is no such file, or it is not one that `save` wrote.
         """
-        return stored.read(path, "GLMResults", cls.from_dict)
+        return stored.load_released(path, "GLMResults", cls.from_dict)
 
     def _respond(self, linear: Vector, which: str) -> Vector:
         """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""

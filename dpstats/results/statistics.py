@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,27 +11,129 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from statsmodels.iolib.summary import fmt_2cols
+from statsmodels.iolib.table import SimpleTable
 
 from dpstats.cached import cached_property
+from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
-from dpstats.formula.spanning import combinations
-from dpstats.frames import Printed
+from dpstats.formula.submodels import combinations
+from dpstats.frames import WideFrame
 from dpstats.inference import Inference
-from dpstats.mechanisms.moments import Moments, inference_of, rows_of
-from dpstats.mechanisms.statistics import StatisticsPlan, check_size
+from dpstats.inference.estimates import LEVEL
+from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import Summary
+from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
 from dpstats.results import stored
-from dpstats.results.contrasts import ContrastTests, hypotheses
-from dpstats.results.statistics_summary import summarize_model, summarize_release
-from dpstats.tables import as_table
+from dpstats.results.contrasts import (
+    COEFFICIENT_WIDTHS,
+    ContrastTests,
+    coefficient_cells,
+    coefficient_headers,
+    hypotheses,
+)
+
+
+def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
+    """What was released, at what price, with what noise, from about how many rows."""
+    facts = [("Columns:", str(len(plan.design.names))), ("Response:", shorten(plan.design.response_name, 22))]
+    summary = Summary()
+    summary.tables = [
+        _header("Released Statistics", [*facts, ("Complete Rows:", _rounded(mass.count, mass.deviation))], plan),
+        statistics_table(plan.noise),
+    ]
+    notes = [
+        "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
+        f"Columns: {', '.join(plan.design.names)}.",
+        *(f"{note}." for note in plan.design.notes),
+    ]
+    summary.add_extra_txt(wrap_notes(notes))
+    return summary
+
+
+def summarize_model(model: StatisticsResults) -> Summary:
+    """The regression table of a model from released statistics."""
+    sparse = model.penalty is not None and model.penalty.sparse
+    facts = [
+        ("Dep. Variable:", shorten(model.design.response_name, 22)),
+        ("Model:", "Linear, from sums"),
+        ("Penalty:", "None" if model.penalty is None else model.penalty.name),
+    ]
+    summary = Summary()
+    summary.tables = [
+        _header("Private Linear Model", facts, model.statistics.plan),
+        _plain_table(model) if sparse else _inference_table(model),
+    ]
+    summary.add_extra_txt(wrap_notes(_notes(model, sparse)))
+    return summary
+
+
+def _plain_table(model: StatisticsResults) -> SimpleTable:
+    values = zip(model.params.items(), model.scaled_params, strict=True)
+    lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
+    return full_width(["coef", "scaled coef"], lines, [14, 14])
+
+
+def _inference_table(model: StatisticsResults) -> SimpleTable:
+    columns = [model.debiased, model.bse, model.tvalues, model.pvalues, *(model.conf_int()[side] for side in (0, 1))]
+    values = np.column_stack(columns)
+    lines = [(name, coefficient_cells(row)) for name, row in zip(model.design.names, values, strict=True)]
+    return full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
+
+
+def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
+    said = ["The guarantee is that of the released statistics; this fit is charged nothing."]
+    if sparse:
+        return [*said, "Errors are not shown: the penalty selects by the same statistics."]
+    said.append(
+        "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
+        "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
+        "the noise."
+    )
+    unknown = [name for name, error in model.bse.items() if np.isinf(error)]
+    if unknown:
+        said.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
+    return said
+
+
+def _rounded(count: float, deviation: float) -> str:
+    """A noisy number without the digits that are noise alone."""
+    step = 10 ** max(0, math.floor(math.log10(deviation)))
+    return f"{round(count / step) * step} ± {deviation:.2g}"
+
+
+def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
+    """Pairs of facts on the release (left) and on the guarantee (right)."""
+    guarantee = plan.guarantee
+    if not guarantee.certified:
+        title = f"*** NOT CERTIFIED: {guarantee.reason} ***\n{title}"
+    right = [
+        ("Epsilon:", f"{guarantee.eps:.6g}"),
+        ("Delta:", f"{guarantee.delta:.6g}"),
+        ("Adjacency:", guarantee.adjacency),
+        ("Noise:", plan.noise.law),
+        ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
+    ]
+    left = [*left, *[("", "")] * (len(right) - len(left))]
+    longest = max(len(fact) for _, fact in right)
+    narrow = _paired(title, left, right, longest)
+    # Stretched to the width of the tables below.
+    return _paired(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
+
+
+def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]], wide: int) -> SimpleTable:
+    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    return table
+
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -85,7 +188,7 @@ class ReleasedStatistics:
             ("cover", cover, 0.0, "floating point"),
         ]
         found = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
-        return Printed(found if ranges else found.drop(index="ranges"))
+        return WideFrame(found if ranges else found.drop(index="ranges"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,7 +198,7 @@ class ReleasedStatistics:
     @property
     def rows(self) -> float:
         """About how many complete rows there are."""
-        return rows_of(self.plan, self._moments, self.nobs).count
+        return noisy_count(self.plan, self._moments, self.nobs).count
 
     @cached_property
     def _moments(self) -> Moments:
@@ -177,7 +280,7 @@ class ReleasedStatistics:
         >>> "Released Statistics" in sums.summary().as_text()
         True
         """
-        return summarize_release(self.plan, rows_of(self.plan, self._moments, self.nobs))
+        return summarize_release(self.plan, noisy_count(self.plan, self._moments, self.nobs))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain released and public values, for JSON."""
@@ -210,7 +313,7 @@ class ReleasedStatistics:
         >>> dp.ReleasedStatistics.load(path).names
         ('Intercept', 'y', 'x')
         """
-        stored.write(path, "ReleasedStatistics", self.to_dict())
+        stored.save_released(path, "ReleasedStatistics", self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> ReleasedStatistics:
@@ -221,7 +324,7 @@ class ReleasedStatistics:
         DataError
             If there is no such file, or it is not one that `save` wrote.
         """
-        return stored.read(path, "ReleasedStatistics", cls.from_dict)
+        return stored.load_released(path, "ReleasedStatistics", cls.from_dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +437,7 @@ class StatisticsResults:
         >>> model.conf_int(alpha=0.1).shape
         (2, 2)
         """
-        return Printed(self._inference.conf_int(alpha), index=list(self.design.names))
+        return WideFrame(self._inference.conf_int(alpha), index=list(self.design.names))
 
     def t_test(self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05) -> ContrastTests:
         """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
@@ -381,12 +484,12 @@ class StatisticsResults:
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "radius": self.radius,
         }
-        stored.write(path, "StatisticsResults", facts)
+        stored.save_released(path, "StatisticsResults", facts)
 
     @classmethod
     def load(cls, path: str | Path) -> StatisticsResults:
         """Read what `save` wrote; errors as for `ReleasedStatistics.load`."""
-        return stored.read(path, "StatisticsResults", cls._from_dict)
+        return stored.load_released(path, "StatisticsResults", cls._from_dict)
 
     @classmethod
     def _from_dict(cls, facts: Mapping[str, Any]) -> StatisticsResults:

@@ -12,19 +12,19 @@ from scipy.stats import norm
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
-from dpstats.inference.contrasts import LEVEL
+from dpstats.inference.estimates import LEVEL
 from dpstats.mechanisms.design import SubDesign
-from dpstats.mechanisms.inferring import obstacle
+from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.plan.notes import cap_note, design_notes, guarantee_said, link_note, plan_notes, taken_note
+from dpstats.plan.notes import assumed_response_note, cap_note, design_notes, guarantee_note, link_note, plan_notes
 from dpstats.plan.tables import (
     RISK_LEVEL,
     WIDTH,
     Summary,
+    auxiliary_facts,
     banner,
-    beside_facts,
     capped_at,
     facts_lines,
     format_number,
@@ -33,13 +33,12 @@ from dpstats.plan.tables import (
     header_table,
     is_output,
     model_title,
-    modelled,
+    modelled_level,
     plan_tables,
     wrap_notes,
 )
-from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.digits import to_the_noise
-from dpstats.results.inferring import rare_references
+from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers, to_the_noise
+from dpstats.results.standard_errors import rare_references
 
 if TYPE_CHECKING:
     from dpstats.plan import Plan
@@ -69,7 +68,7 @@ def summarize(results: GLMResults, *, full: bool = False, n: int | None = None) 
         A public number of rows, for the excess risk of one.
     """
     summary = Summary()
-    plan, risk = results.plan, risk_said(results, n)
+    plan, risk = results.plan, risk_note(results, n)
     if not full:
         summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
         said = [guarantee_line(plan), budget_line(results), *risk, *essential_notes(results)]
@@ -87,7 +86,11 @@ def summarize(results: GLMResults, *, full: bool = False, n: int | None = None) 
 def heading(results: GLMResults) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
-    facts = [modelled(plan), f"{plan.family.link} link", f"rows: {'private' if results.nobs is None else results.nobs}"]
+    facts = [
+        modelled_level(plan),
+        f"{plan.family.link} link",
+        f"rows: {'private' if results.nobs is None else results.nobs}",
+    ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
     if isinstance(plan.family, NegativeBinomial):
@@ -98,13 +101,13 @@ def heading(results: GLMResults) -> list[str]:
         facts.append("tuned")
     if plan.request.penalty is not None:
         facts.append(f"penalty: {plan.request.penalty.name}")
-    facts += [f"{name.lower()} {fact}" for name, fact in beside_facts(plan.design)]
+    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts)]
 
 
 def guarantee_line(plan: Plan) -> str:
     """What is guaranteed, and whether it is proved."""
-    said = guarantee_said(plan)
+    said = guarantee_note(plan)
     return f"Certified: {said.removeprefix('Everything above is ')}" if plan.guarantee.certified else said
 
 
@@ -122,7 +125,7 @@ def budget_line(results: GLMResults) -> str:
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{apart}.{bought} Details: summary(full=True)."
 
 
-def risk_said(results: GLMResults, n: int | None) -> list[str]:
+def risk_note(results: GLMResults, n: int | None) -> list[str]:
     """What privacy adds to the mean loss of a row at most, where a number of rows is public."""
     plan = results.plan
     rows = stated_rows(results) if n is None else n
@@ -229,7 +232,7 @@ def essential_notes(results: GLMResults) -> list[str]:
     notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
-    notes = [*kept_note(results), *taken_note(plan), *notes]
+    notes = [*kept_note(results), *assumed_response_note(plan), *notes]
     napp = "method='napp' releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
     mark = "; what is 'undecided' by twice the bound need not be noise"
@@ -302,7 +305,7 @@ def inference_notes(results: GLMResults) -> list[str]:
     return said
 
 
-def column_named(term: str) -> str:
+def column_of_term(term: str) -> str:
     """The column in a term such as g or C(g, Sum)."""
     return term.removeprefix("C(").partition(",")[0].rstrip(")")
 
@@ -313,7 +316,7 @@ def rare_note(results: GLMResults) -> list[str]:
     design = SubDesign(results.plan.design, np.array(results.released.columns))
     return [
         f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
-        f"C({column_named(name)}, Treatment('a common level')), to see the others."
+        f"C({column_of_term(name)}, Treatment('a common level')), to see the others."
         for name in rare_references(design, results._inferred)
     ]
 

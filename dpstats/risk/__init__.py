@@ -1,11 +1,10 @@
 """Excess risk and sample sizes, from public values alone (docs/risk)."""
 
-from dpstats.risk.gaps import gap_mean, gap_quantile
-from dpstats.risk.output import OutputFacts
-from dpstats.risk.printed import Bound
-from dpstats.risk.quantiles import quadratic_quantile
-from dpstats.risk.sample import sample_size
-from dpstats.risk.sizes import ErrorSize, SampleSize
+from dpstats.risk.gaps import gap_mean, gap_quantile, quadratic_quantile
+from dpstats.risk.literature_bounds import Bound
+from dpstats.risk.proved import OutputFacts
+from dpstats.risk.rows_needed import ErrorSize, SampleSize
+from dpstats.risk.sample_sizes import sample_size
 from dpstats.risk.table import ReleasePlan, excess_risk, output_risk, posterior_risk
 
 __all__ = [

@@ -11,18 +11,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family, check_cap
-from dpstats.frames import Printed
-from dpstats.privacy.bodies import BodyNoise
+from dpstats.frames import WideFrame
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
-from dpstats.risk.new_rows import PROOF as NEW_ROWS
-from dpstats.risk.new_rows import Sampling, cost_of_new_rows, objective_drawn, output_new_rows
-from dpstats.risk.output import OutputFacts, output_bounds
-from dpstats.risk.printed import Bound, Gap, Setting, Statement, printed_bounds
-from dpstats.risk.quantiles import quadratic_quantile
+from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile, quadratic_quantile
+from dpstats.risk.literature_bounds import Bound, Gap, PublicSetting, Statement, printed_bounds
+from dpstats.risk.proved import NEW_ROWS_PROOF as NEW_ROWS
+from dpstats.risk.proved import (
+    OutputFacts,
+    SamplingBound,
+    cost_of_new_rows,
+    objective_drawn,
+    output_bounds,
+    output_new_rows,
+)
 
 PROOF = "docs/proofs/risk"
 
@@ -39,7 +44,7 @@ class ReleasePlan(Protocol):
         """m, shape (p,), the diagonal of the objective's quadratic term."""
 
     @property
-    def noise(self) -> Noise | BodyNoise:
+    def noise(self) -> Noise | KNormNoise:
         """The law of the linear term times `noise_shape`."""
 
     @property
@@ -155,7 +160,7 @@ def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) 
     radius = plan.radius if radius is None else radius
     check_cap("radius", radius)
     if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n < 2**53):
-        raise ArgumentError(f"n must be a positive integer, got {shown(n)}")
+        raise ArgumentError(f"n must be a positive integer, got {safe_repr(n)}")
     return pi, radius, None if n is None else int(n)
 
 
@@ -167,7 +172,7 @@ def _table(proved: list[Bound], printed: list[Bound], pi: float, n: int | None) 
         (_describe(bound, pi), bound.source, bound.value, bound.value / (n or math.nan), holds, bound.note)
         for bound, holds in bounds
     ]
-    return Printed(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
+    return WideFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
 
 
 def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:
@@ -210,14 +215,14 @@ def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> B
         return Bound("population", "quantile", NEW_ROWS, math.nan, "not for a penalty beside a pilot")
     start = math.sqrt(float(np.max(plan.curvature))) * radius
     drawn = objective_drawn(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
-    value = cost_of_new_rows(Sampling(plan.family.lipschitz, plan.kappa, start), drawn, n, pi)
+    value = cost_of_new_rows(SamplingBound(plan.family.lipschitz, plan.kappa, start), drawn, n, pi)
     return Bound("population", "quantile", NEW_ROWS, value, "over noise and rows, against coefficients of norm radius")
 
 
-def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> Setting:
+def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> PublicSetting:
     """The plan in the sources' terms; they know one curvature, so its least entry."""
     row_square = plan.kappa * float(np.max(plan.curvature))
-    return Setting(
+    return PublicSetting(
         columns=len(plan.curvature),
         eps=plan.eps,
         delta=plan.delta,

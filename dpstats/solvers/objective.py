@@ -11,14 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
+from dpstats.data import Block, Floats, Rows, block_rows, row_count, thin
 from dpstats.families.base import Derivatives, Family
-from dpstats.rows import Block, Floats, Rows, block_rows, row_count, thinned
 from dpstats.solvers import pairs, rounding
-from dpstats.solvers.certified import certified_sums, plus_certified
-from dpstats.solvers.chunks import CHUNK_ROWS, chunks
-from dpstats.solvers.linear import square_rows, weighted_square
+from dpstats.solvers.linear_algebra import CHUNK_ROWS, chunks, square_rows, weighted_square
 from dpstats.solvers.pairs import Array, Pair
-from dpstats.solvers.rounding import CERTIFIED_ROWS, SPLIT_BITS, WIDEST, Precision, Scale, split
+from dpstats.solvers.rounding import (
+    CERTIFIED_ROWS,
+    SPLIT_BITS,
+    WIDEST,
+    Precision,
+    Scale,
+    add_certified,
+    certified_sums,
+    split_array,
+)
 
 Vector = NDArray[np.float64]
 
@@ -134,7 +141,7 @@ class PerturbedObjective:
 
     def thinned(self, every: int) -> PerturbedObjective:
         """Every `every`-th few rows, with the public terms shrunk alike: a cheap place to start from."""
-        return self.altered(thinned(self.rows, every, SAMPLE_CHUNK), self.curvature / every, self.noise / every)
+        return self.altered(thin(self.rows, every, SAMPLE_CHUNK), self.curvature / every, self.noise / every)
 
     def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> PerturbedObjective:
         """The same loss and arithmetic with other rows and public terms."""
@@ -149,7 +156,7 @@ class PerturbedObjective:
         point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
         bounds = self.family.lipschitz, self.row_norm
         sums = partial(certified_sums, self.family, precision, self.widest, bounds, point)
-        total, absolute = self.rows.added(sums, plus_certified)
+        total, absolute = self.rows.added(sums, add_certified)
         curvature = pairs.single(self.curvature, self.widest)
         gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
         for part in range(len(total.high)):
@@ -241,7 +248,7 @@ def _averaged_hessian(
     """What some rows add to the Hessian, with l'' averaged over eta - width to eta + width."""
     hessian, point = np.zeros((len(theta.high), len(theta.high))), precision.point(theta)
     for block in chunks(blocks, CERTIFIED_ROWS):
-        rows = split(np.asarray(block.exog, dtype=np.float64), row_norm, SPLIT_BITS)
+        rows = split_array(np.asarray(block.exog, dtype=np.float64), row_norm, SPLIT_BITS)
         eta, response = precision.eta(rows, point, block.offset).high, block.endog.astype(precision.dtype, copy=False)
         if width > 0:
             half = np.maximum(precision.dtype(width), 16 * np.finfo(precision.dtype).eps * np.abs(eta))

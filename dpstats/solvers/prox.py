@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.penalties import Penalty
 from dpstats.solvers import pairs, safeguard
-from dpstats.solvers.linear import solve_positive
+from dpstats.solvers.linear_algebra import minimize_quadratic, solve_positive
 from dpstats.solvers.newton import MAX_ITERATIONS, WARM_START_ROWS
 from dpstats.solvers.objective import PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
-from dpstats.solvers.quadratic import minimize_quadratic
 
 Extended = Array
 

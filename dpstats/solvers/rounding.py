@@ -1,18 +1,129 @@
-"""What a machine's arithmetic can certify: its rungs of precision and their rounding bounds (docs/proofs/release)."""
+"""What a machine's arithmetic can certify: rungs of precision, their rounding bounds, sums without rounding
+(docs/proofs/release)."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import singledispatch
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import Block
+from dpstats.families import Binomial, BinomialCounts, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.families.base import Family
-from dpstats.rows import Block
 from dpstats.solvers import pairs
+from dpstats.solvers.linear_algebra import CERTIFIED_CELLS, chunk_rows, chunks
 from dpstats.solvers.pairs import Array, Pair
-from dpstats.solvers.slopes import pair_slope
+
+
+@singledispatch
+def pair_slope(family: Family, eta: Pair, endog: Array) -> Pair:
+    """l' at eta, to twice the digits of its type; shape (rows,).
+
+    A family from elsewhere is evaluated at the nearest float: it has no certificate.
+    """
+    return pairs.single(family.slope(eta.high + eta.low, endog), eta.high.dtype.type)
+
+
+@pair_slope.register
+def _gaussian(family: Gaussian, eta: Pair, endog: Array) -> Pair:
+    return _clip(pairs.plus(eta, -endog), -family.lipschitz, family.lipschitz)
+
+
+@pair_slope.register
+def _binomial(family: Binomial, eta: Pair, endog: Array) -> Pair:
+    # l' = +-1/(1 + exp(-t)) with t = +-eta.
+    sign = 1 - 2 * endog
+    slope = _chance(Pair(sign * eta.high, sign * eta.low))
+    return Pair(sign * slope.high, sign * slope.low)
+
+
+@pair_slope.register
+def _binomial_counts(family: BinomialCounts, eta: Pair, endog: Array) -> Pair:
+    return pairs.plus(_chance(eta), -endog)
+
+
+@pair_slope.register
+def _negative_binomial(family: NegativeBinomial, eta: Pair, endog: Array) -> Pair:
+    # (c + y) p - y, and c + y as a pair, so that the sum is not rounded.
+    dtype = eta.high.dtype.type
+    chance = _chance(pairs.plus(eta, dtype(family.shift)))
+    total = pairs.plus(pairs.single(endog, dtype), dtype(family.failures))
+    return pairs.plus(pairs.multiply(total, chance), -endog)
+
+
+def _chance(eta: Pair) -> Pair:
+    """1 / (1 + exp(-eta)), through exp(-|eta|) so that neither tail cancels."""
+    dtype = eta.high.dtype.type
+    falls = eta.high < 0
+    small = pairs.exponential(pairs.choose(falls, eta, pairs.negative(eta)))
+    one = pairs.single(np.ones_like(eta.high), dtype)
+    return pairs.divide(pairs.choose(falls, small, one), pairs.plus(small, dtype(1)))
+
+
+@pair_slope.register
+def _poisson(family: Poisson, eta: Pair, endog: Array) -> Pair:
+    dtype = eta.high.dtype.type
+    start, width = family.knots()
+    mean = _clip(pairs.exponential(_clip(eta, -np.inf, start)), 0.0, family.curvature_bound)
+    if family.curvature_bound < family.lipschitz:
+        mean = pairs.add(mean, _rise(family, pairs.plus(eta, -dtype(start)), width))
+    return pairs.plus(_clip(mean, 0.0, family.lipschitz), -endog)
+
+
+def _rise(family: Poisson, over: Pair, width: float) -> Pair:
+    """The mean's rise above the cap where eta is `over` the first knot: a line, then an exponential approach."""
+    dtype = over.high.dtype.type
+    cap = pairs.single(np.full_like(over.high, family.curvature_bound), dtype)
+    line = pairs.multiply(cap, _clip(over, 0.0, width))
+    whole = pairs.multiply(cap, pairs.single(np.full_like(over.high, width), dtype))
+    most = pairs.single(np.full_like(over.high, family.lipschitz), dtype)
+    rest = pairs.add(pairs.plus(most, -cap.high), pairs.negative(whole))
+    # Below exp(-745) of it nothing is left, and no product may overflow.
+    unit = pairs.divide(rest, cap)
+    beyond = _clip(pairs.plus(over, -dtype(width)), 0.0, float(745 * unit.high[0])) if len(over.high) else over
+    left = pairs.exponential(pairs.negative(pairs.divide(beyond, unit)))
+    approach = pairs.multiply(rest, pairs.plus(pairs.negative(left), dtype(1)))
+    return pairs.add(line, approach)
+
+
+@pair_slope.register
+def _huber_svm(family: HuberSVM, eta: Pair, endog: Array) -> Pair:
+    shortfall, sign, half = _shortfall(family, eta, endog)
+    slope = _clip(pairs.divide(pairs.plus(shortfall, half.high), pairs.plus(half, half.high)), 0.0, 1.0)
+    return Pair(-sign * slope.high, -sign * slope.low)
+
+
+@pair_slope.register
+def _smooth_svm(family: SmoothSVM, eta: Pair, endog: Array) -> Pair:
+    dtype = eta.high.dtype.type
+    shortfall, sign, half = _shortfall(family, eta, endog)
+    v = _clip(pairs.divide(shortfall, half), -1.0, 1.0)
+    bracket = pairs.plus(pairs.negative(pairs.multiply(v, v)), dtype(3))
+    slope = pairs.plus(pairs.multiply(v, bracket), dtype(2))
+    quarter = -sign / 4
+    return Pair(quarter * slope.high, quarter * slope.low)
+
+
+def _shortfall(family: HuberSVM | SmoothSVM, eta: Pair, endog: Array) -> tuple[Pair, Array, Pair]:
+    """1 - z with z = +-eta, the sign, and the corner's half-width h as a pair."""
+    dtype = eta.high.dtype.type
+    sign = 2 * endog - 1
+    shortfall = pairs.plus(Pair(-sign * eta.high, -sign * eta.low), dtype(1))
+    return shortfall, sign, pairs.single(np.full_like(eta.high, family.h), dtype)
+
+
+def _clip(value: Pair, least: float, most: float) -> Pair:
+    """The pair held between two floats; the low part decides where the high part is at one of them."""
+    dtype = value.high.dtype.type
+    for bound, side in ((least, -1), (most, 1)):
+        beyond = side * (value.high - dtype(bound)) + side * value.low > 0
+        value = pairs.choose(beyond, pairs.single(np.full_like(value.high, bound), dtype), value)
+    return value
+
 
 CERTIFIED_ROWS = 4096
 """Rows summed at once where rounding errors are bounded: split sums of at most 2**12 rows are exact."""
@@ -41,7 +152,7 @@ def widest_float() -> type[np.floating]:
 WIDEST = widest_float()
 
 
-class Split(NamedTuple):
+class SplitArray(NamedTuple):
     """An array as an exact sum: a leading part on a coarse grid and a small rest."""
 
     whole: Array
@@ -49,7 +160,7 @@ class Split(NamedTuple):
     rest: Array
 
 
-def split(values: Array, bound: float, bits: int, room: tuple[Array, Array] | None = None) -> Split:
+def split_array(values: Array, bound: float, bits: int, room: tuple[Array, Array] | None = None) -> SplitArray:
     """Round to `bits` binary places of the power of two above `bound` (Ozaki et al. 2012).
 
     Sums of products of leading parts need no more bits than a float64 has and are exact in any order. `room` holds the
@@ -59,13 +170,13 @@ def split(values: Array, bound: float, bits: int, room: tuple[Array, Array] | No
     if values.dtype != np.float64:
         leading = np.rint(values * (1 / grid)).astype(np.float64, copy=False)
         leading *= grid
-        return Split(values, leading, values - leading)
+        return SplitArray(values, leading, values - leading)
     leading, rest = (None, None) if room is None else (part[: len(values)] for part in room)
     # Beside a number whose last place is the grid a float64 keeps no finer places.
     beside = 1.5 * 2.0**52 * grid
     leading = np.add(values, beside, out=leading)
     leading -= beside
-    return Split(values, leading, np.subtract(values, leading, out=rest))
+    return SplitArray(values, leading, np.subtract(values, leading, out=rest))
 
 
 class Point(NamedTuple):
@@ -95,11 +206,11 @@ class Precision(NamedTuple):
         if self.paired:
             pair, nothing = Pair(*(part.astype(self.dtype) for part in theta)), np.empty(0)
             return Point(pair, nothing, nothing, nothing)
-        high = split(theta.high, float(np.linalg.norm(theta.high.astype(np.float64))) or 1.0, POINT_BITS)
+        high = split_array(theta.high, float(np.linalg.norm(theta.high.astype(np.float64))) or 1.0, POINT_BITS)
         tail = (high.rest + theta.low).astype(np.float64)
         return Point(theta, high.leading, high.whole.astype(np.float64), tail)
 
-    def eta(self, rows: Split, point: Point, offset: Array | None = None) -> Pair:
+    def eta(self, rows: SplitArray, point: Point, offset: Array | None = None) -> Pair:
         """x'theta + offset of each row, shape (rows,); the low part is zero unless `paired`."""
         if self.paired:
             exact = pairs.product(rows.whole.astype(self.dtype), point.pair)
@@ -110,7 +221,7 @@ class Precision(NamedTuple):
         total += rest
         return pairs.single(total if offset is None else total + offset.astype(self.dtype), self.dtype)
 
-    def slope(self, family: Family, rows: Split, point: Point, block: Block) -> Pair:
+    def slope(self, family: Family, rows: SplitArray, point: Point, block: Block) -> Pair:
         """w l' of each row of a block, shape (rows,); `rows` are the block's columns, split."""
         eta = self.eta(rows, point, block.offset)
         endog = block.endog.astype(self.dtype, copy=False)
@@ -223,3 +334,64 @@ def least_tolerance(
     error += 4 * wide**2 * (rows * family.curvature_bound * row_norm**2 + steepest) * point
     error += 32 * wide * pull if penalised else 0.0
     return error / SAFE_SHARE
+
+
+Sums = tuple[Pair, float]
+"""The parts of the sum of w l' x, shape (parts, p), and the sum of w |l'|."""
+
+
+def certified_sums(
+    family: Family,
+    precision: Precision,
+    widest: type[np.floating],
+    bounds: tuple[float, float],
+    theta: Pair,
+    blocks: Iterable[Block],
+) -> Sums:
+    """What some rows add; `bounds` are those on l' and on the rows, theta has shape (p,)."""
+    point, width = precision.point(theta), len(theta.high)
+    total, absolute = pairs.single(np.zeros((precision.sums, width)), widest), 0.0
+    inside, rows, room = np.zeros(total.high.shape), 0, None
+    for block in chunks(blocks, CERTIFIED_ROWS, CERTIFIED_CELLS):
+        if rows + len(block.endog) > CERTIFIED_ROWS:
+            total, inside, rows = pairs.plus(total, inside), np.zeros_like(inside), 0
+        exog = np.asarray(block.exog, dtype=np.float64)
+        room = room or _room(exog)
+        cells = split_array(exog, bounds[1], SPLIT_BITS, room)
+        slope = precision.slope(family, cells, point, block)
+        _add(inside, slope, cells, precision, bounds)
+        absolute, rows = absolute + float(np.sum(np.abs(slope.high))), rows + len(block.endog)
+    return pairs.plus(total, inside), absolute
+
+
+def add_certified(one: Sums, other: Sums) -> Sums:
+    """What more rows add."""
+    return pairs.add(one[0], other[0]), one[1] + other[1]
+
+
+def _add(
+    inside: NDArray[np.float64], slope: Pair, rows: SplitArray, precision: Precision, bounds: tuple[float, float]
+) -> None:
+    """Add the sums of l' x over some rows, shape (parts, p): all parts but the last without rounding.
+
+    So they are over all chunks together, as long as these have at most `CERTIFIED_ROWS` rows.
+    """
+    weights = split_array(slope.high, bounds[0], SPLIT_BITS)
+    inside[0] += np.dot(weights.leading, rows.leading)
+    if precision.sums == 2:
+        inside[1] += np.dot(weights.leading, rows.rest)
+        inside[1] += np.dot(weights.rest.astype(np.float64, copy=False), rows.whole)
+        return
+    finer = split_array(weights.rest, bounds[0] * 2.0**-SPLIT_BITS, SPLIT_BITS)
+    cells = split_array(rows.rest, bounds[1] * 2.0**-SPLIT_BITS, SPLIT_BITS)
+    inside[1] += np.dot(weights.leading, cells.leading)
+    inside[2] += np.dot(finer.leading, rows.leading)
+    inside[3] += np.dot(weights.leading, cells.rest) + np.dot(finer.leading, rows.rest)
+    inside[3] += np.dot((finer.rest + slope.low).astype(np.float64), rows.whole)
+
+
+def _room(exog: Array) -> tuple[Array, Array]:
+    """For the parts of the rows of a chunk, used again and again: it stays in the cache, laid out as the rows are."""
+    shape = chunk_rows(exog.shape[1], CERTIFIED_ROWS, CERTIFIED_CELLS), exog.shape[1]
+    order: Literal["C", "F"] = "F" if exog.strides[0] < exog.strides[1] else "C"
+    return np.empty(shape, order=order), np.empty(shape, order=order)

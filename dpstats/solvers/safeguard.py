@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from dpstats.penalties import Lasso, Penalty
 from dpstats.solvers import pairs
-from dpstats.solvers.linear import solve_positive
+from dpstats.solvers.linear_algebra import minimize_quadratic, solve_positive
 from dpstats.solvers.objective import PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
-from dpstats.solvers.quadratic import minimize_quadratic
 
 SURE = 8.0
 """A slope so many times its rounding error is trusted."""
@@ -34,7 +33,7 @@ HALVINGS = 300
 POLISHES = 3
 
 
-class Place(NamedTuple):
+class Iterate(NamedTuple):
     """A point, J's certified gradient there and its error, and a bound on the distance of 0 to the subdifferential."""
 
     point: Pair
@@ -43,7 +42,7 @@ class Place(NamedTuple):
     distance: float
 
 
-class Step(NamedTuple):
+class ProposedStep(NamedTuple):
     """A proposed step d, and the model's gradient at its end plus the subgradient of P there that is nearest to 0."""
 
     change: Array
@@ -117,7 +116,7 @@ class _Search:
         self.floor = float(np.min(objective.curvature))
         self.farthest = 2.0 * objective.pull / self.floor
 
-    def certify(self, point: Pair) -> Place:
+    def certify(self, point: Pair) -> Iterate:
         """The certified gradient and distance at a point, by the first arithmetic that leaves room for a descent."""
         last = len(self.objective.ladder) - 1
         self.rung = max(self.rung, first_rung(self.objective, point, self.tolerance))
@@ -129,7 +128,7 @@ class _Search:
         error += self._penalty_error(point)
         nearest = self.penalty.residual(gradient, point.high, self.weights)
         distance = float(np.linalg.norm(nearest.astype(np.float64))) * (1 + 1e-12) + error
-        return Place(point, gradient, error, distance)
+        return Iterate(point, gradient, error, distance)
 
     def _penalty_error(self, point: Pair) -> float:
         """P' is computed to a few units in the last place, and a lasso's is a public constant."""
@@ -138,11 +137,11 @@ class _Search:
         slope = self.penalty.slope(point.high.astype(np.float64), self.weights)
         return 16 * float(np.finfo(self.objective.widest).eps) * float(np.linalg.norm(slope))
 
-    def done(self, place: Place) -> bool:
+    def done(self, place: Iterate) -> bool:
         """Whether a place is certified."""
         return place.distance <= self.tolerance
 
-    def advance(self, place: Place, best: float) -> Place | None:
+    def advance(self, place: Iterate, best: float) -> Iterate | None:
         """The next place: half as far as the best in its certificate, or certainly lower. None if rounding forbids."""
         while True:
             hessian = self.objective.hessian(place.point, self.objective.ladder[self.rung], self.width)
@@ -166,26 +165,26 @@ class _Search:
         """Whether a point is near enough to be lower than zero is (false for what is no number)."""
         return bool(np.linalg.norm(point.high.astype(np.float64)) <= self.farthest)
 
-    def _model(self, place: Place, hessian: NDArray[np.float64]) -> Step:
+    def _model(self, place: Iterate, hessian: NDArray[np.float64]) -> ProposedStep:
         """The minimiser of the local quadratic plus P, refined beyond float64's digits."""
         start, slope = place.point.high.astype(np.float64), place.gradient.astype(np.float64)
         wide = hessian.astype(self.objective.widest)
         if self.plain:
             change = -solve_positive(hessian, slope, self.floor).astype(self.objective.widest)
             target = pairs.plus(place.point, change)
-            return Step(change, target, np.zeros_like(change))
+            return ProposedStep(change, target, np.zeros_like(change))
         inner = 1e-3 * place.distance
         found = minimize_quadratic(hessian, slope, self.penalty, self.weights, start, inner)
         change = (found - place.point.high) - place.point.low
         alive = found != 0
-        best, least = Step(change, place.point, np.zeros_like(change)), np.inf
+        best, least = ProposedStep(change, place.point, np.zeros_like(change)), np.inf
         for _ in range(POLISHES + 1):
             target, after = _landed(place.point, change, alive), place.gradient + wide @ change
             rest = self.penalty.residual(after, target.high, self.weights)
             size = float(np.linalg.norm(rest.astype(np.float64)))
             if not size < least:
                 break  # float64 cannot solve for this Hessian any better
-            best, least = Step(change, target, rest - after), size
+            best, least = ProposedStep(change, target, rest - after), size
             change = change + self._polish(hessian, rest, target, alive)
         return best
 
@@ -202,7 +201,7 @@ class _Search:
         keeps = np.sign(target.high + correction) == np.sign(target.high)
         return np.where(keeps, correction, np.zeros_like(correction))
 
-    def _descend(self, place: Place, step: Step, full: Place | None) -> Place | None:
+    def _descend(self, place: Iterate, step: ProposedStep, full: Iterate | None) -> Iterate | None:
         """The step shortened until the objective certainly fell all along it; None if rounding hides the slope.
 
         J(theta + t d) + P(theta) + t v'd lies above J + P on [0, 1], touches it at 0 and has no kinks.
@@ -229,7 +228,7 @@ class _Search:
             moved = self.certify(part) if self._inside(part) else None
         return None
 
-    def _adapt(self, step: Step, length: float) -> None:
+    def _adapt(self, step: ProposedStep, length: float) -> None:
         """Look for kinks as far away as the last step was cut to; nearer and nearer while none is cut."""
         reach = length * self.objective.reach(step.change.astype(np.float64))
         self.width = min(self.width, reach) / 8 if length >= 0.5 else 4 * reach

@@ -1,7 +1,7 @@
 """Statistics of streams, released again at every tick under one charge."""
 
 from dpstats.streaming import constraints, sums
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.refits import Refits, RefitsPlan
 from dpstats.streaming.regression import Regression
 from dpstats.streaming.results import StreamResults

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dpstats.call import SEEDED
 from dpstats.errors import ArgumentError
 from dpstats.models.sources import scaled_family
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.request import SEEDED
-from dpstats.streaming.planning import StreamPlan, check_guess
+from dpstats.streaming.plan import StreamPlan, check_guess
+from dpstats.streaming.projected_plan import ProjectedPlan, project
 from dpstats.streaming.request import StreamRequest
-from dpstats.streaming.sketching import ProjectedPlan, project
 from dpstats.streaming.sums import SumsPlan
-from dpstats.streaming.vectors import RowVector
-from dpstats.streaming.weighing import linear_vector, renewed_vector
+from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 
 
 def make_plan(request: StreamRequest) -> StreamPlan:

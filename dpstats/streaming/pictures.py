@@ -12,7 +12,7 @@ from dpstats.plots import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dpstats.streaming.planning import StreamPlan
+    from dpstats.streaming.plan import StreamPlan
     from dpstats.streaming.results import StreamResults
 
 MOST_TICKS = 60

@@ -17,9 +17,84 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
+from dpstats.penalties.base import number
+from dpstats.streaming.constrained import Sandwich, check_sums, check_vector, descend, smooth_matrix
 from dpstats.streaming.constraints import Constraint
-from dpstats.streaming.directions import MOST_NUMBERS, choose_directions, printed_directions, region_width
-from dpstats.streaming.solving import Sandwich, check_sums, check_vector, descend, smoothed
+
+MOST_NUMBERS = 250_000
+"""Sums that "auto" directions make at most, unless it is told otherwise."""
+
+
+def region_width(columns: int, region: Constraint | int | None, reach: float = 1.0) -> float:
+    """w(G), an upper bound, for rows of Euclidean norm at most `reach`.
+
+    k entries that are not 0: sup |g restricted to k| is at most sqrt(k) + sqrt(2 k log(e d / k)) on average.
+    """
+    if isinstance(region, Constraint):
+        return region.gaussian_width(columns)
+    if region is None or region >= columns:
+        return reach * math.sqrt(columns)
+    sparse = math.sqrt(region) + math.sqrt(2 * region * math.log(math.e * columns / region))
+    return reach * min(sparse, math.sqrt(columns))
+
+
+def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
+    """m of Algorithm 3 as printed, with 1 for its constants: max(W^2, log(T / failure)) / gamma^2.
+
+    gamma = (W / T)^(1/3), so m is of order T^(2/3) W^(4/3): at sizes that are met in practice it exceeds d, so that
+    nothing is gained. Offered to be compared with.
+
+    Parameters
+    ----------
+    rows : int
+        T, of the whole stream.
+    width : float
+        W = w(X) + w(C).
+    failure : float
+        beta.
+    """
+    many = number("rows", rows, 1, math.inf)
+    wide = number("width", width, 0.0, math.inf, open_low=True)
+    gamma = (wide / many) ** (1 / 3)
+    return math.ceil(max(wide**2, math.log(many / number("failure", failure, 0.0, 1.0, open_low=True))) / gamma**2)
+
+
+def choose_directions(
+    columns: int,
+    constraint: Constraint,
+    *,
+    rows: float,
+    noise_sd: float,
+    row_reach: float = 1.0,
+    most_numbers: int = MOST_NUMBERS,
+) -> int:
+    """m by balancing what the sketch and the noise are likely to add, from public facts: "auto".
+
+    A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 R^2 / m, R the reach of the set.
+    The noise adds 2 noise_sd (1 + R) w, w the width of the set's image: that of the set itself, or R sqrt(m) if that
+    is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows.
+
+    Parameters
+    ----------
+    columns : int
+        d, which m does not exceed.
+    constraint : Constraint
+    rows : float
+        T, a public guess at the rows of the stream.
+    noise_sd : float
+        Of the entries of q.
+    row_reach : float
+        X, the greatest norm of a row.
+    most_numbers : int
+        The memory: m (m + 3) / 2 is kept at or below it.
+    """
+    many, reach = number("rows", rows, 1, math.inf), constraint.reach
+    scale = 2 * number("noise_sd", noise_sd, 0.0, math.inf, open_low=True) * (1 + reach)
+    most = min(columns, int((math.sqrt(9 + 8 * number("most_numbers", most_numbers, 2, math.inf)) - 3) / 2))
+    sizes = np.unique(np.round(np.geomspace(1, most, 200)))
+    wide = np.minimum(constraint.gaussian_width(columns), reach * np.sqrt(sizes))
+    return int(sizes[np.argmin(many * (row_reach * reach) ** 2 / sizes + scale * wide)])
+
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -107,7 +182,7 @@ class Projection:
         made = np.empty((len(given), self.directions))
         step = max(1, PART_CELLS // self.columns)
         with np.errstate(all="ignore"):
-            kept = inside(given, region)
+            kept = rows_inside(given, region)
             for start in range(0, len(given), step):
                 part = slice(start, start + step)
                 made[part] = self._images(np.where(kept[part, None], given[part], 0.0))
@@ -142,7 +217,7 @@ class Projection:
             Of the d coefficients.
         start : array_like, shape (d,), optional
         tolerance : float
-            As in `dpstats.streaming.solving.minimise`.
+            As in `dpstats.streaming.constrained.minimise`.
         lift : bool
             Whether to return the coefficients of least gauge among those with the same image, as step 9 asks for; else
             the ones that were found.
@@ -150,7 +225,7 @@ class Projection:
         vector, matrix = check_sums(cross, gram)
         if len(vector) != self.directions:
             raise ArgumentError(f"cross and gram must be sums of the {self.directions} numbers of projected rows")
-        inner, moments = smoothed(matrix), self.matrix.T @ vector
+        inner, moments = smooth_matrix(matrix), self.matrix.T @ vector
         begin = np.zeros(self.columns) if start is None else check_vector("start", start, self.columns)
         begin = constraint.project(begin)
         found = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
@@ -218,7 +293,7 @@ def _whole_numbers(rows: Matrix, size: int) -> tuple[Vector, Matrix]:
     )
 
 
-def inside(exog: Matrix, region: Constraint | int | None) -> NDArray[np.bool_]:
+def rows_inside(exog: Matrix, region: Constraint | int | None) -> NDArray[np.bool_]:
     """Which rows lie in G, shape (n,): each by itself, from public facts."""
     finite: NDArray[np.bool_] = np.asarray(np.isfinite(exog).all(axis=1))
     if region is None:
@@ -268,7 +343,7 @@ def plan_projection(
     ArgumentError
         If `directions` is neither, or no fewer than d.
     """
-    inside(np.zeros((1, columns)), region)  # its type
+    rows_inside(np.zeros((1, columns)), region)  # its type
     width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)
     printed = printed_directions(round(rows), width)
     if directions == "auto":

@@ -17,25 +17,24 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from dpstats.arguments import answered
+from dpstats.arguments import explain_calls
+from dpstats.call import SEEDED, PlanKeywords, Request, RowKeywords, expand_signature, make_request, split_kwargs
+from dpstats.data import Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
-from dpstats.frames import Printed
-from dpstats.keywords import PlanKeywords, RowKeywords, parted, written_out
+from dpstats.frames import WideFrame
+from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.plan import Plan
 from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.guarantee import Guarantee, check_budget
-from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import bare, guarded, sealed
-from dpstats.request import SEEDED, Request, make_request
+from dpstats.quiet import fail_closed, hide_frames, strip_context
 from dpstats.results.glm_results import GLMResults
-from dpstats.streaming.keeping import BROKEN, LOST, Keeper
+from dpstats.streaming.checkpoint import BROKEN, LOST, Checkpoint
 from dpstats.streaming.schedules import RATIO, Schedule, share
-from dpstats.tables import Table, as_table
 
 BASIS = "docs/proofs/geometry"
 
@@ -148,8 +147,8 @@ class Refits:
     ['Intercept', 'x']
     """
 
-    @answered()
-    @written_out(PlanKeywords, without=("delta", "seed"))
+    @explain_calls()
+    @expand_signature(PlanKeywords, without=("delta", "seed"))
     def __init__(
         self,
         formula: str,
@@ -165,7 +164,7 @@ class Refits:
         seed: int | None = None,
         **arguments: Any,
     ) -> None:
-        beside, asked = parted(arguments, RowKeywords)
+        beside, asked = split_kwargs(arguments, RowKeywords)
         self._arguments = {"inference": None, **asked}
         whole = model_formula(formula, family, **beside)
         self._model = (whole, family, Domain.coerce(domain))
@@ -177,7 +176,7 @@ class Refits:
         self._identity, self._begun, self._broken = secrets.token_hex(16), False, False
         self._process, self._lock = os.getpid(), threading.Lock()
         self._waiting: Waiting | None = None
-        self._keeper = Keeper(state, ledger)
+        self._keeper = Checkpoint(state, ledger)
         found = self._keeper.load()
         if found is not None:
             self._resume(found)
@@ -207,9 +206,9 @@ class Refits:
     @property
     def history(self) -> pd.DataFrame:
         """The coefficients of every fit: tick, term, estimate."""
-        return Printed(self._history, columns=["tick", "term", "estimate"])
+        return WideFrame(self._history, columns=["tick", "term", "estimate"])
 
-    @sealed
+    @hide_frames
     def update(self, so_far: object) -> GLMResults | None:
         """Close a tick, and fit anew if it is one of the schedule's.
 
@@ -251,11 +250,11 @@ class Refits:
             self._check_usable()
             # Frames hold a fit that nobody may see before it is on the disk.
             if self._waiting is not None:
-                bare(self._record)
+                strip_context(self._record)
                 return self.results
             table = self._checked(as_table(so_far))
             self._begin()
-            bare(lambda: self._close(table))
+            strip_context(lambda: self._close(table))
             return self.results
         finally:
             self._lock.release()
@@ -300,7 +299,7 @@ class Refits:
     def _fit(self, table: Table, tick: int) -> GLMResults:
         """Read the rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
         ledger = self._keeper.ledger
-        paid = table if ledger is None else guarded(lambda: ledger.rows_of(table))
+        paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
         eps, delta = self._budget
         seed = None if self._seed is None else self._seed + tick
         return self._on(paid).fit(eps, delta=delta, seed=seed, **self._arguments)

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Self, Unpack
 
-from dpstats.arguments import answered
+from dpstats.arguments import explain_calls
+from dpstats.call import expand_signature
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
-from dpstats.keywords import written_out
-from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import sealed
-from dpstats.streaming.feeding import Feed, Tick
+from dpstats.ledger.ledger import LedgerLike
+from dpstats.quiet import hide_frames
 from dpstats.streaming.making import make_plan
 from dpstats.streaming.refits import Refits
-from dpstats.streaming.released import Released
+from dpstats.streaming.released import ReleasedTicks
 from dpstats.streaming.request import StreamKeywords, StreamRequest
 from dpstats.streaming.results import StreamResults
-from dpstats.streaming.running import Running
+from dpstats.streaming.running import RunningStream
+from dpstats.streaming.ticks import Tick, TickFeed
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
@@ -36,7 +36,7 @@ class _Chosen:
         return Refits(*arguments, **options)  # type: ignore[return-value]
 
 
-class Regression(Released, _Chosen):
+class Regression(ReleasedTicks, _Chosen):
     """A regression of a stream of rows, released again at every tick.
 
     A stream is a sequence of ticks, a public clock: a batch, a day, a month. How many rows a tick brings is private. At
@@ -146,8 +146,8 @@ class Regression(Released, _Chosen):
     (1, 2, 3, 5, 7, 11)
     """
 
-    @answered()
-    @written_out(StreamKeywords, defaults={one.name: one.default for one in fields(StreamRequest)})
+    @explain_calls()
+    @expand_signature(StreamKeywords, defaults={one.name: one.default for one in fields(StreamRequest)})
     def __init__(
         self,
         formula: str,
@@ -163,10 +163,10 @@ class Regression(Released, _Chosen):
     ) -> None:
         request = StreamRequest(formula, domain, eps, delta, **arguments, seeded=seed is not None)
         plan = make_plan(request)
-        super().__init__(plan, Running(plan, ledger=ledger, state=state, recall=recall, seed=seed))
+        super().__init__(plan, RunningStream(plan, ledger=ledger, state=state, recall=recall, seed=seed))
         self._domain = Domain.coerce(domain)
 
-    @sealed
+    @hide_frames
     def update(self, rows: object, *, label: str | None = None) -> StreamResults:
         """Close a tick with its rows and release its regression.
 
@@ -249,5 +249,5 @@ class Regression(Released, _Chosen):
         >>> [stream.label for _ in stream.run(rows, tick="month")]
         ['May', 'June']
         """
-        feed = Feed(self._running, self._domain, data, tick, until)
+        feed = TickFeed(self._running, self._domain, data, tick, until)
         return (self.at(self.tick) for _ in feed)

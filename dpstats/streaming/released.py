@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError, StreamError
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.streaming.pictures import coefficient_picture
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.results import StreamResults, change_table
-from dpstats.streaming.running import Running
+from dpstats.streaming.running import RunningStream
 from dpstats.streaming.sums.workloads import Window
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 
-class Released:
+class ReleasedTicks:
     """The side of a stream that shows: post-processing of released sums.
 
     Parameters
@@ -47,7 +47,7 @@ class Released:
     True
     """
 
-    def __init__(self, plan: StreamPlan, running: Running) -> None:
+    def __init__(self, plan: StreamPlan, running: RunningStream) -> None:
         self._plan, self._running = plan, running
 
     def plan(self) -> StreamPlan:
@@ -195,7 +195,7 @@ class Released:
         ticks = list(range(self._running.releases.first, self.tick + 1))
         scaled = np.array([self._running.releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
         names = list(self._plan.names)
-        return Printed(
+        return WideFrame(
             {
                 "tick": np.repeat(np.array(ticks, dtype=np.int64), len(names)),
                 "term": names * len(ticks),

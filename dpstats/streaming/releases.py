@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError, StreamError
-from dpstats.streaming.disk import on_disk, write_at
+from dpstats.streaming.checkpoint import on_disk, write_at
 
 Float = NDArray[np.float64]
 

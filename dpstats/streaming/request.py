@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypedDict
 
-from dpstats.arguments import check_choice, check_flag, shown
+from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -194,7 +194,8 @@ class StreamRequest:
         """Whose rows a neighbour differs by; None if every row counts by itself."""
         if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
             raise ArgumentError(
-                f"unit must be None or the name of what tells persons apart, got {shown(self.unit)}; persons who have "
+                f"unit must be None or the name of what tells persons apart, got {safe_repr(self.unit)}; persons who "
+                "have "
                 "rows in several ticks are declared by participation="
             )
         return PERSON if self.unit is None and len(self.source.participation) > 1 else self.unit
@@ -233,7 +234,7 @@ def without_offset(design: DesignSpec) -> DesignSpec:
     return design.with_working(low + design.offset_center, high + design.offset_center)
 
 
-def whose(guarantee: Guarantee) -> str:
+def neighbours_in_words(guarantee: Guarantee) -> str:
     """The neighbours of a guarantee in words."""
     verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
     return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"

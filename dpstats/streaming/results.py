@@ -15,19 +15,18 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.arguments import check_flag
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
-from dpstats.frames import Printed
+from dpstats.frames import WideFrame
 from dpstats.inference import Inference
-from dpstats.inference.contrasts import LEVEL
-from dpstats.inference.known import self_adjoint
+from dpstats.inference.basis import self_adjoint
+from dpstats.inference.estimates import LEVEL
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.quiet import quiet
 from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.glm_results import GLMResults, as_ratios
-from dpstats.results.inferring import Inferred
-from dpstats.streaming.headers import header
+from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.making import stored_plan
-from dpstats.streaming.planning import StreamPlan, ticks_table
+from dpstats.streaming.plan import StreamPlan, header, ticks_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,14 +75,14 @@ class StreamResults(GLMResults):
     weights: Float = ()  # type: ignore[assignment]
 
     @cached_property
-    def _inferred(self) -> Inferred:
+    def _inferred(self) -> ReleasedErrors:
         reason = self._obstacle()
         if reason is not None:
             raise NotReleasedError(f"not released: {reason}")
         with quiet():
             estimates, basis = self.plan.fitting.estimates(self.sums, self.deviation, self._remainder)
         transform, shift = self.plan.design.back_transform()
-        return Inferred(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
+        return ReleasedErrors(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
 
     @property
     def has_errors(self) -> bool:
@@ -117,14 +116,14 @@ class StreamResults(GLMResults):
         with quiet():
             moments = self.plan.fitting.moments(self.sums, self.deviation)
         names = list(self.plan.names)
-        return Printed(self_adjoint(moments.matrix[:-1, :-1]), index=names, columns=names)
+        return WideFrame(self_adjoint(moments.matrix[:-1, :-1]), index=names, columns=names)
 
     @property
     def budget(self) -> pd.DataFrame:
         """One charge for the whole stream, whatever is looked at."""
         paid = self.plan.guarantee
         names = pd.Index(["stream"], name="purchase")
-        return Printed([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
+        return WideFrame([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
 
     @property
     def noise_sd(self) -> pd.Series[float]:
@@ -146,7 +145,7 @@ class StreamResults(GLMResults):
             names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
             table[names] = self.uncertainty().to_numpy()
         table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
-        return Printed(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
+        return WideFrame(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the regression."""
@@ -163,7 +162,7 @@ class StreamResults(GLMResults):
             "last_tick": self.last,
             "noise_sd": self.deviation,
         }
-        return Printed([facts])
+        return WideFrame([facts])
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
@@ -235,7 +234,7 @@ class StreamResults(GLMResults):
             "linearised": np.asarray(self.linearised).tolist(),
             "weights": np.asarray(self.weights).tolist(),
         }
-        stored.write(path, "StreamResults", facts)
+        stored.save_released(path, "StreamResults", facts)
 
     @classmethod
     def load(cls, path: str | Path) -> StreamResults:
@@ -256,7 +255,7 @@ class StreamResults(GLMResults):
             rest: dict[str, Any] = {"linearised": far, "weights": np.asarray(facts["weights"], dtype=np.float64)}
             return cls(plan, params, sums=sums, deviation=facts["deviation"], first=first, last=last, **rest)
 
-        return stored.read(path, "StreamResults", build)
+        return stored.load_released(path, "StreamResults", build)
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:
@@ -280,8 +279,8 @@ class StreamResults(GLMResults):
     def selection(self) -> pd.DataFrame:
         """Which coefficients are not zero, under a sparse penalty; empty without one."""
         if self.plan.penalty is None or not self.plan.penalty.sparse:
-            return Printed()
-        return Printed({"selected": self.scaled_params != 0}, index=list(self.plan.names))
+            return WideFrame()
+        return WideFrame({"selected": self.scaled_params != 0}, index=list(self.plan.names))
 
     @property
     def statistics(self) -> NoReturn:
@@ -338,4 +337,4 @@ def change_table(
         "low": change - half,
         "high": change + half,
     }
-    return Printed(columns, index=pd.Index(list(names), name="term"))
+    return WideFrame(columns, index=pd.Index(list(names), name="term"))

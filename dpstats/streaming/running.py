@@ -6,31 +6,82 @@ import contextlib
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
+from dpstats.data import Block, Table, as_table
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
+from dpstats.ledger import Part
+from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.charging import check_rows
-from dpstats.models.sources import capped
-from dpstats.privacy.ledger import Part
-from dpstats.privacy.ledger.opening import LedgerLike
-from dpstats.quiet import bare, guarded, quiet
-from dpstats.rows import Block
-from dpstats.streaming.early import choose_start
-from dpstats.streaming.feeding import Tick
-from dpstats.streaming.keeping import BROKEN, LOST, Keeper
-from dpstats.streaming.planning import StreamPlan
+from dpstats.models.sources import cap_response
+from dpstats.quiet import fail_closed, quiet, strip_context
+from dpstats.streaming.checkpoint import BROKEN, LOST, Checkpoint
+from dpstats.streaming.fit import invert_information, remainder, squared_distances
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.releases import EARLY, Release, Releases
 from dpstats.streaming.request import rows_of_one
 from dpstats.streaming.sums import PrefixSums
-from dpstats.tables import Table, as_table
+from dpstats.streaming.ticks import Tick
 
 Float = NDArray[np.float64]
+
+SHARE = 1 / 2
+"""At most this share of the ticks is left out."""
+
+MOST = EARLY
+"""Later ticks than this are never left out: coefficients have settled by then, or never will."""
+
+
+class BurnIn(NamedTuple):
+    """Sums of the ticks start + 1, ..., t, and the coefficients that follow."""
+
+    start: int
+    sums: Float
+    params: Float
+
+
+def choose_burn_in(
+    plan: StreamPlan, totals: Sequence[Float], params: Sequence[Float], tick: int, total: Float
+) -> BurnIn:
+    """The start of the least predicted excess: of noise, of the linearisation, and of the rows that are left out.
+
+    Parameters
+    ----------
+    plan : StreamPlan
+    totals : sequence of ndarray, shape (size,)
+        Noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there have been so many.
+    params : sequence of ndarray, shape (p,)
+        Coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
+    tick : int
+    total : ndarray, shape (size,)
+        The noisy sum of all ticks.
+    """
+    fitting, latest = plan.fitting, params[-1]
+    size = len(latest)
+    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, MOST, len(totals) - 1))]
+    whole = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
+    apart = np.array(params[: min(tick, MOST)]) - latest
+    squares = squared_distances(apart, whole.information) / tick
+    found: list[tuple[float, BurnIn]] = []
+    for start in starts:
+        sums = total - totals[start]
+        equations = whole
+        if start:
+            equations = fitting.equations(fitting.moments(sums, plan.interval_deviation(start, tick)))
+        inverse = invert_information(equations, plan.radius)
+        noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
+        bias = remainder(float(squares[start:].sum()), inverse) ** 2
+        fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
+        deviation = plan.interval_deviation(start, tick)
+        solved = fitting.solve(equations, deviation, latest, tick - start)
+        found.append((noise + bias + fewer, BurnIn(start, sums, solved)))
+    return min(found, key=lambda one: one[0])[1]
 
 
 class Waiting(NamedTuple):
@@ -49,7 +100,7 @@ class Waiting(NamedTuple):
     label: str | None
 
 
-class Running:
+class RunningStream:
     """What changes while a stream runs.
 
     Parameters
@@ -86,7 +137,7 @@ class Running:
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
         self.plan = plan
-        self._keeper = Keeper(state, ledger)
+        self._keeper = Checkpoint(state, ledger)
         path = self._keeper.path
         kept = None if path is None else path.with_name(f"{path.name}.releases")
         self.releases = Releases(plan.vector.size, len(plan.names), kept, int(recall))
@@ -142,7 +193,7 @@ class Running:
             raise ArgumentError("label must be text: the public name of a tick")
         if self._waiting is not None:
             if label != self._waiting.label:
-                named = "no label" if self._waiting.label is None else f"label={shown(self._waiting.label)}"
+                named = "no label" if self._waiting.label is None else f"label={safe_repr(self._waiting.label)}"
                 raise StreamError(f"label: the tick that waits to be recorded has {named}; call update with that first")
             return
         if self.tick and (label is None) != (self.label is None):
@@ -176,7 +227,7 @@ class Running:
             label = f"{label}; one {plan.guarantee.unit} {often}, which is not checked"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
-        bare(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said))
+        strip_context(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said))
         self._begun = True
 
     def _check_counted(self, counted: int | None) -> None:
@@ -197,7 +248,7 @@ class Running:
             If it fails after rows were read; the tick is still open.
         """
         # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
-        bare(lambda: self._close(tick))
+        strip_context(lambda: self._close(tick))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -216,7 +267,7 @@ class Running:
             self._lock.release()
 
     def _close(self, tick: Tick) -> None:
-        vector = guarded(lambda: self._vector(tick.pieces))
+        vector = fail_closed(lambda: self._vector(tick.pieces))
         self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
         release = self._step(vector)
         self._waiting = Waiting(self._facts(self.tick + 1, release, tick.label), release, tick.label)
@@ -235,7 +286,7 @@ class Running:
         StreamError, LedgerError
             As `close`.
         """
-        bare(self._record)
+        strip_context(self._record)
 
     def _record(self) -> None:
         assert self._waiting is not None
@@ -289,7 +340,7 @@ class Running:
                 early = self.releases.early or [self.releases.at(0)]
                 params = [one.params for one in early][:tick]
                 latest = self.releases.last.params
-                chosen = choose_start(plan, [one.total for one in early], [*params, latest], tick, total)
+                chosen = choose_burn_in(plan, [one.total for one in early], [*params, latest], tick, total)
                 return Release(total, chosen.sums, chosen.params, np.array([float(chosen.start)]))
             ticks = plan.weighed(tick)
             found = plan.fitting.params(released, plan.deviation(tick), self.releases.last.params, ticks)
@@ -331,10 +382,10 @@ class Running:
 
 
 class _Capped:
-    """`capped` with a family, picklable."""
+    """`cap_response` with a family, picklable."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
 
     def __call__(self, block: Block) -> Block:
-        return capped(self.family, block)
+        return cap_response(self.family, block)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -12,13 +13,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
 
 from dpstats.cached import cached_property
-from dpstats.families import Family
+from dpstats.data import Block, Rows
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, Family
 from dpstats.families import from_dict as family_from_dict
-from dpstats.privacy.information import MatrixNoise
-from dpstats.privacy.information.rows import PLACES, integer_rows, linear_predictor, row_parts
-from dpstats.rows import Block, Rows
+from dpstats.formula.design import DesignSpec
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information import MatrixNoise, design_metric
+from dpstats.privacy.information.exact_sums import PLACES, integer_rows, linear_predictor, row_parts
+from dpstats.privacy.information.statistics import SQUARE_SHARE, frobenius_sensitivity
 
 Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
@@ -174,7 +180,7 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
     inner, cross = np.full((size, size), 0, dtype=object), np.full(size, 0, dtype=object)
     for part in _parts(blocks):
         exog = part.exog
-        weight, slope = linearised(vector, linear_predictor(exog, params), part.endog, part.offset)
+        weight, slope = linearise(vector, linear_predictor(exog, params), part.endog, part.offset)
         rows = _inner(vector, exog, part.weights * weight, vector.weight_bound)
         inner = inner + (rows.T @ rows).astype(np.int64)
         plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
@@ -183,7 +189,7 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
     return np.array([*inner[np.triu_indices(size)], *cross, None], dtype=object)[:-1]
 
 
-def linearised(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
+def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
     """w = l'' and g = w x'theta - l' at x'theta + offset, each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2.
 
     Parameters
@@ -222,3 +228,116 @@ def _parts(blocks: Iterable[Block]) -> Iterable[_Part]:
 def _inner(vector: RowVector, exog: Float, weights: Float, bound: float) -> Float:
     """sqrt(w / bound) z 2^20 as integers, shape (rows, p)."""
     return integer_rows(vector.metric.coordinates(exog), weights, np.array(vector.metric.diagonal), bound)
+
+
+FREE_WEIGHT = math.sqrt(12) * (1 - 1e-12)
+"""Up to this weight the Hessian of a logistic regression costs nothing beside its gradient (docs/proofs/streams, 9)."""
+
+WIDEST = 8.0
+"""Natural logarithm of the farthest weight from 1 that is looked for."""
+
+FARTHEST = 40.0
+"""Linear predictors up to which a loss curve is followed; a row beyond is cut."""
+
+
+def linear_vector(
+    design: DesignSpec, family: Family, radius: float, adjacency: Adjacency, *, square: bool
+) -> tuple[RowVector, float]:
+    """The vector of a linear model's rows, and the most that a neighbour moves their sum by.
+
+    Parameters
+    ----------
+    design : DesignSpec
+    family : Family
+    radius : float
+        Public guess at the norm of the coefficients in the metric.
+    adjacency : {"add_remove", "replace_one"}
+    square : bool
+        Whether the sum of y^2 is wanted, from which errors follow.
+    """
+    metric = rows_metric(design)
+    size = metric.size
+
+    def squared(weight: float) -> float:
+        if not square:
+            return 0.0
+        free = weight / math.sqrt(2)
+        return free if adjacency == "replace_one" else min(free, math.sqrt(SQUARE_SHARE * (1 + weight**2)))
+
+    def moved(weight: float) -> float:
+        if square:
+            return frobenius_sensitivity(weight, squared(weight), adjacency)
+        return frobenius_sensitivity(weight, 1e-9 * weight, adjacency)
+
+    def noise(log_weight: float) -> float:
+        weight = math.exp(log_weight)
+        return moved(weight) ** 2 * (size / weight**2 + (size + 1) * radius**2 / 2)
+
+    weight = math.exp(_least(noise))
+    reach = math.sqrt(1 + weight**2 + squared(weight) ** 2)
+    return RowVector("linear", family, metric, 1.0, weight, squared(weight), reach), moved(weight)
+
+
+def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency: Adjacency) -> tuple[RowVector, float]:
+    """The vector of rows linearised at released coefficients, and the most that a neighbour moves their sum by.
+
+    Parameters as for `linear_vector`. To replace a row moves the sum by twice the reach.
+
+    Raises
+    ------
+    ArgumentError
+        If the family's loss is not made of a score and a weight that its curve bounds.
+    """
+    metric, offset = rows_metric(design), design.offset_bound
+    size = metric.size
+
+    def noise(log_weight: float) -> float:
+        inner = math.exp(log_weight)
+        return reach_of(family, inner, offset) ** 2 * (size + (size + 1) * radius**2 / (2 * inner**2))
+
+    free = isinstance(family, Binomial) and offset == 0
+    inner = FREE_WEIGHT if free else math.exp(_least(noise))
+    reach = reach_of(family, inner, offset)
+    if not math.isfinite(reach):
+        raise ArgumentError(f"family {family.name!r} has no bounded scores for mechanism='renewable': give it caps")
+    rows = 2 if adjacency == "replace_one" else 1
+    return RowVector("renewable", family, metric, inner, 1.0, 0.0, reach), rows * reach
+
+
+def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
+    """sup of ((w (eta - o) - l')^2 + (inner w)^2)^1/2 along the loss curve, up to a grid: rows beyond it are cut.
+
+    Over offsets o up to `offset` on either side, at the ends of which it is greatest. For a logistic regression
+    without one 1 up to `FREE_WEIGHT`.
+    """
+    if isinstance(family, Binomial) and inner <= FREE_WEIGHT and offset == 0:
+        return 1.0
+    most = 0.0
+    for outcome, added in itertools.product(_outcomes(family), sorted({-offset, offset})):
+        low, high = -FARTHEST, FARTHEST
+        for _ in range(3):  # closer and closer to where it is greatest, which may be at a kink
+            eta = np.linspace(low, high, 2001)
+            found = family.derivatives(eta, np.full_like(eta, outcome))
+            squares = (found.curvature * (eta - added) - found.gradient) ** 2 + (inner * found.curvature) ** 2
+            place, step = int(np.argmax(squares)), (high - low) / 2000
+            low, high = eta[place] - step, eta[place] + step
+            most = max(most, float(squares[place]))
+    return math.sqrt(most)
+
+
+def rows_metric(design: DesignSpec) -> MatrixNoise:
+    """The coordinates in which rows are measured: |z| <= 1, and the noise is the same in every direction."""
+    diagonal, mixing = design_metric(design.images)
+    return MatrixNoise("normal", 1.0, diagonal, mixing)
+
+
+def _outcomes(family: Family) -> tuple[float, ...]:
+    """The ends of the response's range: a slope is linear, or one of two, in between."""
+    if family.response == "count":
+        return 0.0, float(getattr(family, "y_max", 1.0))
+    return (0.0, 1.0) if family.response == "binary" else (-1.0, 1.0)
+
+
+def _least(noise: Callable[[float], float]) -> float:
+    found = optimize.minimize_scalar(lambda at: math.log(noise(at)), bounds=(-WIDEST, WIDEST), method="bounded")
+    return float(found.x)

@@ -1,7 +1,7 @@
 """A private choice among candidates, and the tuning of a fit."""
 
-from dpstats.tuning.planning import TuningPlan, plan_tuning
-from dpstats.tuning.selecting import Selection, select
+from dpstats.tuning.plan import TuningPlan, plan_tuning
+from dpstats.tuning.selection import Selection, select
 from dpstats.tuning.tuned import Tuned, tune
 
 __all__ = ["Selection", "Tuned", "TuningPlan", "plan_tuning", "select", "tune"]

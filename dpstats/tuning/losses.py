@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import MOST_SHOWN, is_number, shown
+from dpstats.arguments import MOST_SHOWN, is_number, safe_repr
+from dpstats.data import Block, MemoryRows, Rows, Table, slices
+from dpstats.data.persons import OwnedRows, shared_weights
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula import cells
@@ -20,12 +22,9 @@ from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.public_frame import public_frame
 from dpstats.formula.translate import compile_factor
-from dpstats.privacy.choice import STEPS
+from dpstats.privacy.selection import STEPS
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
-from dpstats.rows import Block, MemoryRows, Rows
-from dpstats.rows.persons import Owned, sharing
-from dpstats.tables import Table, slices
 
 Array = NDArray[np.float64]
 
@@ -62,10 +61,10 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
         names = list(dict.fromkeys([*losses.columns, person]))
         owned = table.batches(names).through(partial(_owned, losses, person))
         owned = owned.held() if isinstance(owned, MemoryRows) else owned
-        return sharing(owned).total(partial(_shared_steps, low), operator.add)
+        return shared_weights(owned).total(partial(_shared_steps, low), operator.add)
 
 
-def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[Owned[Block]]:
+def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
     """The losses of complete rows, in the place of columns, and whose they are."""
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
@@ -73,7 +72,7 @@ def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iter
             each = losses.each(part)
             complete = np.isfinite(each).all(axis=1)
             identities = part.column(person).identities()[complete]
-            yield Owned(Block(each[complete], np.zeros(len(identities))), identities)
+            yield OwnedRows(Block(each[complete], np.zeros(len(identities))), identities)
 
 
 def _shared_steps(low: float, blocks: Iterable[Block]) -> NDArray[np.int64]:
@@ -133,7 +132,9 @@ class ModelLosses:
         if len(facts) > 1:
             raise ArgumentError("candidates must be models of one response, with one declared range or list of levels")
         if self.loss not in MODEL_LOSSES:
-            raise ArgumentError(f"score must be one of {list(MODEL_LOSSES)} for fitted models, got {shown(self.loss)}")
+            raise ArgumentError(
+                f"score must be one of {list(MODEL_LOSSES)} for fitted models, got {safe_repr(self.loss)}"
+            )
         if self.loss == "mistakes" and responses[0].kind != "binary":
             raise ArgumentError("score='mistakes' needs a response of two values; use 'absolute_error'")
 
@@ -254,7 +255,7 @@ class RuleLosses:
     def each(self, table: Table) -> Array:
         """Losses, shape (rows, k)."""
         domain = Domain.from_json(self.declared)
-        columns = cells.read(table, self.columns)
+        columns = cells.read_columns(table, self.columns)
         encoded, complete = cells.encode(columns, domain, slice(0, table.rows))
         values = np.full((table.rows, len(self.codes)), np.nan)
         chosen = cells.take(encoded, complete)
@@ -293,7 +294,8 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
                 raise
             # It may quote the candidate, and so many may be a column.
             raise type(error)(
-                f"candidate {place} of {len(codes)}, put into score {shown(score)}, is refused; select() with a few "
+                f"candidate {place} of {len(codes)}, put into score {safe_repr(score)}, is refused; select() with a "
+                "few "
                 "candidates says why"
             ) from None
         if most > 1 + CLOSE or least < low - CLOSE:
@@ -309,14 +311,14 @@ def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, fl
     try:
         losses = as_numbers(evaluate(_bound(code, declared), public_frame(domain, columns)))
     except TypeError as error:
-        raise FormulaError(f"score {shown(code)} is no number or comparison: {error}") from error
+        raise FormulaError(f"score {safe_repr(code)} is no number or comparison: {error}") from error
     known = losses[np.isfinite(losses)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
 
 def _beyond(score: str, place: int, found: tuple[float, float] | None, low: float) -> str:
     """What to do about losses that are not within [low, 1]."""
-    said = f"score {shown(score)} with candidate {place}"
+    said = f"score {safe_repr(score)} with candidate {place}"
     if found is None:
         return f"{said} leaves [{low:g}, 1] on the declared ranges: divide by the width of what it can be"
     least, most = found
@@ -352,10 +354,10 @@ def _substituted(score: str, candidate: Any) -> str:
         put = _Put(ast.parse(text.strip(), mode="eval").body)
         tree = put.visit(ast.parse(score.strip(), mode="eval").body)
     except (SyntaxError, ValueError) as error:
-        raise FormulaError(f"score {shown(score)} with a candidate put in is not an expression") from error
+        raise FormulaError(f"score {safe_repr(score)} with a candidate put in is not an expression") from error
     if not put.times:
         raise ArgumentError(
             f"score must be one of {list(MODEL_LOSSES)} for fitted models, or an expression that reads the name "
-            f"candidate, such as 'candidate != (income == \">50K\")'; got {shown(score)}"
+            f"candidate, such as 'candidate != (income == \">50K\")'; got {safe_repr(score)}"
         )
     return ast.unparse(ast.fix_missing_locations(tree))

@@ -3,28 +3,146 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from dpstats.arguments import answered
+from dpstats.arguments import explain_calls
+from dpstats.data import Block, Rows, Table, as_table, partition
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
-from dpstats.models.charging import charged, check_for_unit
-from dpstats.models.sources import FormulaSource
+from dpstats.formula.design import DesignSpec
+from dpstats.ledger import LedgerLike
+from dpstats.models.charging import check_for_unit, run_charged
+from dpstats.models.glm import release_rows
+from dpstats.models.persons import person_rows
+from dpstats.models.sources import FormulaSource, cap_rows
+from dpstats.plan import Plan
 from dpstats.plan.tables import WIDTH, Summary, wrap_notes
-from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import LedgerLike
-from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.quiet import sealed
+from dpstats.privacy.guarantee import Guarantee, Unit
+from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers, random_source, secret_key
+from dpstats.privacy.selection import STEPS
+from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
-from dpstats.tables import Table, as_table
-from dpstats.tuning.candidates import Grid
-from dpstats.tuning.planning import UNTUNED, TuningPlan, tuning_plan
-from dpstats.tuning.strategies import Fitting, by_public, every, in_parts, stopping
+from dpstats.tuning.losses import block_loss
+from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, tuning_plan
+
+PUBLIC_FITS = 10
+"""Fits to a random half of the public rows by which each candidate is judged on the other half."""
+
+
+class CandidateFits:
+    """Fits of candidates to one table.
+
+    Parameters
+    ----------
+    source : FormulaSource
+        With the table as its data.
+    random : RandomSource
+    """
+
+    def __init__(self, source: FormulaSource, random: RandomSource) -> None:
+        self.source = source
+        self.random = random
+        self._shared: dict[int, Rows[Block]] = {}
+
+    def rows(self, plan: Plan) -> Rows[Block]:
+        """The rows of a completed plan's design, with no cap of its family on their response."""
+        design = plan.design
+        assert isinstance(design, DesignSpec)
+        if plan.response is not None:  # a design of its own, as what was bought has it
+            return self._encoded(design, plan.request.options.record)
+        if id(design) not in self._shared:
+            self._shared[id(design)] = self._encoded(design, plan.request.options.record)
+        return self._shared[id(design)]
+
+    def _encoded(self, design: DesignSpec, record: Unit) -> Rows[Block]:
+        assert self.source.data is not None
+        with quiet():
+            return person_rows(design, self.source.data, record, self.random).held()
+
+    def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
+        """A candidate's fit to all rows, and these in its design."""
+        completed = self.source.complete(plan, self.random)
+        rows = self.rows(completed)
+        public = plan.request.adjacency == "replace_one" and plan.request.options.unit is None
+        nobs = self.source.public_rows() if public else None
+        return self.fit_to(completed, rows, nobs), rows
+
+    def fit_to(self, completed: Plan, rows: Rows[Block], nobs: int | None = None) -> GLMResults:
+        """The fit of a completed plan to some rows."""
+        fitted = cap_rows(rows, completed.family)
+        return release_rows(completed, completed.guarantee, fitted, nobs, self.random)
+
+
+def random_stopping(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMResults]:
+    """The best of a random number of runs, each of a random candidate with a noisy score."""
+    assert plan.runs is not None
+    random = fitting.random
+    best: tuple[int, GLMResults] | None = None
+    least, ties = 0, 0
+    for _ in range(plan.runs.draw(random)):
+        place = uniform_integer(len(plan.plans), random)
+        fit, rows = fitting.fit(plan.plans[place])
+        loss = np.array([block_loss(fit, plan.score, rows)], dtype=np.int64)
+        noisy = int(noisy_integers(loss, STEPS, plan.score_eps, random)[0])
+        # Of several best runs each must be as likely: the theorem breaks ties at random.
+        ties = ties + 1 if best is not None and noisy == least else 1
+        if best is None or noisy < least or (noisy == least and uniform_integer(ties, random) == 0):
+            best, least = (place, fit), noisy
+    assert best is not None
+    return best
+
+
+def every_candidate(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMResults]:
+    """Every candidate on all rows, then the choice."""
+    assert plan.choice is not None
+    found = [fitting.fit(one) for one in plan.plans]
+    losses = [block_loss(fit, plan.score, rows) for fit, rows in found]
+    place = plan.choice.choose(np.array(losses, dtype=np.int64), fitting.random)
+    return place, found[place][0]
+
+
+def disjoint_parts(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMResults]:
+    """Each candidate on rows of its own, then the choice on the rest."""
+    assert plan.choice is not None
+    size = len(plan.plans)
+    parts = partition(fitting.rows(plan.plans[0]), secret_key(fitting.random), size + 1)
+    fits = [fitting.fit_to(one, part) for one, part in zip(plan.plans, parts[:size], strict=True)]
+    losses = np.array([block_loss(fit, plan.score, parts[size]) for fit in fits], dtype=np.int64)
+    place = plan.choice.choose(losses, fitting.random)
+    return place, fits[place]
+
+
+def public_rows_choice(plan: TuningPlan, fitting: CandidateFits, public: Table) -> tuple[int, GLMResults]:
+    """The candidate that does best on public rows, with one fit to the private ones."""
+    place = best_on_public_rows(plan, CandidateFits(fitting.source.with_data(public), fitting.random))
+    return place, fitting.fit(plan.plans[place])[0]
+
+
+def best_on_public_rows(plan: TuningPlan, fitting: CandidateFits) -> int:
+    """Which candidate errs least on halves of the rows, fitted to the other halves with the noise that a fit has."""
+    losses = np.zeros(len(plan.plans))
+    for _ in range(PUBLIC_FITS):
+        key = secret_key(fitting.random)
+        for place, one in enumerate(plan.plans):
+            completed = fitting.source.complete(one, fitting.random)
+            train, test = partition(fitting.rows(completed), key, 2)
+            losses[place] += block_loss(fitting.fit_to(completed, train), plan.score, test)
+    return int(np.argmin(losses))
+
+
+def uniform_integer(size: int, random: RandomSource) -> int:
+    """A whole number from 0 to size - 1, each as likely; exactly so except from a seeded source."""
+    if isinstance(random, SystemRandom):
+        return secrets.randbelow(size)
+    return int(random.random(1)[0] * size)
+
 
 _log = logging.getLogger("dpstats")
 
@@ -120,8 +238,8 @@ class Tuned:
         return f"<Tuned: {self.chosen}; {self.guarantee}>"
 
 
-@sealed
-@answered()
+@hide_frames
+@explain_calls()
 def tune(
     formula: str,
     data: object,
@@ -235,11 +353,11 @@ def tune(
     unit = plan.guarantee.unit
     check_for_unit(ledger, unit, "dp.tune")
     _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
-    return charged(
+    return run_charged(
         ledger,
         plan.guarantee,
         source.data,
-        lambda rows: released(plan, source.with_data(rows), shown, random),
+        lambda rows: release_tuned(plan, source.with_data(rows), shown, random),
         label=f"tuning of {plan.plans[0].title}, {len(plan.names)} candidates",
         method=f"tune, {plan.strategy}",
         columns=source.columns if unit is None else (*source.columns, unit),
@@ -249,14 +367,16 @@ def tune(
     )
 
 
-def released(plan: TuningPlan, source: FormulaSource, public: Table | None, random: RandomSource) -> Tuned:
+def release_tuned(plan: TuningPlan, source: FormulaSource, public: Table | None, random: RandomSource) -> Tuned:
     """Carry the plan out. Reads rows: charge first."""
-    fitting = Fitting(source, random)
+    fitting = CandidateFits(source, random)
     if plan.strategy == "public":
         assert public is not None
-        place, fit = by_public(plan, fitting, public)
+        place, fit = public_rows_choice(plan, fitting, public)
     else:
-        place, fit = {"stopping": stopping, "all": every, "parts": in_parts}[plan.strategy](plan, fitting)
+        place, fit = {"stopping": random_stopping, "all": every_candidate, "parts": disjoint_parts}[plan.strategy](
+            plan, fitting
+        )
     fit = replace(fit, plan=replace(fit.plan, guarantee=plan.guarantee))
     return Tuned(plan.names[place], fit, plan)
 

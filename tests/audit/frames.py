@@ -11,16 +11,15 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 
+from dpstats.call import make_request
+from dpstats.data import Block, Rows, as_table
 from dpstats.formula.design import DesignSpec
 from dpstats.models.glm import _release
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.request import make_request
-from dpstats.rows import Block, Rows
-from dpstats.tables import as_table
-from dpstats.tuning import strategies
-from dpstats.tuning.planning import TuningPlan, plan_tuning
-from dpstats.tuning.tuned import released
+from dpstats.tuning import tuned as strategies
+from dpstats.tuning.plan import TuningPlan, plan_tuning
+from dpstats.tuning.tuned import release_tuned
 
 DOMAIN = {"x": (-1, 1), "y": (0, 1)}
 WITHOUT_NOISE = 1e6
@@ -102,8 +101,8 @@ class Tuning:
     ) -> Callable[..., Any]:
         def tuned(data: pd.DataFrame, rng: np.random.Generator) -> Any:
             shown = as_table(data if own else PUBLIC) if plan.strategy == "public" else None
-            with patch.object(strategies, "parted", parted or strategies.parted):
-                found = released(plan, FormulaSource(plan.formula, as_table(data), DOMAIN), shown, rng)
+            with patch.object(strategies, "parted", parted or strategies.partition):
+                found = release_tuned(plan, FormulaSource(plan.formula, as_table(data), DOMAIN), shown, rng)
             return [float(plan.names.index(found.chosen)), float(found.fit.scaled_params[0])]
 
         return tuned

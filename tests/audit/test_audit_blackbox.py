@@ -12,7 +12,7 @@ from planted import noisy_sum, warned_sum
 from scipy.stats import beta, binom
 
 from dpstats.audit import audit
-from dpstats.audit.bounds import clopper_pearson, lower_bounds
+from dpstats.audit.events import clopper_pearson, lower_bounds
 from dpstats.errors import ArgumentError
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dpstats.audit import sensitivity, worst_cases
+from dpstats.data import as_endog, as_exog
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
-from dpstats.models.arrays import array_blocks
+from dpstats.models.sources import array_blocks
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
-from dpstats.tables import as_endog, as_exog
 
 FAMILIES: list[Family] = [
     Gaussian(1.0),

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from dpstats.audit.density import ObjectiveDensity
-from dpstats.audit.exact import audit_exact
+from dpstats.audit.exact import ObjectiveDensity, audit_exact
 from dpstats.families import (
     Binomial,
     BinomialCounts,

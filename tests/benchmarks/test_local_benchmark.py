@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.replications import local, local_figures
 from dpstats.local import Spec, fit, total
-from dpstats.local.fitting import local_design
+from dpstats.local.collector import local_design
 
 
 def test_it_compares_every_method() -> None:

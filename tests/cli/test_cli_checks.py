@@ -12,7 +12,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.cli import main
-from dpstats.cli.shared import in_shell, worded
+from dpstats.cli.shared import shell_message, shell_summary
 from dpstats.plan.tables import Summary, full_width, wrap_notes
 
 YAML = """
@@ -120,7 +120,7 @@ def test_notes_are_wrapped_again_and_cells_stay() -> None:
     summary = Summary()
     summary.tables = [full_width(["coef"], [("I(dp.check)", ["method='x'"])], [20], title="with inference=True")]
     summary.add_extra_txt(wrap_notes(["dp.check counts them, " * 4, "shorter"]))
-    text = worded(summary, "--full").as_text()
+    text = shell_summary(summary, "--full").as_text()
     assert "I(dp.check)" in text
     assert "method='x'" in text
     assert "with --inference yes" in text
@@ -162,7 +162,7 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
     ],
 )
 def test_messages_have_the_words_of_the_shell(said: str, meant: str) -> None:
-    assert in_shell(said) == meant
+    assert shell_message(said) == meant
 
 
 def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from dpstats.cli import main
+from dpstats.ledger import Ledger
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_export_as_json_keeps_every_digit(path: Path, capsys: pytest.CaptureFixt
 
 def test_the_demo_is_imported_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
-    demo = ModuleType("dpstats.demo")
+    demo = ModuleType("dpstats.cli.main")
     demo.main = lambda: shown.append(True)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dpstats.demo", demo)
+    monkeypatch.setitem(sys.modules, "dpstats.cli.main", demo)
     assert main(["demo"]) == 0
     assert shown == [True]
 

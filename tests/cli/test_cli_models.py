@@ -17,7 +17,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.cli import main
-from dpstats.cli.domains import read_domain
+from dpstats.cli.shared import read_domain
 from dpstats.errors import DomainError
 from dpstats.results import stored
 

@@ -14,8 +14,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import dpstats as dp
-from dpstats.domain import as_number, codebooks
-from dpstats.domain.template import yaml_template_of
+from dpstats.domain import as_number, codebook
+from dpstats.domain.codebook import yaml_template_of
 from dpstats.errors import DataError, DomainError
 
 DECLARED = dp.Domain({"hours per week": (1, 99)}, age=(17, 90), bmi=(10.5, 80), sex=["F", "M"], code=["1", "2", "30"])
@@ -198,12 +198,12 @@ def domains(draw: st.DrawFn) -> dp.Domain:
 @given(domains())
 def test_what_is_written_is_read_back(domain: dp.Domain) -> None:
     if len(domain):
-        assert dp.Domain(codebooks.from_yaml(domain.to_yaml(), as_number)).matches(domain)
+        assert dp.Domain(codebook.from_yaml(domain.to_yaml(), as_number)).matches(domain)
     try:
         text = domain.to_csv()
     except DomainError:
         return
-    assert dp.Domain(codebooks.from_csv(text, as_number)).matches(domain)
+    assert dp.Domain(codebook.from_csv(text, as_number)).matches(domain)
 
 
 @pytest.mark.parametrize("kind", ["yaml", "csv"])
@@ -231,7 +231,7 @@ def test_what_a_csv_codebook_would_read_otherwise_is_refused(level: str) -> None
     domain = dp.Domain(g=[level])
     with pytest.raises(DomainError, match="to_yaml writes all of them"):
         domain.to_csv()
-    assert dp.Domain(codebooks.from_yaml(domain.to_yaml(), as_number)) == domain
+    assert dp.Domain(codebook.from_yaml(domain.to_yaml(), as_number)) == domain
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dp
-from dpstats.evaluation.faults import STEPS, shared
+from dpstats.evaluation.data_check import STEPS, shared_steps
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"]}
 
@@ -61,9 +61,9 @@ def test_what_loses_a_row_together_shares_it() -> None:
 
 def test_each_row_adds_its_steps_whatever_its_faults() -> None:
     flags = np.tri(14, 13, k=-1, dtype=bool)
-    assert shared(flags).sum() == 14 * STEPS
+    assert shared_steps(flags).sum() == 14 * STEPS
     for row in flags:
-        assert shared(row[None, :]).sum() == STEPS
+        assert shared_steps(row[None, :]).sum() == STEPS
 
 
 def test_rows_where_the_formula_is_not_finite() -> None:

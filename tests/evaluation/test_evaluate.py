@@ -15,9 +15,18 @@ from hypothesis import strategies as st
 from scipy import special
 
 import dpstats as dp
-from dpstats.evaluation.blocks import Block, display_bins, monotone
-from dpstats.evaluation.evaluating import count_rows, plan_evaluation
-from dpstats.evaluation.grids import Grid, deviance_grid, linear_range, probability_grid, residual_grid, response_grid
+from dpstats.evaluation.histograms import (
+    Grid,
+    Histogram,
+    deviance_grid,
+    display_bins,
+    linear_range,
+    monotone,
+    probability_grid,
+    residual_grid,
+    response_grid,
+)
+from dpstats.evaluation.model_quality import count_rows, plan_evaluation
 from dpstats.privacy.randomness import SystemRandom
 
 DOMAIN = {"y": (-10, 10), "x": (-1, 1), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
@@ -283,7 +292,7 @@ def test_every_value_has_a_cell_and_a_place(grid: Grid, value: float) -> None:
     assert -1 <= place[0] <= 1
     assert np.all(np.diff(grid.ends) > 0)
     for weight in (0.0, 0.5, 1.0):
-        block = Block(grid, 3, weight)
+        block = Histogram(grid, 3, weight)
         part = block.count(np.array([2]), np.array([value]))
         assert np.abs(part).sum() <= block.largest
         assert np.square(part).sum() <= block.square
@@ -371,7 +380,7 @@ CALLS: dict[str, Callable[[pd.DataFrame, Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_rows_are_read_after_the_charge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpstats.tables.columns import NumericColumn
+    from dpstats.data.columns import NumericColumn
 
     CALLS[name](frame(50, 1), None)  # whatever is planned on rows of its own is planned by now
     plain, seen = NumericColumn.numbers, []
@@ -390,7 +399,7 @@ def test_rows_are_read_after_the_charge(name: str, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", [*CALLS, "holdout"])
 def test_a_failure_tells_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpstats.tables.columns import NumericColumn
+    from dpstats.data.columns import NumericColumn
 
     calls = {**CALLS, "holdout": lambda data, ledger: dp.holdout(data, 0.5, ledger=ledger)}
     fitted("gaussian")

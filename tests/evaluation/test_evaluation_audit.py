@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from dpstats.evaluation.blocks import Block
-from dpstats.evaluation.grids import probability_grid
-from dpstats.evaluation.noise import choose_noise
+from dpstats.evaluation.histograms import Histogram, probability_grid
+from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.privacy.guarantee import Adjacency
 
 EPS = 1.0
-BLOCK = Block(probability_grid(2, -3.0, 3.0), groups=2, place=0.5)
+BLOCK = Histogram(probability_grid(2, -3.0, 3.0), groups=2, place=0.5)
 ROWS = np.array([[-2.0, 0], [1.0, 1]])
 REPLACED = np.array([[-2.0, 0], [-3.0, 0]])
 

@@ -11,19 +11,18 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import as_table
 from dpstats.domain import Domain, Levels, Range
-from dpstats.evaluation import blocks as blocks_module
-from dpstats.evaluation.blocks import STEPS, Block
-from dpstats.evaluation.evaluating import count_rows, plan_evaluation
-from dpstats.evaluation.faults import STEPS as CHECK_STEPS
-from dpstats.evaluation.faults import _faults, _public, count_faults, shared
-from dpstats.evaluation.grids import Grid
-from dpstats.evaluation.noise import IntegerNoise, choose_noise
-from dpstats.evaluation.places import places_of
+from dpstats.evaluation import histograms as blocks_module
+from dpstats.evaluation.check_result import column_histograms
+from dpstats.evaluation.data_check import STEPS as CHECK_STEPS
+from dpstats.evaluation.data_check import _faults, _public, count_faults, shared_steps
+from dpstats.evaluation.histograms import STEPS, Grid, Histogram
+from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
+from dpstats.evaluation.model_quality import count_rows, plan_evaluation
 from dpstats.families import get_family
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import SystemRandom
-from dpstats.tables import as_table
 
 DOMAIN = {"y": (-4, 4), "x": (0, 10), "g": ["a", "b", "c"], "b": (0, 1), "n": (0, 20)}
 FORMULAS = {"gaussian": "y ~ x + g", "binomial": "b ~ x + g", "poisson": "n ~ x + g", "huber_svm": "b ~ x + g"}
@@ -100,7 +99,7 @@ def test_a_forgotten_second_cell_is_caught(fit: dp.GLMResults) -> None:
 
 def test_a_place_that_is_not_clipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a row's place within its cell, of a value that lies far beyond the grid."""
-    block = Block(Grid(np.array([-1.0, 0.0, 1.0])), place=0.5)
+    block = Histogram(Grid(np.array([-1.0, 0.0, 1.0])), place=0.5)
     rows = np.array([1e6]), np.zeros(1, dtype=np.intp)
     assert np.abs(block.count(rows[1], rows[0])).sum() <= block.largest
 
@@ -123,7 +122,7 @@ def test_check_keeps_its_eps_exactly(adjacency: Adjacency, family: str) -> None:
         for data in (one, two):
             table = as_table(data)
             facts, design = _public(formula, Domain(DOMAIN), table, get_family(family))
-            counts = count_faults(table, facts, design, _faults(tuple(facts), facts, design), places_of(facts))
+            counts = count_faults(table, facts, design, _faults(tuple(facts), facts, design), column_histograms(facts))
             found.append(counts)
             sums.append(counts.sum() == CHECK_STEPS * len(data))
         ratios.append(log_ratio(noise, *found))
@@ -134,7 +133,7 @@ def test_check_keeps_its_eps_exactly(adjacency: Adjacency, family: str) -> None:
 def test_places_beside_a_whole_row_without_a_fault_are_caught() -> None:
     """Planted: what a row gives its places is not taken from what it gives "no fault"."""
     facts = {"x": Range(0, 9.5), "g": Levels(("a", "b"))}
-    table, places = as_table({"x": [0.3], "g": ["b"]}), places_of(facts)
+    table, places = as_table({"x": [0.3], "g": ["b"]}), column_histograms(facts)
     counts = count_faults(table, facts, None, _faults(("x", "g"), facts, None), places)
     noise, nothing = choose_noise(CHECK_STEPS, CHECK_STEPS**2, 0.3, 0.0, "add_remove"), np.zeros_like(counts)
     assert counts.sum() == CHECK_STEPS
@@ -150,7 +149,7 @@ def test_whole_counts_for_every_faulty_column_are_caught() -> None:
     flags = np.array([[True, True, True]])
     noise = choose_noise(CHECK_STEPS, CHECK_STEPS**2, 0.3, 0.0, "add_remove")
     nothing = np.zeros(4, dtype=np.int64)
-    assert log_ratio(noise, shared(flags), nothing) == pytest.approx(0.3)
+    assert log_ratio(noise, shared_steps(flags), nothing) == pytest.approx(0.3)
     whole = np.concatenate([[0], flags.sum(axis=0) * CHECK_STEPS])
     assert log_ratio(noise, whole, nothing) > 0.8
 

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dp
+from dpstats.data import as_table
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, DomainError, LedgerError
-from dpstats.privacy.ledger.holdout import HoldoutRule
-from dpstats.tables import as_table
+from dpstats.evaluation.holdout_split import HoldoutRule
 
 DOMAIN = {"y": (-5, 5), "x": (0, 10)}
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.formula.bins import cut, digits
 from dpstats.formula.design import design_spec
+from dpstats.formula.expression import cut, digits
 
 DOMAIN = {"y": (0, 1), "x": (0, 10), "z": (-1, 1)}
 GRID = np.array([-1.0, 0.0, 0.5, 2.0, 2.5, 5.0, 7.0, 10.0, 11.0, np.nan, np.inf])

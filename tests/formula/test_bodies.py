@@ -9,10 +9,10 @@ from scipy import optimize
 
 from dpstats.domain import Domain
 from dpstats.families import Gaussian
-from dpstats.formula.bodies import restricted
+from dpstats.formula.bounds import restrict_images
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.privacy.bodies import body_noise
-from dpstats.privacy.bodies.image import check_images, stacked
+from dpstats.privacy.k_norm import k_norm_noise
+from dpstats.privacy.k_norm.blocks import check_images, stack_images
 
 DOMAIN = Domain(
     y=(0, 1), x=(-2, 6), z=(0, 10), p=(0, 1), a=["u", "v", "w"], b=["s", "t"], c=[f"c{k}" for k in range(5)], o=["only"]
@@ -74,7 +74,7 @@ def test_each_term_has_the_body_that_fits_it(formula: str) -> None:
 
 def inside(images: list, row: np.ndarray) -> float:
     """How far the row is from an image of points within the bodies: the residual of the least squares fit to it."""
-    matrix = stacked(images, len(row))
+    matrix = stack_images(images, len(row))
     lower, upper, start = np.zeros(len(matrix)), np.ones(len(matrix)), 0
     sums = []
     for image in images:
@@ -135,10 +135,10 @@ def test_bodies_of_some_columns(formula: str) -> None:
     spec = spec_of(formula)
     exog = np.concatenate([block for block, *_ in spec.blocks(rows(30))])
     for kept in (np.arange(1, len(spec.names), 2), np.arange(len(spec.names) - 1), np.array([0])):
-        images = list(restricted(spec.images, kept))
+        images = list(restrict_images(spec.images, kept))
         assert check_images(images) == len(kept)
         assert max(inside(images, row) for row in exog[:10, kept]) < 1e-4
-        assert body_noise(images).expected_square() <= body_noise(spec.images).expected_square() * (1 + 1e-9)
+        assert k_norm_noise(images).expected_square() <= k_norm_noise(spec.images).expected_square() * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("formula", ["y ~ 0 + C(a, Sum)", "y ~ 0 + C(c, Helmert) + x", "y ~ 0 + C(c, Poly)", "y ~ a*x"])
@@ -148,4 +148,4 @@ def test_any_columns_may_be_kept(formula: str) -> None:
     size = len(spec.names)
     for code in range(1, 2**size):
         kept = np.flatnonzero([code >> j & 1 for j in range(size)])
-        assert check_images(list(restricted(spec.images, kept))) == len(kept)
+        assert check_images(list(restrict_images(spec.images, kept))) == len(kept)

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
-from dpstats.formula.cells import check_columns, column_kind, encode, read
-from dpstats.formula.codes import Codes, Encoded
-from dpstats.tables import as_table
+from dpstats.formula.cells import check_columns, column_kind, encode, read_columns
+from dpstats.formula.public_frame import Codes, Encoded
 
 pa = pytest.importorskip("pyarrow")
 
@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[pd.Series[Any], list[float], list[int]]] = {
 def encoded(data: object, *columns: str) -> tuple[dict[str, Encoded], np.ndarray]:
     table = as_table(data)
     check_columns(table, DOMAIN, columns)
-    return encode(read(table, columns), DOMAIN, slice(0, table.rows))
+    return encode(read_columns(table, columns), DOMAIN, slice(0, table.rows))
 
 
 @pytest.mark.parametrize("name", COLUMNS)

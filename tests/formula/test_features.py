@@ -10,13 +10,12 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.audit.density import ObjectiveDensity
-from dpstats.audit.exact import audit_exact
+from dpstats.audit.exact import ObjectiveDensity, audit_exact
 from dpstats.errors import FormulaError
 from dpstats.families import Binomial
-from dpstats.formula import features as features_module
+from dpstats.formula import transforms as features_module
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.formula.features import KERNELS, QUANTILES, Norms, rff, uniforms
+from dpstats.formula.transforms import KERNELS, QUANTILES, Norms, rff, uniforms
 
 DOMAIN = {"y": ["no", "yes"], "x": (0, 10), "z": (-5, 5), "g": ["a", "b"]}
 ENDS = np.array([-1.0, 1.0])

@@ -8,7 +8,7 @@ import pytest
 import dpstats as dp
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.formula.made_up import made_up_exog
+from dpstats.formula.submodels import uniform_exog
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import matrix_metric
 from dpstats.privacy.information import MatrixNoise, design_metric, optimal_design
@@ -49,13 +49,13 @@ def test_groups_hold_every_row(right: str, columns: set[str]) -> None:
     spec = spec_of(right)
     (one,) = spec.joined
     assert {spec.names[column] for column in one.columns} == columns
-    assert reach(made_up_exog(spec, 20_000), matrix_metric(spec)).max() <= 1.02
+    assert reach(uniform_exog(spec, 20_000), matrix_metric(spec)).max() <= 1.02
 
 
 def test_a_number_beside_its_square_is_told_apart_far_sooner() -> None:
     """The information's t-ratio goes with g'Dg, by 9 here; what has nothing to do with it gains too."""
     spec = spec_of("x + I(x ** 2) + h")
-    exog = made_up_exog(spec, 5_000)
+    exog = uniform_exog(spec, 5_000)
     inverse = np.linalg.inv(exog.T @ exog)
     box, tight = (
         np.diag(inverse @ MatrixNoise("wishart", 1.0, *metric).metric @ inverse)
@@ -68,7 +68,7 @@ def test_a_number_beside_its_square_is_told_apart_far_sooner() -> None:
 
 def test_what_is_left_of_a_group_still_holds_every_row() -> None:
     spec = spec_of("g + x + x:g + I(x ** 2)")
-    exog = made_up_exog(spec, 5_000)
+    exog = uniform_exog(spec, 5_000)
     for kept in ([0, 3, 4], [0, 1, 2, 3], [0, 4, 6], list(range(len(spec.names)))):
         part = SubDesign(spec, np.array(kept))
         assert part.joined

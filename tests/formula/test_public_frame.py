@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpstats.domain import Domain
-from dpstats.formula.codes import Codes
-from dpstats.formula.public_frame import MOST_LEVEL_COMBINATIONS, MOST_ROWS, end_rows, public_frame
+from dpstats.formula.public_frame import MOST_LEVEL_COMBINATIONS, MOST_ROWS, Codes, end_rows, public_frame
 
 DOMAIN = Domain(
     x=(-3, 7), z=(0, 1e9), u=(5, 6), a=list("pqr"), b=[1, 2], wide=(-8e307, 8e307),

@@ -11,7 +11,7 @@ import pytest
 
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, Poisson
-from dpstats.formula.beside import special, with_terms
+from dpstats.formula.auxiliary_terms import add_terms, auxiliary_call
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 
@@ -121,17 +121,17 @@ def test_what_cannot_be_a_weight_or_an_offset(formula: str, domain: dict[str, An
 
 
 def test_terms_of_arguments() -> None:
-    assert with_terms("y ~ x", weights="w", offset="a - b", exposure=" t ") == (
+    assert add_terms("y ~ x", weights="w", offset="a - b", exposure=" t ") == (
         "y ~ x + weights(w) + offset(a - b) + offset(np.log(t))"
     )
-    assert with_terms("y ~ x") == "y ~ x"
-    parsed = parse(with_terms("y ~ x - 1", weights="w", offset="t"))
+    assert add_terms("y ~ x") == "y ~ x"
+    parsed = parse(add_terms("y ~ x - 1", weights="w", offset="t"))
     assert parsed.columns == ("y", "x", "t", "w")
     assert parsed.predicting_columns == ("x", "t")
     assert len(parsed.terms) == 1
 
 
 def test_special_calls() -> None:
-    assert special("offset(np.log(t))") == ("offset", ("np.log(t)",))
-    assert special("cbind(s, n - s)") == ("cbind", ("s", "n - s"))
-    assert special("offset") is special("I(offset)") is special("1 +") is None
+    assert auxiliary_call("offset(np.log(t))") == ("offset", ("np.log(t)",))
+    assert auxiliary_call("cbind(s, n - s)") == ("cbind", ("s", "n - s"))
+    assert auxiliary_call("offset") is auxiliary_call("I(offset)") is auxiliary_call("1 +") is None

@@ -8,7 +8,7 @@ import pytest
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
 from dpstats.families import Binomial
-from dpstats.formula.schema import numeric_columns_undeclared, schema_domain
+from dpstats.formula.advice import numeric_columns_undeclared, schema_domain
 
 FRAME = pd.DataFrame({name: [0.5, 1.0] for name in ("y", "x", "z")}).assign(
     a="p", b=[1, 2], flag=[True, False], text="t", category=pd.Categorical(["u", "u"])

@@ -9,7 +9,7 @@ import pytest
 from dpstats.errors import FormulaError
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.formula.spanning import combinations, made_up_rows
+from dpstats.formula.submodels import combinations, uniform_rows
 
 DOMAIN = {"y": (0, 10), "a": (0, 5), "b": (-1, 1), "g": ["u", "v", "w"], "k": [1, 2]}
 WHOLE = "y ~ bs(a, df=5) + b * g + k"
@@ -57,7 +57,7 @@ def test_what_does_not_follow(formula: str, fragment: str) -> None:
 
 
 def test_made_up_rows_are_public() -> None:
-    first, second = (made_up_rows(spec(WHOLE).domain, 50) for _ in range(2))
+    first, second = (uniform_rows(spec(WHOLE).domain, 50) for _ in range(2))
     assert first == second
     assert set(first["g"]) == set(DOMAIN["g"])
     assert min(first["a"]) >= 0

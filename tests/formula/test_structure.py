@@ -8,10 +8,9 @@ import pytest
 
 from dpstats.domain import Domain
 from dpstats.families import Binomial
-from dpstats.formula import structure
+from dpstats.formula import vanishing_forms as structure
 from dpstats.formula.design import design_spec
-from dpstats.formula.polynomials import is_polynomial
-from dpstats.formula.structure import design_forms, vanishing_forms
+from dpstats.formula.vanishing_forms import design_forms, is_polynomial, vanishing_forms
 
 DOMAIN = Domain(y=[0, 1], a=["u", "v", "w"], b=["p", "q"], c=[1, 2, 3, 4], x=(0, 10), z=(-1, 3))
 

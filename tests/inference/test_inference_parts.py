@@ -16,16 +16,16 @@ from dpstats.inference import (
     NormalLaw,
     ReleasedLaw,
     identify,
-    noise_at_most,
+    noise_bound,
     project,
     self_consistent_inverse,
     symmetric_normal,
     wald_test,
     wishart_difference,
 )
-from dpstats.inference.joint import simulated_tail, standardised
-from dpstats.inference.laws import public_draws, standard_laws
-from dpstats.privacy.bodies import ball, body_noise, box, cross, intercept, simplex, unit_images
+from dpstats.inference.joint_tests import simulated_tail, standardised_law
+from dpstats.inference.linear_noise import simulated_draws, standard_laws
+from dpstats.privacy.k_norm import ball, box, cross, intercept, k_norm_noise, simplex, unit_images
 from dpstats.privacy.noise import Noise
 
 
@@ -172,8 +172,8 @@ def test_identify_drops_the_least_first() -> None:
         Noise("laplace", "l2", 2.0),
         Noise("laplace", "linf", 2.0),
         Noise("gaussian", "l2", 2.0),
-        body_noise(unit_images([intercept(), box(2), simplex(4), simplex(2), ball(3), cross(2)]), 1.3),
-        body_noise(unit_images([intercept(), simplex(2), simplex(4)]), 0.7),
+        k_norm_noise(unit_images([intercept(), box(2), simplex(4), simplex(2), ball(3), cross(2)]), 1.3),
+        k_norm_noise(unit_images([intercept(), simplex(2), simplex(4)]), 0.7),
     ],
     ids=["l1", "l2", "linf", "gaussian", "body", "hull"],
 )
@@ -194,7 +194,7 @@ def test_draws_have_the_law(noise: Noise) -> None:
 def test_laplace_quantiles() -> None:
     """All noise: the Laplace law, 2.118 standard deviations at 95 %, not 1.96; and no floor of p-values."""
     law = ReleasedLaw(Noise("laplace", "l1", 3.0), np.ones(2))
-    found = standard_laws(np.eye(2), np.array([0.0, 1.0]), law, public_draws(law))
+    found = standard_laws(np.eye(2), np.array([0.0, 1.0]), law, simulated_draws(law))
     assert found.quantile(0.05) == pytest.approx([1.95996, np.log(20) / np.sqrt(2)], rel=0.03)
     assert found.quantile(0.01) == pytest.approx([2.57583, np.log(100) / np.sqrt(2)], rel=0.06)
     assert found.chances.sum(axis=1) + found.upper == pytest.approx(1)
@@ -240,7 +240,7 @@ def test_joint_test_of_one_is_its_interval(normal: bool) -> None:
         assert tested.pvalue == pytest.approx(0.05, rel=1e-6 if normal else 0.2)
     twice = wald_test(estimates, [[1, 0], [2, 0], [0, 1]])
     assert twice.df == 2
-    joint = standardised(estimates, np.eye(2))
+    joint = standardised_law(estimates, np.eye(2))
     draws = joint.simulate(law.draws(100_000, np.random.default_rng(4)))
     assert np.cov(draws.T) == pytest.approx(joint.correlation, abs=0.04)
     assert np.diag(joint.correlation) == pytest.approx(1)
@@ -251,14 +251,14 @@ def test_noise_at_most() -> None:
     random = np.random.default_rng(6)
     curvature, shape = np.diag([2.0, 1, 3]), np.array([1.0, 2, 0.5])
     law = ReleasedLaw(Noise("laplace", "l1", 1.5), shape)
-    bound = noise_at_most(law.covariance, curvature)
+    bound = noise_bound(law.covariance, curvature)
     weights = np.diag(law.covariance) / np.diag(curvature)
     assert np.all(bound <= np.sqrt(weights.max() / np.diag(curvature)) * (1 + 1e-12))
     alone = np.sqrt(np.diag(law.covariance)) / np.diag(curvature)
     assert np.all(alone <= bound * (1 + 1e-12))
     assert bound[np.argmax(weights)] == pytest.approx(alone[np.argmax(weights)])
-    every = noise_at_most(law.covariance, curvature, reading="any")
-    assert np.all(noise_at_most(law.covariance, curvature, reading="l1") <= every)
+    every = noise_bound(law.covariance, curvature, reading="any")
+    assert np.all(noise_bound(law.covariance, curvature, reading="l1") <= every)
     exog, endog = random.uniform(-1, 1, (40, 3)), random.integers(0, 2, 40)
     fits = []
     for noise in law.draws(2000, random):
@@ -271,11 +271,11 @@ def test_noise_at_most() -> None:
         fits.append(theta)
     assert np.all(np.std(fits, axis=0) <= every)
     assert np.all(np.std(fits, axis=0) <= bound)
-    assert noise_at_most(np.eye(1), np.eye(1) * 4, reading="any") == pytest.approx([0.25])
+    assert noise_bound(np.eye(1), np.eye(1) * 4, reading="any") == pytest.approx([0.25])
     rows = np.array([[1.0, -1, 0]])
-    assert noise_at_most(law.covariance, curvature, rows)[0] <= bound[0] + bound[1]
+    assert noise_bound(law.covariance, curvature, rows)[0] <= bound[0] + bound[1]
     with pytest.raises(ArgumentError):
-        noise_at_most(np.eye(2), -np.eye(2))
+        noise_bound(np.eye(2), -np.eye(2))
 
 
 def test_joint_p_values_have_no_floor() -> None:

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpstats.families import NegativeBinomial
-from dpstats.inference import Dummies, Identified, Response, along_way, wishart_difference
-from dpstats.inference.path import average, made_up_rows, moved
+from dpstats.inference import Dummies, Identified, MeanFunction, average_along_path, wishart_difference
+from dpstats.inference.debiasing_path import moment_matched_rows, path_average, perturb_information
 
 Float = NDArray[np.float64]
 
@@ -15,14 +15,14 @@ COEF = np.array([0.3, 1.2, -1.5, 0.9, -1.1])
 """Of an intercept, the dummies of two factors (three levels and two), and a number."""
 
 FACTORS = (Dummies(0, 1.0, (1, 2), (0.5, 0.5)), Dummies(0, 1.0, (3,), (1.0,)))
-LOGISTIC = Response(
+LOGISTIC = MeanFunction(
     special.expit,
     lambda eta, endog: special.expit(eta) - endog,
     lambda eta, endog: special.expit(eta) * special.expit(-eta),
 )
 
 FAMILY = NegativeBinomial(0.5, 1e9)
-COUNTS = Response(FAMILY.mean, FAMILY.slope, FAMILY.weight)
+COUNTS = MeanFunction(FAMILY.mean, FAMILY.slope, FAMILY.weight)
 
 
 def draw(count: int, seed: int = 1) -> Float:
@@ -34,17 +34,17 @@ def draw(count: int, seed: int = 1) -> Float:
     return np.column_stack((np.ones(count), 0.5 * (level == 1), 0.5 * (level == 2), other, number)).astype(float)
 
 
-def weights_of(rows: Float, coef: Float, truth: Float, response: Response = LOGISTIC) -> Float:
+def weights_of(rows: Float, coef: Float, truth: Float, response: MeanFunction = LOGISTIC) -> Float:
     """l'' at the mean response."""
     return response.weight(rows @ coef, response.mean(rows @ truth))
 
 
-def information_of(rows: Float, coef: Float, truth: Float | None = None, response: Response = LOGISTIC) -> Float:
+def information_of(rows: Float, coef: Float, truth: Float | None = None, response: MeanFunction = LOGISTIC) -> Float:
     weights = weights_of(rows, coef, coef if truth is None else truth, response)
     return np.asarray((rows * weights[:, None]).T @ rows)
 
 
-def shrunken(rows: Float, truth: Float, ridge: float, response: Response = LOGISTIC) -> Float:
+def shrunken(rows: Float, truth: Float, ridge: float, response: MeanFunction = LOGISTIC) -> Float:
     """The minimum of the expected loss plus ridge / 2 times the squared length."""
     coef = np.zeros(len(truth))
     for _ in range(200):
@@ -71,7 +71,7 @@ def identified(information: Float, active: NDArray[np.bool_] | None = None) -> I
 
 @pytest.mark.parametrize("response", [LOGISTIC, COUNTS], ids=["logistic", "negative binomial"])
 def test_with_the_rows_themselves_the_shrinkage_is_undone(
-    case: tuple[Float, Float, Float, float], response: Response
+    case: tuple[Float, Float, Float, float], response: MeanFunction
 ) -> None:
     """Without noise M theta = H (theta_0 - theta) for the average H on the way, exactly; one step is far from it."""
     rows, truth, _, ridge = case
@@ -80,11 +80,11 @@ def test_with_the_rows_themselves_the_shrinkage_is_undone(
     mass = weights_of(rows, coef, truth, response)
     weighted = rows * np.sqrt(mass)[:, None]
     plain = coef + np.linalg.solve(information, ridge * coef)
-    # `average` takes rows of equal weight: each row as often as it weighs.
+    # `path_average` takes rows of equal weight: each row as often as it weighs.
     random = np.random.default_rng(2)
     chosen = rows[random.choice(len(rows), 200_000, p=mass / mass.sum())]
-    change = average(chosen, mass.sum() / 200_000, information, coef, ridge * coef, response)
-    found = moved(identified(information), information, change)
+    change = path_average(chosen, mass.sum() / 200_000, information, coef, ridge * coef, response)
+    found = perturb_information(identified(information), information, change)
     second = coef + found.inverse @ (ridge * coef)
     sizes = np.sqrt(np.diag(np.linalg.inv(weighted.T @ weighted)))
     first_miss, second_miss = np.abs(plain - truth) / sizes, np.abs(second - truth) / sizes
@@ -98,12 +98,12 @@ def test_with_the_rows_themselves_the_shrinkage_is_undone(
     ids=["logistic", "negative binomial"],
 )
 def test_made_up_rows_do_as_well(
-    case: tuple[Float, Float, Float, float], response: Response, most: float, without: float
+    case: tuple[Float, Float, Float, float], response: MeanFunction, most: float, without: float
 ) -> None:
     rows, truth, _, ridge = case
     coef = shrunken(rows, truth, ridge, response)
     information = information_of(rows, coef, truth, response)
-    found = along_way(identified(information), coef, ridge * coef, response, (0, 1.0), FACTORS)
+    found = average_along_path(identified(information), coef, ridge * coef, response, (0, 1.0), FACTORS)
     sizes = np.sqrt(np.diag(np.linalg.inv(information)))
     miss = np.abs(coef + found.inverse @ (ridge * coef) - truth) / sizes
     assert miss.max() < most
@@ -115,7 +115,7 @@ def test_made_up_rows_have_the_moments_and_the_levels() -> None:
     """4096 rows: a share has a standard error of at most 0.008, by ranks that are spread evenly less."""
     rows = draw(50_000)
     information = 7.0 * rows.T @ rows
-    made, mass = made_up_rows(information, 0, 1.0, FACTORS)
+    made, mass = moment_matched_rows(information, 0, 1.0, FACTORS)
     assert made.shape == (4096, 5)
     assert mass * len(made) == pytest.approx(7 * len(rows))
     np.testing.assert_allclose(made.T @ made / len(made), rows.T @ rows / len(rows), atol=0.02)
@@ -127,7 +127,7 @@ def test_levels_that_are_not_identified_count_as_the_reference(case: tuple[Float
     rows, _, coef, ridge = case
     active = np.array([True, True, False, True, True])
     before = identified(information_of(rows, coef), active)
-    found = along_way(before, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    found = average_along_path(before, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
     assert found.inverse.shape == (4, 4)
     assert found.law.size == 4
     np.testing.assert_array_equal(found.active, active)
@@ -136,16 +136,16 @@ def test_levels_that_are_not_identified_count_as_the_reference(case: tuple[Float
 def test_nothing_moves_without_a_constant_column(case: tuple[Float, Float, Float, float]) -> None:
     rows, _, coef, ridge = case
     before = identified(information_of(rows, coef))
-    assert along_way(before, coef, ridge * coef, LOGISTIC, None, ()) is before
+    assert average_along_path(before, coef, ridge * coef, LOGISTIC, None, ()) is before
     gone = identified(information_of(rows, coef), np.array([False, True, True, True, True]))
-    assert along_way(gone, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS) is gone
+    assert average_along_path(gone, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS) is gone
 
 
 def test_nothing_moves_where_the_curve_is_straight(case: tuple[Float, Float, Float, float]) -> None:
     rows, _, coef, ridge = case
     before = identified(information_of(rows, coef))
-    straight = Response(lambda eta: eta, lambda eta, endog: eta - endog, lambda eta, endog: np.ones_like(eta))
-    found = along_way(before, coef, ridge * coef, straight, (0, 1.0), FACTORS)
+    straight = MeanFunction(lambda eta: eta, lambda eta, endog: eta - endog, lambda eta, endog: np.ones_like(eta))
+    found = average_along_path(before, coef, ridge * coef, straight, (0, 1.0), FACTORS)
     np.testing.assert_allclose(found.inverse, before.inverse, rtol=1e-8)
 
 
@@ -154,7 +154,7 @@ def test_noise_goes_with_the_information(case: tuple[Float, Float, Float, float]
     rows, _, coef, ridge = case
     information = information_of(rows, coef)
     before = identified(information)
-    found = along_way(before, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    found = average_along_path(before, coef, ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
     ratios = [np.linalg.eigvals(one.inverse @ one.law.square(one.inverse)).real.sum() for one in (before, found)]
     assert ratios[0] == pytest.approx(ratios[1], rel=1e-6)
 
@@ -163,6 +163,8 @@ def test_noise_goes_with_the_information(case: tuple[Float, Float, Float, float]
 def test_any_shrinkage_gives_finite_numbers(case: tuple[Float, Float, Float, float], scale: float) -> None:
     """However far the way is, and however rare a level: bounded ratios keep the information positive definite."""
     rows, _, coef, ridge = case
-    found = along_way(identified(information_of(rows, coef)), coef, scale * ridge * coef, LOGISTIC, (0, 1.0), FACTORS)
+    found = average_along_path(
+        identified(information_of(rows, coef)), coef, scale * ridge * coef, LOGISTIC, (0, 1.0), FACTORS
+    )
     assert np.linalg.eigvalsh(found.inverse)[0] > 0
     assert np.isfinite(found.inverse).all()

@@ -24,7 +24,7 @@ from dpstats.inference import (
     mean_response,
     wishart_difference,
 )
-from dpstats.inference.movement import GUARD, Movement
+from dpstats.inference.delta_method import GUARD, SecondOrder
 from dpstats.privacy.noise import Noise
 
 B = [[200, 30, 0], [30, 90, -15], [0, -15, 25]]
@@ -279,13 +279,13 @@ def test_unidentified_coefficients() -> None:
     assert mean_response(estimates, np.array([[1.0, 1, 0]]), np.tanh).mean_interval.tolist() == [[-1, 1]]
 
 
-def movement(estimates: Estimates, rows: np.ndarray) -> Movement:
+def movement(estimates: Estimates, rows: np.ndarray) -> SecondOrder:
     """How the errors of some combinations move."""
     found = estimates.identified
     shift = estimates.correction[found.active]
     covariance = estimates.linear.covariance[np.ix_(found.active, found.active)]
     images = np.array([found.law.square(np.outer(unit, shift)) for unit in np.eye(len(shift))])
-    return Movement(estimates.parts(rows), found, shift, images, covariance, estimates.is_model)
+    return SecondOrder(estimates.parts(rows), found, shift, images, covariance, estimates.is_model)
 
 
 def test_cumulants_by_differences() -> None:

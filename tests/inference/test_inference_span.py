@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dpstats.errors import ArgumentError
-from dpstats.formula.structure import vanishing_forms
+from dpstats.formula.vanishing_forms import vanishing_forms
 from dpstats.inference import LevelSpanNoise, SpanNoise, identify, project, project_forms, wishart_difference
-from dpstats.privacy.bodies import box, intercept, simplex, unit_images
 from dpstats.privacy.information import LevelNoise, MatrixNoise, design_metric, level_maps
+from dpstats.privacy.k_norm import box, intercept, simplex, unit_images
 
 
 def rows(count: int = 400) -> np.ndarray:

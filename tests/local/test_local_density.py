@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.local import lattice, sensitivity
+from dpstats.local import spec as lattice
+from dpstats.local import spec as sensitivity
 from dpstats.local import spec as spec_module
 from dpstats.local.contributor import on_lattice, statistics
-from dpstats.local.lattice import Lattice
-from dpstats.local.spec import Spec
+from dpstats.local.spec import ReportLattice, Spec
 
 DOMAIN = {"y": (-1, 1), "x": (-1, 1), "z": (-1, 1), "w": (-1, 1)}
 FORMULA = "y ~ x + z + w"
@@ -135,7 +135,7 @@ def test_noise_for_the_null_report_alone_is_caught(monkeypatch: pytest.MonkeyPat
 
 def test_forgotten_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the whole sensitivity on the lattice for the statistics, none for their rounding."""
-    monkeypatch.setattr(Lattice, "unrounded", property(lambda self: self.sensitivity))
+    monkeypatch.setattr(ReportLattice, "unrounded", property(lambda self: self.sensitivity))
     assert max(central(make(n=1, eps=eps)) for eps in np.linspace(1, 2, 9)) > DELTA
 
 

@@ -11,9 +11,9 @@ import pytest
 import statsmodels.api as sm
 
 import dpstats as dp
+from dpstats.local.collector import local_design
 from dpstats.local.contributor import noisy_report, on_lattice, statistics
-from dpstats.local.fitting import local_design
-from dpstats.privacy.lattice import gaussian_integers
+from dpstats.privacy.randomness import gaussian_integers
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b", "c"], "b": (0, 1)}
 FORMULA = "y ~ x + g"

@@ -11,9 +11,8 @@ from scipy import special, stats
 
 import dpstats as dp
 from dpstats.local.contributor import noisy_report, on_lattice, statistics
-from dpstats.local.honest import honest
-from dpstats.local.lattice import REFUSED_SHARE, SLACK
-from dpstats.local.spec import BOUNDS
+from dpstats.local.spec import BOUNDS, REFUSED_SHARE, SLACK
+from dpstats.local.transport import report_bounds
 from dpstats.privacy.gaussian import analytic_mu, gaussian_delta
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b", "c"], "b": (0, 1)}
@@ -51,7 +50,7 @@ def test_what_a_record_says_is_within_the_bounds_and_reaches_them(family: str, s
     plane[:, 0], plane[:, 1] = np.cos(angles), np.sin(angles)
     rows = np.vstack([plane, (drawn := random.normal(size=(4000, p))) / np.linalg.norm(drawn, axis=1)[:, None]])
     said = np.concatenate([on_lattice(statistics(rows, np.full(len(rows), y), spec), spec) for y in (-1.0, 0.0, 1.0)])
-    bounds, noise = honest(spec), spec.lattice.reach(spec.delta) * spec.lattice.scale
+    bounds, noise = report_bounds(spec), spec.lattice.reach(spec.delta) * spec.lattice.scale
     assert (said - noise >= bounds.lower).all()
     assert (said + noise <= bounds.upper).all()
     assert np.linalg.norm(said, axis=1).max() + math.sqrt(spec.size) * spec.lattice.scale + noise <= bounds.norm
@@ -72,13 +71,13 @@ def test_honest_reports_pass(family: str, scheme: str) -> None:
         for _ in range(2000)
     ]
     reports = [noisy_report(record, spec, random) for record in records]
-    assert honest(spec).fits(np.array([one.values for one in reports])).all()
+    assert report_bounds(spec).fits(np.array([one.values for one in reports])).all()
 
 
 def test_every_integer_is_bounded_on_both_sides() -> None:
     """Planted once: 40 deviations of noise beside the sensitivity, in every integer."""
     spec = make()
-    bounds = honest(spec)
+    bounds = report_bounds(spec)
     for place in range(spec.size):
         for end, step in ((bounds.lower, -1), (bounds.upper, 1)):
             values = np.zeros(spec.size, dtype=np.int64)
@@ -90,7 +89,7 @@ def test_every_integer_is_bounded_on_both_sides() -> None:
 
 def test_the_norm_is_bounded_too() -> None:
     spec = make()
-    bounds, scale = honest(spec), spec.lattice.scale
+    bounds, scale = report_bounds(spec), spec.lattice.scale
     even = np.full(spec.size, bounds.norm / math.sqrt(spec.size))
     assert accepted(spec, np.floor(even))
     assert not accepted(spec, np.ceil(even) + 1)
@@ -152,7 +151,7 @@ def test_what_refusals_tell_is_paid_for(eps: float, delta: float, n: int) -> Non
 def test_one_report_moves_a_sum_by_few_deviations_of_its_noise(share: float) -> None:
     """Along any direction: at most norm / scale of them over the root of n (40 in every integer were up to 6 here)."""
     spec, random = make(), np.random.default_rng(0)
-    bounds, noise = honest(spec), spec.lattice.scale * math.sqrt(spec.n)
+    bounds, noise = report_bounds(spec), spec.lattice.scale * math.sqrt(spec.n)
     record = math.hypot(*(bound / unit for bound, unit in zip(BOUNDS["gaussian"], spec.units, strict=True)))
     for _ in range(200):
         along = random.normal(size=spec.size) ** (1 if share else 3)
@@ -202,7 +201,7 @@ class TestLargeEps:
         spec = make(eps=None, local_eps=eps)
         one = dp.local.randomize({"y": 10, "x": 1, "g": "c"}, spec)
         assert np.abs(one.values).max() < 2**62
-        assert honest(spec).fits(one.values[None]).all()
+        assert report_bounds(spec).fits(one.values[None]).all()
 
 
 class TestExposed:

@@ -9,10 +9,9 @@ import pytest
 from scipy import integrate, special, stats
 
 import dpstats as dp
-from dpstats.local.linearised import Line, LinearisedLogistic, nearest_line
+from dpstats.local.linearised import BestLinear, LinearisedLogistic, nearest_line
 from dpstats.penalties import Lasso
-from dpstats.privacy.bodies.blocks import ball, box, cross, intercept, simplex
-from dpstats.privacy.bodies.image import Image
+from dpstats.privacy.k_norm.blocks import Image, ball, box, cross, intercept, simplex
 
 HALF = np.array([[0.5]])
 
@@ -36,7 +35,7 @@ def equation(loss: LinearisedLogistic, theta: np.ndarray) -> np.ndarray:
     return line.slope * loss.gram @ theta + line.offset * loss.sums + loss.ridge @ theta - loss.vector
 
 
-def by_quadrature(law: stats.rv_continuous, low: float, high: float) -> Line:
+def by_quadrature(law: stats.rv_continuous, low: float, high: float) -> BestLinear:
     """The nearest line by the moments of a law."""
 
     def mean(function: object) -> float:
@@ -44,7 +43,7 @@ def by_quadrature(law: stats.rv_continuous, low: float, high: float) -> Line:
 
     center, square = law.mean(), law.var()
     slope = mean(lambda eta: (special.expit(eta) - 0.5) * (eta - center)) / square
-    return Line(mean(lambda eta: special.expit(eta) - 0.5) - slope * center, slope)
+    return BestLinear(mean(lambda eta: special.expit(eta) - 0.5) - slope * center, slope)
 
 
 def test_the_nearest_line_is_that_of_the_law() -> None:

@@ -13,13 +13,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DomainError
-from dpstats.local.sensitivity import (
-    best_ratio,
-    features_sensitivity,
-    joint_sensitivity,
-    null_sensitivity,
-    printed_noise,
-)
+from dpstats.local.spec import best_ratio, features_sensitivity, joint_sensitivity, null_sensitivity, printed_noise
 from dpstats.privacy.gaussian import analytic_mu, gaussian_delta, least_eps
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"]}

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dp
+from dpstats.data import Block, Rows, block_rows
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.mechanisms import information_release as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms, constant_column
@@ -27,11 +28,11 @@ from dpstats.mechanisms.information import (
     Information,
     InformationPlan,
     eta_error,
-    follow,
     matrix_metric,
+    with_final_step,
 )
-from dpstats.mechanisms.napp import Fitted, plan_stages, recentred, release_stages
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.napp import StagesRelease, plan_stages, recentre, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.penalties import Lasso, Ridge
@@ -42,10 +43,9 @@ from dpstats.privacy.information import (
     row_weights,
     spread_bound,
 )
+from dpstats.privacy.information.exact_sums import PLACES, integer_rows
 from dpstats.privacy.information.joint_gaussian import joint_profile
-from dpstats.privacy.information.rows import PLACES, integer_rows
 from dpstats.privacy.randomness import random_source
-from dpstats.rows import Block, Rows, block_rows
 from dpstats.solvers import pairs
 
 FAMILIES: list[Family] = [
@@ -302,7 +302,9 @@ def array_rows(family: Family, count: int = 400) -> Arrays:
     return exog, endog if family.response != "continuous" else 2 * endog - 1
 
 
-def carried_out(family: Family, options: Options, penalty: Any = None, seed: int = 0, eps: float = 4.0) -> Fitted:
+def carried_out(
+    family: Family, options: Options, penalty: Any = None, seed: int = 0, eps: float = 4.0
+) -> StagesRelease:
     weights = np.ones(SIZE)
     stages = plan_stages(DESIGN, family, penalty, weights, eps=eps, delta=0.0, adjacency="add_remove", options=options)
     return release_stages(stages, DESIGN, penalty, weights, [array_rows(family)], random_source(seed), options)
@@ -315,7 +317,9 @@ def stated(family: Family) -> str:
 Weighed = Callable[[Family, np.ndarray, Block], np.ndarray]
 
 
-def weights_seen(monkeypatch: pytest.MonkeyPatch, family: Family, planted: Weighed | None = None) -> tuple[Any, Fitted]:
+def weights_seen(
+    monkeypatch: pytest.MonkeyPatch, family: Family, planted: Weighed | None = None
+) -> tuple[Any, StagesRelease]:
     """The weights that went into the matrix, and what was released."""
     seen: list[np.ndarray] = []
     summed, bent = mechanism.inner_sums, mechanism._bends_and_slopes
@@ -336,7 +340,7 @@ def weights_seen(monkeypatch: pytest.MonkeyPatch, family: Family, planted: Weigh
     return np.concatenate(seen), fitted
 
 
-def at_released(weights: np.ndarray, fitted: Fitted, family: Family) -> bool:
+def at_released(weights: np.ndarray, fitted: StagesRelease, family: Family) -> bool:
     """Whether the weights are l'' at the coefficients as they were released, to the last digits."""
     exog, endog = array_rows(family)
     expected = family.derivatives(exog @ fitted.params, endog).curvature
@@ -460,7 +464,7 @@ class TestEtaError:
         assert plan is not None
         for times in (0.1, 1.0, 3.0, 50.0):
             final = replace(stage.final, distance=times * stage.final.distance)
-            new = follow(plan, final, stage.row_length)
+            new = with_final_step(plan, final, stage.row_length)
             weights = np.linspace(0, family.curvature_bound, 11)
             before = (weights + slope * plan.eta_error) / plan.noise.scale
             after = (weights + slope * eta_error(final, stage.row_length)) / new.noise.scale
@@ -472,7 +476,7 @@ class TestEtaError:
         stage = stage_of(family, 1.0, inference=True)
         assert stage.information is not None
         for shift in (0.1, 1e4):
-            moved = recentred(stage, 3 * stage.curvature, -3 * shift * stage.curvature)
+            moved = recentre(stage, 3 * stage.curvature, -3 * shift * stage.curvature)
             # The noise still suffices for the larger ratio that it was planned for.
             assert charged_loss(moved) <= (stage.eps + stage.information.eps) * (1 + 1e-9)
             assert moved.cost == pytest.approx(stage.cost, rel=1e-12)

@@ -11,8 +11,14 @@ import pytest
 
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.mechanisms.moments import Moments, inference_of, rows_of
-from dpstats.mechanisms.statistics import StatisticsPlan, plan_statistics, worthwhile
+from dpstats.mechanisms.statistics import (
+    Moments,
+    StatisticsPlan,
+    inference_of,
+    noisy_count,
+    plan_statistics,
+    worthwhile,
+)
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.information import MatrixNoise, design_metric
 from dpstats.privacy.information.statistics import frobenius_sensitivity
@@ -125,11 +131,11 @@ def test_ridge_is_the_noise_over_the_radius() -> None:
 
 def test_number_of_rows() -> None:
     plan = plan_statistics(design(), eps=1.0)
-    counts = [rows_of(plan, Moments.of(plan, released(plan, 400, seed)[0]), None) for seed in range(100)]
+    counts = [noisy_count(plan, Moments.of(plan, released(plan, 400, seed)[0]), None) for seed in range(100)]
     assert np.mean([rows.count for rows in counts]) == pytest.approx(400, abs=5 * counts[0].deviation / 10)
     # The projection knows more of the rows than the deviation, of the intercept's entry alone, says.
     assert np.std([rows.count for rows in counts]) <= 1.3 * counts[0].deviation
-    bounded = [rows_of(plan, Moments.of(plan, released(plan, 400, seed)[0]), 400).count for seed in range(20)]
+    bounded = [noisy_count(plan, Moments.of(plan, released(plan, 400, seed)[0]), 400).count for seed in range(20)]
     assert max(bounded) == 400
 
 

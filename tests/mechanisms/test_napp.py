@@ -12,16 +12,15 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian
 from dpstats.formula.design import design_spec
+from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.mechanisms.metrics import Purchase
-from dpstats.mechanisms.napp import Fitted, Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import plan_objective
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.napp import Stage, StagesRelease, plan_stages, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Penalty, Ridge
-from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import joint_scale
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import random_source
 
 SIZE = 6
@@ -52,7 +51,7 @@ def planned(
 
 def fitted(
     penalty: Penalty | None = None, *, seed: int = 1, eps: float = 1.0, delta: float = 0.0, **options: Any
-) -> Fitted:
+) -> StagesRelease:
     stages = planned(penalty, eps=eps, delta=delta, **options)
     return release_stages(stages, DESIGN, penalty, np.ones(SIZE), rows(), random_source(seed), Options(**options))
 
@@ -172,8 +171,8 @@ def test_noise_aware_thresholds_are_public_and_part_of_the_weight() -> None:
     )
     chosen = stages[0].plan
     for norm in ("l1", "l2", "linf", "design"):
-        plan = plan_objective(spec, Binomial(), Purchase(0.99, 0.0, 0.01, "add_remove", norm=norm))  # type: ignore[arg-type]
-        if isinstance(plan.noise, BodyNoise):
+        plan = plan_objective(spec, Binomial(), NoiseBudget(0.99, 0.0, 0.01, "add_remove", norm=norm))  # type: ignore[arg-type]
+        if isinstance(plan.noise, KNormNoise):
             thresholds = plan.noise.thresholds(0.05)
         else:
             thresholds = noise_threshold(plan.noise, plan.size, 0.05) / plan.noise_shape

@@ -12,18 +12,16 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
-from dpstats.mechanisms.curvature import least_curvature, risk_curvature
+from dpstats.mechanisms.calibration import NoiseBudget, least_curvature, noise_shape, risk_curvature
 from dpstats.mechanisms.design import ArrayDesign, Bounds, SubDesign, array_norms
-from dpstats.mechanisms.metrics import Purchase, noise_shape
-from dpstats.mechanisms.objective import plan_objective
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Ridge
-from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.calibration import joint_loss, joint_scale
+from dpstats.privacy.k_norm import KNormNoise
 
 FAMILIES: list[Family] = [Gaussian(2.0), Binomial(), Poisson(5.0, 10.0), HuberSVM()]
 
-PURCHASE = Purchase(eps=1.0, delta=0.0, final_eps=0.01, adjacency="add_remove")
+PURCHASE = NoiseBudget(eps=1.0, delta=0.0, final_eps=0.01, adjacency="add_remove")
 
 
 def arrays(size: int = 4, **norms: float) -> ArrayDesign:
@@ -47,7 +45,7 @@ def test_the_noise_is_what_the_joint_bound_asks_for(
     for penalty in (None, Ridge(5.0), Lasso(3.0), ElasticNet(40.0, 0.5), Bridge(2.0, 1.5)):
         plan = plan_objective(design, family, purchase, penalty)
         assert plan.kappa == design.curvature_ratio(plan.curvature)
-        if isinstance(plan.noise, BodyNoise):
+        if isinstance(plan.noise, KNormNoise):
             assert plan.row_norm == 1 + 1e-12
         else:
             assert plan.row_norm == design.norm_bound(plan.noise.norm, plan.noise_shape)

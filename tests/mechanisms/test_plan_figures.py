@@ -11,7 +11,7 @@ from plan_figures import STORED, figures, plans
 import dpstats as dp
 from dpstats.families import Binomial, Poisson, SmoothSVM
 from dpstats.privacy.calibration import CELLS
-from dpstats.privacy.calibration_gaussian import corner_lines, highest, normal_grid
+from dpstats.privacy.gaussian import corner_lines, highest, normal_grid
 
 
 def test_plans_have_their_stored_figures():

@@ -15,22 +15,30 @@ import pytest
 from scipy import special, stats
 
 import dpstats as dp
+from dpstats.data import block_rows
 from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, NotReleasedError, UncertifiedError
 from dpstats.families import Binomial, Gaussian, HuberSVM, SmoothSVM
-from dpstats.mechanisms.drawing import UNIT, LossTable, by_rejection, lattice_points, lattice_scores, loss_sums
-from dpstats.mechanisms.posterior import PosteriorPlan, acceptance_error
-from dpstats.mechanisms.posterior_release import release_posterior
-from dpstats.penalties import Lasso
-from dpstats.privacy.gaussian import gaussian_delta
-from dpstats.privacy.posterior import (
+from dpstats.mechanisms.posterior import (
+    PosteriorPlan,
+    acceptance_error,
     exponential_index,
     gaussian_temperature,
     oscillation,
     region_temperature,
+    release_posterior,
 )
+from dpstats.mechanisms.posterior_sampler import (
+    UNIT,
+    LossTable,
+    by_rejection,
+    lattice_points,
+    lattice_scores,
+    loss_sums,
+)
+from dpstats.penalties import Lasso
+from dpstats.privacy.gaussian import gaussian_delta
 from dpstats.privacy.randomness import SystemRandom
-from dpstats.risk.posterior import gamma_excess
-from dpstats.rows import block_rows
+from dpstats.risk.proved import gamma_excess
 
 FAMILIES = [Binomial(), HuberSVM(0.5), SmoothSVM(0.3), Gaussian(0.5)]
 ADJACENCIES = ["add_remove", "replace_one"]

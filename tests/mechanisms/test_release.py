@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
-from dpstats.privacy.lattice import discrete_laplace
-from dpstats.privacy.randomness import SystemRandom, random_source
+from dpstats.privacy.randomness import SystemRandom, discrete_laplace, random_source
 from dpstats.solvers import pairs
 
 FALSE_ALARM = 1e-6

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms import napp
 from dpstats.plan import paid_apart
 from dpstats.privacy.randomness import SystemRandom, secret_key
-from dpstats.rows import Block, Rows, block_rows, divided
 
 COLUMNS = [f"x{j}" for j in range(12)]
 DOMAIN = {**dict.fromkeys(COLUMNS, (-1, 1)), "y": (-3, 3), "b": [0, 1]}
@@ -60,7 +60,7 @@ def test_every_row_is_in_one_part() -> None:
     """A draw a row: all rows once, about half in each part, no two divisions alike."""
     exog = np.arange(4000.0).reshape(2000, 2)
     blocks = block_rows([(exog[:700], np.arange(700.0)), (exog[700:], np.arange(700.0, 2000.0))])
-    found = [[part.collected() for part in divided(blocks, secret_key(SystemRandom()))] for _ in range(2)]
+    found = [[part.collected() for part in divide(blocks, secret_key(SystemRandom()))] for _ in range(2)]
     for first, second in found:
         rows = [np.concatenate([block.endog for block in part]) for part in (first, second)]
         assert sorted(np.concatenate(rows).tolist()) == list(range(2000))

@@ -19,8 +19,7 @@ from dpstats.formula.design import design_spec
 from dpstats.mechanisms import napp
 from dpstats.mechanisms import objective as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
-from dpstats.mechanisms.objective import Purchase, plan_objective
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import NoiseBudget, ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
 from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
@@ -29,7 +28,7 @@ from dpstats.privacy.randomness import SystemRandom, random_source
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.solvers.rounding import SAFE_SHARE, WIDEST, Scale, gradient_error, ladder, least_tolerance
 
-PURCHASE = Purchase(eps=1.0, delta=0.0, final_eps=0.01, adjacency="add_remove")
+PURCHASE = NoiseBudget(eps=1.0, delta=0.0, final_eps=0.01, adjacency="add_remove")
 
 
 def arrays(size: int, row_norm: float = 1.0) -> ArrayDesign:
@@ -237,7 +236,7 @@ def test_a_public_linear_term_is_covered() -> None:
     """Adding noise to -m theta1 rounds it to float64: gamma is well above that, however far out theta1 is."""
     plan = plan_objective(arrays(4), Binomial(), PURCHASE)
     for size in (1.0, 1e6, 1e12):
-        moved = napp.recentred(plan, plan.curvature, -plan.curvature * np.full(4, size))
+        moved = napp.recentre(plan, plan.curvature, -plan.curvature * np.full(4, size))
         rounding = 2.0**-53 * float(np.linalg.norm(moved.linear))
         assert moved.tolerance >= max(plan.tolerance, 16 * rounding)
         assert moved.final.distance == pytest.approx(2 * moved.tolerance / np.min(moved.curvature))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpstats.errors import ArgumentError
-from dpstats.mechanisms.two_stage import allocate
+from dpstats.mechanisms.selection import allocate
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from dpstats.evaluation.blocks import WEIGHTED_STEPS, Block
-from dpstats.evaluation.evaluating import _weighted, count_rows, plan_evaluation
-from dpstats.evaluation.grids import residual_grid
+from dpstats.data import Block as RowBlock
+from dpstats.evaluation.histograms import WEIGHTED_STEPS, Histogram, residual_grid
+from dpstats.evaluation.model_quality import _weighted, count_rows, plan_evaluation
 from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, Poisson
 from dpstats.mechanisms.design import ArrayDesign
-from dpstats.mechanisms.null_residual import NullResidual
 from dpstats.mechanisms.screening import STEPS as SCORE_STEPS
-from dpstats.mechanisms.screening import split_terms, term_scores
-from dpstats.models.arrays import ArrayBeside
-from dpstats.privacy.working import MEAN_UNITS, rate_parts, weighted_mean_parts
-from dpstats.rows import Block as RowBlock
+from dpstats.mechanisms.screening import NullResidual, split_terms, term_scores
+from dpstats.models.sources import ArrayBeside
+from dpstats.privacy.ranges import MEAN_UNITS, rate_parts, weighted_mean_parts
 
 FAMILIES = [Binomial(), BinomialCounts(9.0), Gaussian(0.5), Poisson(3.0, 6.0)]
 WEIGHTS = [1.0, 0.9999999, 0.5, 0.2500001, 1e-3, 1e-9]
@@ -72,7 +70,7 @@ class TestHistograms:
     @pytest.mark.parametrize("place", [0.0, 0.3, 1.0])
     def test_one_row_in_two_groups(self, place: float) -> None:
         """Successes and failures of one row of trials: their parts are truncated, not rounded."""
-        block = Block(residual_grid(4.0), groups=2, place=place, steps=WEIGHTED_STEPS)
+        block = Histogram(residual_grid(4.0), groups=2, place=place, steps=WEIGHTED_STEPS)
         random = np.random.default_rng(3)
         vectors = []
         for _ in range(3000):
@@ -87,7 +85,7 @@ class TestHistograms:
 
     def test_planted_outcomes_that_count_as_rows(self) -> None:
         """Successes and failures of a row without their shares: two rows' worth of one."""
-        block = Block(residual_grid(4.0), groups=2, steps=WEIGHTED_STEPS)
+        block = Histogram(residual_grid(4.0), groups=2, steps=WEIGHTED_STEPS)
         assert block.count(np.array([1, 0]), np.zeros(2), np.ones(2)).sum() > block.largest
         assert block.count(np.array([1, 0]), np.zeros(2), np.array([0.3, 0.7])).sum() <= block.largest
 

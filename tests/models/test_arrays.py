@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpstats.data import Block, as_endog, as_exog
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.mechanisms.design import NormName, array_norms
-from dpstats.models.arrays import array_blocks
-from dpstats.rows import Block
-from dpstats.tables import as_endog, as_exog
+from dpstats.models.sources import array_blocks
 
 CELLS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
@@ -115,5 +114,5 @@ def test_wide_rows_are_within_the_bound_exactly(norm: NormName, monkeypatch: pyt
         return Fraction(float(kept[0, 0])) ** power * columns
 
     assert 1 - Fraction(1e-11) < length() <= 1
-    monkeypatch.setattr("dpstats.models.arrays.inside", lambda norm, columns: 1 - 2.0**-48)
+    monkeypatch.setattr("dpstats.models.sources.inside", lambda norm, columns: 1 - 2.0**-48)
     assert length() > 1 + Fraction(1e-13)

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.tables import as_table
+from dpstats.data import as_table
 
 dd = pytest.importorskip("dask.dataframe")
 

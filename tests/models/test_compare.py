@@ -8,7 +8,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, FormulaError
-from dpstats.mechanisms.curvature import typical_sizes
+from dpstats.mechanisms.calibration import typical_sizes
 
 DOMAIN = {"x": (-1, 1), "z": (0, 5), "g": ["a", "b", "c"], "y": [0, 1], "w": (0, 10)}
 

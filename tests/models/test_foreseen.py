@@ -11,7 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
-from dpstats.models.made_up import counts
+from dpstats.models.population import counts
 
 DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600), "k": (0, 40), "t": (0.5, 2)}
 

@@ -12,10 +12,10 @@ import statsmodels.formula.api as smf
 from scipy import optimize
 
 import dpstats as dp
+from dpstats.data.columns import NumericColumn
 from dpstats.mechanisms.release import gradient_tolerance
 from dpstats.privacy.randomness import random_source
 from dpstats.solvers.objective import PerturbedObjective
-from dpstats.tables.columns import NumericColumn
 
 DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "g": ["a", "b", "c"], "b": (0, 1), "count": (0, 30)}
 

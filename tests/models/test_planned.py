@@ -160,6 +160,6 @@ class TestSubset:
 
 
 def spec_table(data: pd.DataFrame) -> Any:
-    from dpstats.tables import as_table
+    from dpstats.data import as_table
 
     return as_table(data)

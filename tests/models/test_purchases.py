@@ -13,12 +13,12 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpstats as dp
+from dpstats.data.columns import NumericColumn
 from dpstats.formula.design import response_values
-from dpstats.models import purchases, sources
+from dpstats.models import ranges, sources
 from dpstats.plan import Plan
-from dpstats.plan.response import ResponsePurchase
+from dpstats.plan.methods import ResponsePurchase
 from dpstats.results.glm_results import GLMResults
-from dpstats.tables.columns import NumericColumn
 
 DOMAIN = {"x": (0, 1), "g": ["a", "b"], "y": (-20, 40), "c": (0, 100)}
 
@@ -69,9 +69,9 @@ def final_plan(family: str, data: pd.DataFrame) -> str:
 
 def same_plan(family: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether data that differ a great deal end in one plan when the purchases come out the same."""
-    monkeypatch.setattr(purchases, "buy_interval", lambda *_, **__: (1.0, 5.0))
-    monkeypatch.setattr(purchases, "buy_reach", lambda *_, **__: 6.0)
-    monkeypatch.setattr(purchases, "buy_mean", lambda *_, **__: 1.5)
+    monkeypatch.setattr(ranges, "buy_interval", lambda *_, **__: (1.0, 5.0))
+    monkeypatch.setattr(ranges, "buy_reach", lambda *_, **__: 6.0)
+    monkeypatch.setattr(ranges, "buy_mean", lambda *_, **__: 1.5)
     return final_plan(family, frame()) == final_plan(family, frame(700, 5, shift=1.0))
 
 

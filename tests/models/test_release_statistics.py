@@ -111,7 +111,7 @@ def test_one_charge_for_all_models(delta: float, adjacency: str, tmp_path: Path)
 
 
 def test_rows_are_read_after_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpstats.tables.columns import NumericColumn
+    from dpstats.data.columns import NumericColumn
 
     plain, seen = NumericColumn.numbers, []
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=10.0) as ledger:
@@ -131,7 +131,7 @@ def test_rows_are_read_after_the_charge(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_failure_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpstats.tables.columns import NumericColumn
+    from dpstats.data.columns import NumericColumn
 
     plain = NumericColumn.numbers
 

@@ -10,14 +10,13 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.call import make_request
+from dpstats.data import Block, as_table
 from dpstats.errors import ArgumentError, DataError, DomainError, LedgerError
 from dpstats.models.persons import counted_rows, counted_tables, counted_values
 from dpstats.models.sources import FormulaSource
+from dpstats.privacy.guarantee import make_unit
 from dpstats.privacy.randomness import random_source
-from dpstats.privacy.unit import make_unit
-from dpstats.request import make_request
-from dpstats.rows import Block
-from dpstats.tables import as_table
 
 DOMAIN = {"y": [0, 1], "x": (-1, 1), "g": ["a", "b", "c"]}
 FORMULA = "y ~ x + g"

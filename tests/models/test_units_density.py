@@ -14,7 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats.audit.density import ObjectiveDensity
+from dpstats.audit.exact import ObjectiveDensity
+from dpstats.call import make_request
+from dpstats.data import Block
+from dpstats.data.persons import PersonTally
 from dpstats.families import Binomial, Family, Gaussian
 from dpstats.families.base import Derivatives
 from dpstats.formula.design import DesignSpec
@@ -23,12 +26,9 @@ from dpstats.models import persons as person_code
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.privacy.information import row_weights
-from dpstats.privacy.information.rows import integer_information
+from dpstats.privacy.information.exact_sums import integer_information
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import random_source
-from dpstats.request import make_request
-from dpstats.rows import Block
-from dpstats.rows.persons import Tally
 
 FAMILIES = {"binomial": Binomial(), "gaussian": Gaussian(0.5)}
 DOMAINS = {"binomial": {"y": [0, 1], "x": (-1, 1)}, "gaussian": {"y": (-1, 1), "x": (-1, 1)}}
@@ -149,20 +149,20 @@ def test_a_person_costs_what_was_charged(family: str, adjacency: str, options: d
 
 class TestPlantedBugs:
     def test_weights_normalised_over_the_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def normalised(tally: Tally) -> np.ndarray:
+        def normalised(tally: PersonTally) -> np.ndarray:
             return np.full(len(tally.rows), min(1.0, len(tally.rows) / tally.rows.sum()))
 
-        monkeypatch.setattr(Tally, "shares", normalised)
+        monkeypatch.setattr(PersonTally, "shares", normalised)
         worst, paid = losses("gaussian", "add_remove", {})
         assert worst > 1.3 * paid
 
     def test_shares_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Tally, "shares", lambda tally: np.ones(len(tally.rows)))
+        monkeypatch.setattr(PersonTally, "shares", lambda tally: np.ones(len(tally.rows)))
         worst, paid = losses("gaussian", "add_remove", {})
         assert worst > 2 * paid
 
     def test_a_cap_forgotten_in_both_passes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Tally, "drawn", lambda tally, positions, ranks: positions >= 0)
+        monkeypatch.setattr(PersonTally, "drawn", lambda tally, positions, ranks: positions >= 0)
         worst, paid = losses("gaussian", "add_remove", {"max_rows": 2})
         assert worst > 1.5 * paid
 
@@ -183,10 +183,10 @@ class TestPlantedBugs:
 
     def test_one_draw_for_the_tally_and_another_for_the_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ranks that differ between the passes keep no cap."""
-        true, calls = person_code.drawing, []
+        true, calls = person_code.draw_rows, []
 
         def other(rows: Any, most: int, key: bytes, choose: Any) -> Any:
-            from dpstats.rows import persons
+            from dpstats.data import persons
 
             calls.append(1)
             tallied = persons.tally(rows, most, key)

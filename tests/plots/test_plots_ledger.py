@@ -13,9 +13,9 @@ from matplotlib import pyplot
 
 import dpstats as dp
 from dpstats import plots
-from dpstats.audit.result import AuditResult
+from dpstats.audit.blackbox import AuditResult
 from dpstats.errors import ArgumentError
-from dpstats.privacy.ledger import spender
+from dpstats.ledger import spender
 
 
 @pytest.fixture

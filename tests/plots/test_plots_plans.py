@@ -12,7 +12,7 @@ from looking import band_of, caption, marks
 import dpstats as dp
 from dpstats import plots
 from dpstats.errors import ArgumentError
-from dpstats.plan import replanned
+from dpstats.plan import replan
 
 PLANS: dict[str, dict[str, Any]] = {
     "binomial": {"formula": "b ~ x + z + group", "family": "binomial"},
@@ -41,7 +41,7 @@ def test_a_plan_at_another_eps_is_the_plan_of_such_a_call(name: str) -> None:
     rest = {key: value for key, value in PLANS[name].items() if key != "formula"}
     for eps in (0.8, 1.6, 2.0, 7.0):
         asked = dp.plan(formula, DOMAIN, eps, **rest)
-        assert replanned(dp.plan(formula, DOMAIN, 1.0, **rest), eps).to_dict() == asked.to_dict()
+        assert replan(dp.plan(formula, DOMAIN, 1.0, **rest), eps).to_dict() == asked.to_dict()
 
 
 def test_the_risk_of_output_perturbation_needs_a_number_of_rows() -> None:
@@ -49,7 +49,7 @@ def test_the_risk_of_output_perturbation_needs_a_number_of_rows() -> None:
     with pytest.raises(ArgumentError, match="n must be given"):
         plots.budget(plan, eps=[0.5, 2.0])
     ax = plots.budget(plan, eps=[0.5, 2.0], n=3000)
-    bounds = [replanned(plan, eps).excess_risk(n=3000)["per_row"].iloc[2] for eps in (0.5, 2.0)]
+    bounds = [replan(plan, eps).excess_risk(n=3000)["per_row"].iloc[2] for eps in (0.5, 2.0)]
     assert marks(ax, "3,000 rows")[:, 1] == pytest.approx(bounds)
 
 
@@ -115,7 +115,7 @@ def test_budgets_that_cannot_be_planned_are_left_out_unless_asked_for() -> None:
     plan = dp.plan("y ~ x + w", DOMAIN, 0.4)
     drawn = plots.budget(plan).lines[0].get_xdata()
     with pytest.raises(ArgumentError, match="eps"):
-        replanned(plan, 0.05)
+        replan(plan, 0.05)
     assert 0.05 < min(drawn) <= 0.4
     assert max(drawn) == pytest.approx(3.2)
     with pytest.raises(ArgumentError, match="eps"):

@@ -17,6 +17,9 @@ from scipy.stats import binom, norm
 from dpstats.errors import ArgumentError
 from dpstats.privacy.accounting import (
     compose,
+    exact,
+    float_down,
+    float_up,
     group_rule,
     split_budget,
     zcdp_budget,
@@ -24,7 +27,6 @@ from dpstats.privacy.accounting import (
     zcdp_delta,
     zcdp_eps,
 )
-from dpstats.privacy.exact import exact, float_down, float_up
 from dpstats.privacy.guarantee import Guarantee
 
 

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale, objective_noise
-from dpstats.privacy.calibration_gaussian import SPLITS, corner_lines, delta_bound, normal_grid, removal_profile
+from dpstats.privacy.gaussian import SPLITS, corner_lines, delta_bound, normal_grid, removal_profile
 from dpstats.privacy.noise import Noise
 
 ADJACENCIES = ["add_remove", "replace_one"]

@@ -13,9 +13,9 @@ from selection_law import probabilities
 
 from dpstats.audit import audit
 from dpstats.errors import ArgumentError
-from dpstats.privacy.choice import STEPS, Choice
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import SystemRandom
+from dpstats.privacy.selection import STEPS, PermuteAndFlip
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
 CASES = [(adjacency, monotone) for adjacency in ADJACENCIES for monotone in (True, False)]
@@ -46,24 +46,24 @@ def worst_loss(adjacency, monotone, scale, size=3):
 @pytest.mark.parametrize(("adjacency", "monotone"), CASES)
 @pytest.mark.parametrize("eps", [0.2, 1.0, 3.0])
 def test_the_exact_law_keeps_eps_and_gives_little_away(adjacency, monotone, eps):
-    found = worst_loss(adjacency, monotone, Choice(3, eps, adjacency, monotone).scale)
+    found = worst_loss(adjacency, monotone, PermuteAndFlip(3, eps, adjacency, monotone).scale)
     assert 0.9 * eps < found <= eps * (1 + 1e-9)
 
 
 def test_noise_of_monotone_scores_under_replaced_rows_is_caught():
     """Planted: exp(-eps u) where a replaced row moves scores both ways."""
-    assert worst_loss("replace_one", True, Choice(3, 1.0, "add_remove").scale) > 1.8
+    assert worst_loss("replace_one", True, PermuteAndFlip(3, 1.0, "add_remove").scale) > 1.8
 
 
 def test_noise_of_monotone_scores_for_signed_ones_is_caught():
     """Planted: a row that helps one candidate and harms another is taken for a mistake."""
-    assert worst_loss("add_remove", False, Choice(3, 1.0, "add_remove").scale) > 1.8
+    assert worst_loss("add_remove", False, PermuteAndFlip(3, 1.0, "add_remove").scale) > 1.8
 
 
 @pytest.mark.parametrize(("adjacency", "monotone"), CASES)
 @pytest.mark.parametrize("eps", [1e-6, 0.1, 1.0, 50.0])
 def test_opendp_certifies_what_is_charged(adjacency, monotone, eps):
-    choice = Choice(4, eps, adjacency, monotone)
+    choice = PermuteAndFlip(4, eps, adjacency, monotone)
     assert 0.999 * eps <= choice.measurement().map(choice.shift * STEPS) <= eps
 
 
@@ -77,7 +77,7 @@ def test_reference_values():
 @pytest.mark.parametrize("source", ["opendp", "seeded"])
 def test_draws_follow_the_exact_law(source):
     """Chi-square at level 1e-6 for each; OpenDP's draws cannot be seeded."""
-    choice, losses, runs = Choice(4, 0.8, "add_remove"), np.array([0, 1, 2, 2]), 4000
+    choice, losses, runs = PermuteAndFlip(4, 0.8, "add_remove"), np.array([0, 1, 2, 2]), 4000
     random = SystemRandom() if source == "opendp" else np.random.default_rng(5)
     picks = [choice.choose(losses * STEPS, random) for _ in range(runs)]
     expected = runs * law(losses, choice.scale)
@@ -87,13 +87,13 @@ def test_draws_follow_the_exact_law(source):
 @pytest.mark.parametrize("size", [2, 3, 8])
 @pytest.mark.parametrize("gap", [0, 1, 3, 10])
 def test_failure_is_the_exact_law_where_all_others_lose_the_gap(size, gap):
-    choice = Choice(size, 0.7, "replace_one")
+    choice = PermuteAndFlip(size, 0.7, "replace_one")
     worst = law([0, *([gap] * (size - 1))], choice.scale)
     assert choice.failure(gap) == pytest.approx(1 - worst[0], abs=1e-9)
 
 
 def test_no_other_losses_fail_more_often():
-    choice, random = Choice(5, 0.5, "add_remove"), np.random.default_rng(2)
+    choice, random = PermuteAndFlip(5, 0.5, "add_remove"), np.random.default_rng(2)
     for _ in range(300):
         losses = np.concatenate([[0], random.integers(0, 25, 4)])
         gap = int(random.integers(0, 12))
@@ -103,21 +103,21 @@ def test_no_other_losses_fail_more_often():
 @pytest.mark.parametrize("beta", [1e-9, 0.01, 0.05, 0.4])
 @pytest.mark.parametrize("size", [2, 10, 1000])
 def test_bound_inverts_failure(beta, size):
-    choice = Choice(size, 0.3, "add_remove")
+    choice = PermuteAndFlip(size, 0.3, "add_remove")
     assert choice.failure(choice.bound(beta)) == pytest.approx(beta, rel=1e-3)
     assert choice.bound(beta) <= choice.scale * math.log((size - 1) / (2 * beta)) * (1 + 1e-9)
 
 
 def test_a_bound_that_never_fails_is_zero_and_beta_is_checked():
-    assert Choice(2, 1.0, "add_remove").bound(0.5) == 0
+    assert PermuteAndFlip(2, 1.0, "add_remove").bound(0.5) == 0
     with pytest.raises(ArgumentError, match="beta"):
-        Choice(2, 1.0, "add_remove").bound(0)
+        PermuteAndFlip(2, 1.0, "add_remove").bound(0)
 
 
 def chosen(losses, rng, noise="add_remove"):
     """The mechanism from rows of mistakes, with the law that the tests above compare with OpenDP's draws."""
     total = np.asarray(losses).sum(axis=0).astype(np.int64)
-    return float(Choice(3, 1.0, noise).choose(total * STEPS, rng))
+    return float(PermuteAndFlip(3, 1.0, noise).choose(total * STEPS, rng))
 
 
 def test_the_auditor_passes_the_choice_and_catches_the_planted_noise():

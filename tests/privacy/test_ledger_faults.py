@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import pytest
 
 from dpstats.errors import LedgerError
+from dpstats.ledger import Ledger, spender, store
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, mounts, spender
 
 SMALL = Guarantee(0.001)
 
@@ -187,15 +187,15 @@ def test_what_is_mounted_is_read_from_the_system(
     path: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTINFO)
-    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "mounts"))
-    assert mounts.is_mount_point(Path(path)) is found
+    monkeypatch.setattr(store, "MOUNTS", str(tmp_path / "mounts"))
+    assert store.is_mount_point(Path(path)) is found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others have no such file")
 def test_a_system_that_does_not_say_what_is_mounted_has_no_ledger(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "none"))
+    monkeypatch.setattr(store, "MOUNTS", str(tmp_path / "none"))
     refuses(made, "mount /proc")
 
 
@@ -264,7 +264,7 @@ def become_nobody(path: Path) -> None:
 
 def in_child(path: Path, prepare: Callable[[Path], None]) -> tuple[int, str]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpstats.privacy.ledger"])
+    context.set_forkserver_preload(["dpstats.ledger"])
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=charge_until_refused, args=(path, prepare, send))
     child.start()

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
+from dpstats.ledger import Ledger
+from dpstats.ledger.filters import Account, Amount, Books
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.ledger.filters import Account, Amount, Books
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks.audits.ledger_faults import context, kill_runs
 from dpstats.errors import BudgetExceeded
+from dpstats.ledger import Ledger
+from dpstats.ledger.ledger import _row
+from dpstats.ledger.store import create
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.ledger.ledger import _row
-from dpstats.privacy.ledger.store import create
 
 TENTH = Guarantee(0.1)
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError
+from dpstats.ledger import Ledger, as_ledger
+from dpstats.ledger.reader import schema_hash
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger, as_ledger
-from dpstats.privacy.ledger.codebook import schema_hash
 
 DOMAIN = Domain(age=(17, 90), sex=["F", "M"], income=bool)
 SMALL = Guarantee(0.1)

@@ -10,7 +10,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import LedgerError
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger.ticks import Position, StreamBooks
+from dpstats.streaming.checkpoint import Position, StreamBooks
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dpstats.errors import BudgetExceeded, LedgerError
+from dpstats.ledger import Ledger
+from dpstats.ledger import store as store_module
+from dpstats.ledger.filters import limits
+from dpstats.ledger.store import SCHEMA_VERSION, UPGRADES
 from dpstats.privacy.accounting import EPS_UNIT
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.ledger import store as store_module
-from dpstats.privacy.ledger.filters import limits
-from dpstats.privacy.ledger.schema import SCHEMA_VERSION, UPGRADES
 
 OLD = Path(__file__).parent / "ledgers"
 TABLES = ("ledger", "account", "entry")

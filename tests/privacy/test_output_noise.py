@@ -8,8 +8,8 @@ import pytest
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian
+from dpstats.mechanisms.output import output_noise, output_sensitivity
 from dpstats.privacy.gaussian import gaussian_delta
-from dpstats.privacy.output import output_noise, output_sensitivity
 
 # L, X, m, eps, delta, adjacency, then the scale of pure and of Gaussian noise in the coefficients, from an independent
 # implementation (privacy.md, section 5).

@@ -13,9 +13,9 @@ from scipy import special, stats
 from dpstats.audit import audit
 from dpstats.errors import ArgumentError
 from dpstats.privacy.randomness import SystemRandom
-from dpstats.privacy.stopping import ETAS, Runs, expected
+from dpstats.privacy.selection import ETAS, RandomStopping, expected_runs
 
-LAWS = [Runs(eta, mean) for eta in ETAS for mean in (1.5, 5, 10, 40)]
+LAWS = [RandomStopping(eta, mean) for eta in ETAS for mean in (1.5, 5, 10, 40)]
 
 
 def law_of(runs, most=200_000):
@@ -48,7 +48,7 @@ def test_gamma_gives_the_mean_and_the_generating_function_is_that_of_the_law(run
     ],
 )
 def test_reference_values(eta, mean, gamma, total, each):
-    runs = Runs(eta, mean)
+    runs = RandomStopping(eta, mean)
     assert (runs.gamma, runs.total(1.0), runs.each(1.0)) == pytest.approx((gamma, total, each), rel=1e-8)
 
 
@@ -112,7 +112,7 @@ def test_some_pair_attains_the_total(runs, each):
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_runs_charged_one_plus_eta_are_caught(eta):
     """Planted: (1 + eta) eps for runs of eps each."""
-    runs = Runs(eta, 10)
+    runs = RandomStopping(eta, 10)
     assert tight(runs, 1.0)[0] > (1 + eta) * 1.2
 
 
@@ -120,7 +120,7 @@ def test_runs_charged_one_plus_eta_are_caught(eta):
 @pytest.mark.parametrize("source", ["system", "seeded"])
 def test_draws_follow_the_law(eta, source):
     """Chi-square at level 1e-6 for each of six."""
-    runs, number = Runs(eta, 4), 4000
+    runs, number = RandomStopping(eta, 4), 4000
     random = SystemRandom() if source == "system" else np.random.default_rng(7)
     drawn = np.array([runs.draw(random) for _ in range(number)])
     law = law_of(runs)
@@ -138,7 +138,7 @@ def best_run(data, rng, runs, each):
 
 def test_the_auditor_passes_the_price_and_catches_one_run_charged_as_all():
     """A sound price fails with probability below 0.001."""
-    eps, runs = 1.0, Runs(1.0, 10)
+    eps, runs = 1.0, RandomStopping(1.0, 10)
     sound = runs.each(eps)
     arguments = {"eps": eps, "runs": 10_000, "seed": 3}
     assert audit(lambda data, rng: best_run(data, rng, runs, sound), [], [1], **arguments).passed
@@ -148,9 +148,11 @@ def test_the_auditor_passes_the_price_and_catches_one_run_charged_as_all():
 @pytest.mark.parametrize(("eta", "mean"), [(0.5, 5), (0.0, 1), (0.0, float("nan")), (1.0, True), (1.0, 1e9)])
 def test_bad_laws_are_refused(eta, mean):
     with pytest.raises(ArgumentError, match=r"eta|runs"):
-        Runs(eta, mean)
+        RandomStopping(eta, mean)
 
 
 def test_means_grow_with_small_gammas():
-    assert [expected(eta, 1e-9) > 1e3 for eta in ETAS] == [True] * 3
-    assert Runs.from_dict(json.loads(json.dumps(Runs(0.0, 10).to_dict()))) == Runs(0.0, 10)
+    assert [expected_runs(eta, 1e-9) > 1e3 for eta in ETAS] == [True] * 3
+    assert RandomStopping.from_dict(json.loads(json.dumps(RandomStopping(0.0, 10).to_dict()))) == RandomStopping(
+        0.0, 10
+    )

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from dpstats.errors import ArgumentError, LedgerError
+from dpstats.evaluation.holdout_split import open_holdout
+from dpstats.ledger import Ledger
 from dpstats.privacy import compose
-from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.ledger.holdout import open_holdout
-from dpstats.privacy.unit import ROW, Unit, make_unit
+from dpstats.privacy.guarantee import ROW, Guarantee, Unit, make_unit
 
 
 def test_units() -> None:

@@ -14,22 +14,23 @@ from numpy.typing import NDArray
 from scipy import stats
 from selection_law import probabilities
 
-from dpstats.privacy import lattice, working
+from dpstats.data import MemoryRows
+from dpstats.privacy import randomness, ranges
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
-from dpstats.privacy.ranges import cells_between, noise_scale
-from dpstats.privacy.working import (
+from dpstats.privacy.ranges import (
     MEAN_UNITS,
     buy_interval,
     buy_mean,
     buy_rate,
     buy_reach,
     buy_weighted_mean,
+    count_candidates,
+    count_scores,
     mean_parts,
-    reach_scores,
-    reaches,
+    noise_scale,
+    overlapping_intervals,
 )
-from dpstats.rows import MemoryRows
 
 CELLS = (-2.0, 0.0, 0.4, 1.0, 1.5, 3.0, 4.0, 7.0, 9.0)
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
@@ -48,10 +49,10 @@ def neighbours(adjacency: Adjacency, rows: int) -> Iterator[tuple[list[float], l
 
 def reach_loss(adjacency: Adjacency, scale: float) -> float:
     """The largest log-ratio of the exact laws of the reach, over all neighbours of up to three rows."""
-    candidates = reaches(8.0)
+    candidates = count_candidates(8.0)
 
     def law(data: list[float]) -> NDArray[np.float64]:
-        return probabilities(reach_scores([np.array(data)], candidates, 1.0), scale)
+        return probabilities(count_scores([np.array(data)], candidates, 1.0), scale)
 
     pairs = [pair for rows in (0, 1, 2) for pair in neighbours(adjacency, rows)]
     return max(float(np.max(np.log(law(data) / law(other)))) for data, other in pairs)
@@ -81,8 +82,8 @@ def test_the_interval_spends_its_epsilon(adjacency: Adjacency, monkeypatch: pyte
     def record(scores: NDArray[np.int64], scale: float, *_: object) -> int:
         raise Recorded(scores, scale)
 
-    monkeypatch.setattr(working, "noisy_argmax", record)
-    monkeypatch.setattr(working, "cells_between", lambda low, high: cells_between(low, high)[::9])
+    monkeypatch.setattr(ranges, "noisy_argmax", record)
+    monkeypatch.setattr(ranges, "cells_between", lambda low, high: overlapping_intervals(low, high)[::9])
 
     def law(data: list[float], eps: float, shrunk: float = 1.0) -> NDArray[np.float64]:
         with pytest.raises(Recorded) as caught:
@@ -124,8 +125,8 @@ def test_opendp_certifies_the_mean(eps: float, sensitivity: int) -> None:
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lattice.opendp.m, "make_laplace", recorded)
-        lattice.noisy_integers(np.array([3, 5]), sensitivity, eps, SystemRandom())
+        patched.setattr(randomness.opendp.m, "make_laplace", recorded)
+        randomness.noisy_integers(np.array([3, 5]), sensitivity, eps, SystemRandom())
     assert 0.999 * eps <= seen[-1].map(sensitivity) <= eps
 
 
@@ -133,7 +134,7 @@ def test_opendp_and_seeded_integers_follow_one_law() -> None:
     """Kolmogorov-Smirnov at level 1e-6 on a scale where the lattice is fine; OpenDP's draws cannot be seeded."""
     zeros = np.zeros(3000, dtype=np.int64)
     for random in (SystemRandom(), np.random.default_rng(3)):
-        drawn = lattice.noisy_integers(zeros, 1024, 0.5, random)
+        drawn = randomness.noisy_integers(zeros, 1024, 0.5, random)
         assert stats.kstest(drawn / 2048, "laplace").pvalue > 1e-6
 
 
@@ -170,9 +171,9 @@ def test_plentiful_rows_are_described_well() -> None:
 
 
 def test_candidates_of_the_reach() -> None:
-    assert reaches(0.5).tolist() == [0.5]
-    assert reaches(9.0).tolist() == [1, 2, 3, 4, 5, 6, 7, 9]
-    found = reaches(1000.0)
+    assert count_candidates(0.5).tolist() == [0.5]
+    assert count_candidates(9.0).tolist() == [1, 2, 3, 4, 5, 6, 7, 9]
+    found = count_candidates(1000.0)
     assert found[0] == 1
     assert found[-1] == 1000
     assert np.all(found[1:] / found[:-1] <= 2)
@@ -181,8 +182,8 @@ def test_candidates_of_the_reach() -> None:
 @pytest.mark.parametrize("price", [1e16, 1e18, 1e20, 1e300])
 def test_no_price_makes_a_score_wrap_around(price: float) -> None:
     """Integers of 64 bits: beyond them one row would move a score by 2^64."""
-    candidates = reaches(1e5)
-    few, more = (reach_scores([np.full(rows, 1e5)], candidates, price) for rows in (3, 4))
+    candidates = count_candidates(1e5)
+    few, more = (count_scores([np.full(rows, 1e5)], candidates, price) for rows in (3, 4))
     assert np.abs(few - more).max() == 1
 
 
@@ -215,7 +216,7 @@ class TestWhatIsPaidFor:
             seen.append((total.copy(), sensitivity, eps))
             return total + MEAN_UNITS
 
-        monkeypatch.setattr(working, "noisy_integers", spied)
+        monkeypatch.setattr(ranges, "noisy_integers", spied)
         shared = [self.ROWS[4]]
         if adjacency == "add_remove":
             pairs = [(shared, [*shared, row]) for row in self.ROWS]

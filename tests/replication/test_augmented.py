@@ -7,7 +7,8 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.penalties import ElasticNet, Lasso, Ridge
 from dpstats.replication import augmented
-from dpstats.solvers import majorize, newton
+from dpstats.replication import augmented as majorize
+from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
 
 FAMILIES = [Gaussian(100.0), Binomial(), Poisson(1e6, 20.0)]

@@ -9,8 +9,8 @@ from scipy import optimize, stats
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian, HuberSVM
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Ridge
-from dpstats.replication import paper_modes
-from dpstats.replication.paper_modes import PaperConstants
+from dpstats.replication import napp
+from dpstats.replication.napp import PaperConstants
 
 SQUARED = Gaussian(1e6)
 EMPTY = [(np.zeros((1, 1)), np.zeros(1))]  # one row with x = 0
@@ -27,15 +27,15 @@ class TestConstants:
 
     def test_table_2(self):
         theta, one = np.array([0.5, -2.0]), np.ones(2)
-        moor = paper_modes.curvature(Lasso(3.0), theta, 2.0, moor=True, weights=one)
+        moor = napp.curvature(Lasso(3.0), theta, 2.0, moor=True, weights=one)
         np.testing.assert_allclose(moor, [12.0, 4.0])
-        summed = paper_modes.curvature(Lasso(3.0), theta, 2.0, moor=False, weights=one)
+        summed = napp.curvature(Lasso(3.0), theta, 2.0, moor=False, weights=one)
         np.testing.assert_allclose(summed, [16.0, 7.0])
-        bridge = paper_modes.curvature(Bridge(3.0, 0.5), theta, 0.1, moor=True, weights=one)
+        bridge = napp.curvature(Bridge(3.0, 0.5), theta, 0.1, moor=True, weights=one)
         np.testing.assert_allclose(bridge, 6 * np.abs(theta) ** -1.5)
-        net = paper_modes.curvature(ElasticNet(4.0, 0.75), theta, 0.1, moor=True, weights=one)
+        net = napp.curvature(ElasticNet(4.0, 0.75), theta, 0.1, moor=True, weights=one)
         np.testing.assert_allclose(net, 2 * (3 / np.abs(theta) + 1))
-        ridge = paper_modes.curvature(Ridge(3.0), theta, 5.0, moor=False, weights=one)
+        ridge = napp.curvature(Ridge(3.0), theta, 5.0, moor=False, weights=one)
         np.testing.assert_allclose(ridge, 10.0)
 
     @pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
@@ -80,7 +80,7 @@ class TestMoor:
     def test_closed_form_is_the_algorithm(self):
         for b in (-5.3, -3.1, 0.7, 5.0):
             for blocks, x, y in ((EMPTY, 0.0, 0.0), (NEIGHBOUR, 1.0, 1.0)):
-                found = paper_modes.fit(SQUARED, blocks, np.array([b]), Lasso(2.0), 1.0, iterations=12)[0]
+                found = napp.fit(SQUARED, blocks, np.array([b]), Lasso(2.0), 1.0, iterations=12)[0]
                 expected = moor_path(b, x, y, 12)
                 assert found == pytest.approx(expected if abs(expected) > 1e-6 else 0.0, rel=1e-6)
 
@@ -102,10 +102,10 @@ class TestMoor:
         b = [-float(HuberSVM(0.5).derivatives(np.array([t]), np.ones(1)).gradient[0]) - 2 for t in (0.5, 1.0)]
         assert noise.cdf(b[0]) - noise.cdf(b[1]) == pytest.approx(0.0671, abs=1e-4)
         for draw in (-1.4, -1.2):
-            with_row = paper_modes.fit(HuberSVM(0.5), NEIGHBOUR, np.array([draw]), Lasso(1.0), 1.0, iterations=400)[0]
+            with_row = napp.fit(HuberSVM(0.5), NEIGHBOUR, np.array([draw]), Lasso(1.0), 1.0, iterations=400)[0]
             assert 0.5 < with_row < 1.0
         for draw in (-2.1, -1.9, 1.9, 2.1):
-            without = paper_modes.fit(HuberSVM(0.5), EMPTY, np.array([draw]), Lasso(1.0), 1.0, iterations=400)[0]
+            without = napp.fit(HuberSVM(0.5), EMPTY, np.array([draw]), Lasso(1.0), 1.0, iterations=400)[0]
             assert without == 0.0 or abs(without) > 1.0
 
 
@@ -118,17 +118,15 @@ class TestSelection:
         for draw in (0.01, 0.3, 0.58):
             noise = np.array([draw])
             arguments = (noise, Lasso(0.2), constants.lambda0)
-            assert paper_modes.fit(SQUARED, EMPTY, *arguments, moor=False, selection="vs+")[0] == 0.0
-            assert paper_modes.fit(SQUARED, NEIGHBOUR, *arguments, moor=False, selection="vs+", iterations=300)[0] > 0.0
+            assert napp.fit(SQUARED, EMPTY, *arguments, moor=False, selection="vs+")[0] == 0.0
+            assert napp.fit(SQUARED, NEIGHBOUR, *arguments, moor=False, selection="vs+", iterations=300)[0] > 0.0
 
     def test_vs_fits_the_random_lasso_of_equation_8(self):
         random = np.random.default_rng(3)
         exog = random.uniform(-1, 1, (100, 3))
         endog = exog @ np.array([1.0, -1.0, 0.0])
         noise = np.array([2.0, -1.0, 0.5])
-        found = paper_modes.fit(
-            SQUARED, [(exog, endog)], noise, Lasso(1.5), 1.0, moor=False, selection="vs", iterations=500
-        )
+        found = napp.fit(SQUARED, [(exog, endog)], noise, Lasso(1.5), 1.0, moor=False, selection="vs", iterations=500)
 
         def objective(t):
             return 0.5 * np.sum((exog @ t - endog) ** 2) + np.sum((2 * 1.5 + noise) * np.abs(t)) + np.sum(t**2)
@@ -171,7 +169,7 @@ class TestRetrieval:
             assert self.constants.retrieved(np.full(3, weight), corrected=False) <= 0
 
     def test_a_plain_ridge_gives_back_half_with_nothing_spare(self):
-        weights = paper_modes.curvature(Ridge(0.0), np.ones(1), self.constants.lambda0, moor=True, weights=np.ones(1))
+        weights = napp.curvature(Ridge(0.0), np.ones(1), self.constants.lambda0, moor=True, weights=np.ones(1))
         back = self.constants.retrieved(weights)
         assert back == pytest.approx(0.25)
         # Recycled, the noise's share is r eps + back; the Jacobian's factor 1 + l''/(2 Lambda_0) is what it was. For
@@ -192,7 +190,7 @@ class TestRetrieval:
             b = -(pull + 2 * strength + 2 * lambda0 * t)
             return noise.logpdf(b) + math.log(bend + 2 * lambda0)
 
-        weights = paper_modes.curvature(Lasso(strength), np.array([theta]), lambda0, moor=False, weights=np.ones(1))
+        weights = napp.curvature(Lasso(strength), np.array([theta]), lambda0, moor=False, weights=np.ones(1))
         claimed = self.constants.eps - self.constants.retrieved(weights)
         assert claimed < 0.51
         # A row with the residual just inside the cap pulls with 1 and bends with 1.
@@ -204,8 +202,8 @@ class TestRetrieval:
         # Same b: the eps reported depends on the row, which is a release of its own that no one has paid for.
         charged = []
         for blocks in (EMPTY, NEIGHBOUR):
-            theta = paper_modes.fit(SQUARED, blocks, np.array([-1.5]), Lasso(1.0), self.constants.lambda0)
-            weights = paper_modes.curvature(Lasso(1.0), theta, self.constants.lambda0, moor=True, weights=np.ones(1))
+            theta = napp.fit(SQUARED, blocks, np.array([-1.5]), Lasso(1.0), self.constants.lambda0)
+            weights = napp.curvature(Lasso(1.0), theta, self.constants.lambda0, moor=True, weights=np.ones(1))
             charged.append(self.constants.eps - self.constants.retrieved(weights))
         assert charged == pytest.approx([0.5, 0.625], abs=1e-3)
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
-from dpstats.results.digits import to_the_noise
+from dpstats.results.contrasts import to_the_noise
 
 DOMAIN = {"y": (-6, 10), "x": (0, 10), "z": (0, 1), "b": ["no", "yes"]}
 

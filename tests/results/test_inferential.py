@@ -20,9 +20,9 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, NotReleasedError
 from dpstats.families import Gaussian, Poisson
-from dpstats.inference import along_way, known
-from dpstats.inference.spread import sampling_variances
-from dpstats.results import inferring
+from dpstats.inference import average_along_path, basis
+from dpstats.inference.delta_method import sampling_variances
+from dpstats.results import standard_errors
 
 DOMAIN: dict[str, Any] = {
     "x": (-1, 1), "z": (0, 10), "g": ["a", "b", "c"], "y": [0, 1], "t": (-4, 4), "k": (0, 10),
@@ -437,13 +437,13 @@ class TestBasis:
     ) -> None:
         """Measured from the commonest level or as coded: the same table, tests and predictions."""
         tables = []
-        for rebased in (known.rebased, lambda information, factors: np.eye(len(information))):
-            monkeypatch.setattr(known, "rebased", rebased)
+        for rebased in (basis.reference_levels, lambda information, factors: np.eye(len(information))):
+            monkeypatch.setattr(basis, "rebased", rebased)
             found = fit(family, eps=5.0, inference=kind)
             assert found.identified.all()
             linear = found.get_prediction(DATA.head(20))
             tables.append([found.uncertainty(), found.cov_params(), linear.linear_intervals, found.anova()["pvalue"]])
-        assert not np.allclose(np.eye(5), known.rebased(np.eye(5), ()) - 1)
+        assert not np.allclose(np.eye(5), basis.reference_levels(np.eye(5), ()) - 1)
         for one, other in zip(*tables, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
@@ -467,9 +467,9 @@ def test_made_up_rows_serve_where_they_say_enough(
 
     def spied(found: Any, *rest: Any) -> Any:
         seen.append(True)
-        return along_way(found, *rest)
+        return average_along_path(found, *rest)
 
-    monkeypatch.setattr(inferring, "along_way", spied)
+    monkeypatch.setattr(standard_errors, "along_way", spied)
     assert np.isfinite(fit(family, right, 100.0).bse).any()
     assert bool(seen) is used
 

@@ -13,7 +13,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import NotReleasedError
-from dpstats.results.digits import to_the_noise
+from dpstats.results.contrasts import to_the_noise
 
 DOMAIN = {"y": (-12, 12), "x": (-4, 4), "z": (0, 10), "group": ["a", "b", "c"], "b": ["no", "yes"]}
 

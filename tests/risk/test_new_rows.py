@@ -16,14 +16,7 @@ from dpstats.families import Binomial, Family, HuberSVM
 from dpstats.penalties import Lasso
 from dpstats.privacy.noise import Noise
 from dpstats.risk import sample_size
-from dpstats.risk.new_rows import (
-    STEP,
-    Drawn,
-    Sampling,
-    cost_of_new_rows,
-    objective_drawn,
-    output_drawn,
-)
+from dpstats.risk.proved import STEP, NoiseQuantiles, SamplingBound, cost_of_new_rows, objective_drawn, output_drawn
 from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -44,7 +37,7 @@ def test_the_sampling_error_is_bounded_and_of_the_right_size(size: int) -> None:
     bound = math.sqrt(rows) * (2 + math.sqrt(2 * math.log(1 / 0.05)))
     beyond = int(np.sum(sums > bound))
     assert stats.binomtest(beyond, 4000, 0.05, alternative="greater").pvalue > FALSE_ALARM
-    slope = Sampling(1.0, 1.0, 1.0).slope(rows, 1.0, 0.05)
+    slope = SamplingBound(1.0, 1.0, 1.0).slope(rows, 1.0, 0.05)
     assert bound <= slope <= 2 * bound
     assert np.quantile(sums, 0.95) > slope / 5
 
@@ -118,7 +111,7 @@ def test_the_number_of_rows_is_the_least(method: str) -> None:
         drawn = objective_drawn(fixed.noise, np.ones(3), level * np.ones(3), 2.0, 0.05)
     else:
         drawn = output_drawn(fixed.noise, 3, 0.05, math.sqrt(level) * 2)
-    sampling = Sampling(1.0, 1 / level, math.sqrt(level) * 2)
+    sampling = SamplingBound(1.0, 1 / level, math.sqrt(level) * 2)
     rise = 0.25 * drawn.square / level / 2
     costs = [cost_of_new_rows(sampling, drawn, rows, 0.05) / rows + rise for rows in (0.99 * n, 1.01 * n)]
     # The note gives the curvature to four digits.
@@ -126,10 +119,10 @@ def test_the_number_of_rows_is_the_least(method: str) -> None:
 
 
 def test_more_rows_cost_less_each_and_more_noise_more() -> None:
-    sampling = Sampling(1.0, 0.01, 5.0)
-    few, many = (cost_of_new_rows(sampling, Drawn(6.0, 6.0), rows, 0.05) / rows for rows in (1e3, 1e5))
+    sampling = SamplingBound(1.0, 0.01, 5.0)
+    few, many = (cost_of_new_rows(sampling, NoiseQuantiles(6.0, 6.0), rows, 0.05) / rows for rows in (1e3, 1e5))
     assert many < few
-    assert cost_of_new_rows(sampling, Drawn(9.0, 9.0), 1e3, 0.05) / 1e3 > few
+    assert cost_of_new_rows(sampling, NoiseQuantiles(9.0, 9.0), 1e3, 0.05) / 1e3 > few
     assert STEP > 1
 
 
@@ -172,7 +165,7 @@ def test_the_sample_is_no_free_lunch() -> None:
     noise = Noise("gaussian", "l2", 0.05)
     start = math.sqrt(level) * radius
     drawn = objective_drawn(noise, np.ones(size), m, radius, pi)
-    bound = cost_of_new_rows(Sampling(family.lipschitz, 1 / level, start), drawn, rows, pi)
+    bound = cost_of_new_rows(SamplingBound(family.lipschitz, 1 / level, start), drawn, rows, pi)
     beyond, bare = 0, 0
     for _ in range(500):
         exog = rng.normal(size=(rows, size))

@@ -14,11 +14,11 @@ from scipy import stats
 import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
+from dpstats.mechanisms.output import output_noise
 from dpstats.penalties import Bridge, Lasso, Penalty
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.output import output_noise
 from dpstats.risk import OutputFacts, excess_risk, sample_size
-from dpstats.risk.output import output_bounds, shortfall
+from dpstats.risk.proved import output_bounds, shortfall
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 

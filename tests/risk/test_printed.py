@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.risk.printed import (
+from dpstats.risk.literature_bounds import (
     CHAUDHURI,
     FUKUCHI,
     NAPP,
     Bound,
-    Setting,
+    PublicSetting,
     chaudhuri,
     kifer_noise_square,
     napp,
@@ -22,7 +22,7 @@ from dpstats.risk.printed import (
     printed_bounds,
 )
 
-PURE = Setting(
+PURE = PublicSetting(
     columns=4, eps=0.5, delta=0.0, pi=0.05, curvature=3.0, lipschitz=1.2, smoothness=0.4, radius=2.5, rows=5000
 )
 GAUSSIAN = replace(PURE, delta=1e-5)
@@ -38,7 +38,7 @@ def wrong_units(bound: Bound) -> bool:
 
 def test_values_by_hand() -> None:
     """With p = 1 and pi = 1/e the gamma bound is 1; per row and in the papers' letters."""
-    setting = Setting(
+    setting = PublicSetting(
         columns=1,
         eps=2.0,
         delta=0.0,
@@ -68,7 +68,7 @@ def test_napp_and_kifer_bound_the_same_gaussian_norm() -> None:
 
 
 @pytest.mark.parametrize("setting", [PURE, GAUSSIAN], ids=["pure", "gaussian"])
-def test_the_sound_ones_are_in_the_units_of_the_loss(setting: Setting) -> None:
+def test_the_sound_ones_are_in_the_units_of_the_loss(setting: PublicSetting) -> None:
     """Other units of the columns change no bound; k times the loss gives k times the bound."""
     columns = replace(
         setting,
@@ -90,7 +90,7 @@ def test_the_sound_ones_are_in_the_units_of_the_loss(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("setting", [PURE, GAUSSIAN], ids=["pure", "gaussian"])
-def test_only_bounds_that_say_so_need_n(setting: Setting) -> None:
+def test_only_bounds_that_say_so_need_n(setting: PublicSetting) -> None:
     without = printed_bounds(replace(setting, rows=None))
     for bound, bare in zip(printed_bounds(setting), without, strict=True):
         assert math.isfinite(bound.value)
@@ -108,7 +108,7 @@ def test_chaudhuri_lemma_5_fails_where_the_jacobian_takes_half_the_budget() -> N
     curvature = 0.25 / math.expm1(eps / 4)
     left = eps - 2 * math.log1p(0.25 / curvature)
     assert left == pytest.approx(eps / 2)
-    setting = Setting(1, eps, 0.0, pi, curvature, lipschitz=1.0, smoothness=0.25, radius=1.0)
+    setting = PublicSetting(1, eps, 0.0, pi, curvature, lipschitz=1.0, smoothness=0.25, radius=1.0)
     noise = np.random.default_rng(0).exponential(2 / left, size=count)
     gaps = noise**2 / (2 * curvature)
     printed = next(bound.value for bound in chaudhuri(setting) if bound.source.startswith(f"{CHAUDHURI}, lemma 5"))

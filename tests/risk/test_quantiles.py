@@ -11,7 +11,7 @@ from scipy import integrate, special, stats
 
 from dpstats.errors import ArgumentError
 from dpstats.privacy.noise import Noise
-from dpstats.risk.quantiles import LEVELS, quadratic_quantile
+from dpstats.risk.gaps import LEVELS, quadratic_quantile
 
 LAWS = [Noise("gaussian", "l2", 2.0), Noise("laplace", "l1", 2.0), Noise("laplace", "l2", 2.0)]
 LAWS.append(Noise("laplace", "linf", 2.0))

@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
-from dpstats.models import foreseen
+from dpstats.models import forecast
 
 DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600)}
 
@@ -94,7 +94,7 @@ def test_forty_columns_take_seconds() -> None:
     """Work is counted, not time: a search looks at few numbers of rows."""
     names = [f"v{at:02d}" for at in range(40)]
     plan = dp.plan("b ~ .", {**dict.fromkeys(names, (0, 10)), "b": bool}, 1.0, family="binomial", inference=True)
-    with mock.patch.object(foreseen, "inference_of", wraps=foreseen.inference_of) as counted:
+    with mock.patch.object(forecast, "inference_of", wraps=forecast.inference_of) as counted:
         found = dp.sample_size(plan, se={"v03": 0.03})
     assert found.n >= found.usual
     assert counted.call_count < 200

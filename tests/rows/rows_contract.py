@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.rows import Block, Coded, Packing, Rows, divided, row_count, thinned
+from dpstats.data import Block, CodedColumns, RowPacking, Rows, divide, row_count, thin
 
 
 def blocks_of(sizes: Sequence[int], columns: int = 2) -> list[Block]:
@@ -32,7 +32,7 @@ def packed(block: Block) -> Block:
     return block._replace(exog=np.asfortranarray(block.exog[:, :1]), levels=levels)
 
 
-PACKING = Packing(2, (Coded(slice(1, 2), np.arange(LEVELS)[None] - LEVELS / 2),), np.array([0]))
+PACKING = RowPacking(2, (CodedColumns(slice(1, 2), np.arange(LEVELS)[None] - LEVELS / 2),), np.array([0]))
 """Of such blocks."""
 
 
@@ -91,23 +91,23 @@ class RowsContract:
     def test_rows_are_divided_by_coins_of_their_own(self) -> None:
         sizes = [1000, 0, 3000, 77]
         key = b"k" * 64
-        one, other = divided(self.make(blocks_of(sizes)), key)
+        one, other = divide(self.make(blocks_of(sizes)), key)
         first, second = one.total(responses, operator.add), other.total(responses, operator.add)
         assert sorted(first + second) == list(range(sum(sizes)))
         assert first == sorted(first)
         assert one.total(responses, operator.add) == first
         # 2038 expected of 4077, standard deviation 32; fixed by the key.
         assert 1900 < len(first) < 2180
-        again = divided(self.make([doubled(block) for block in blocks_of(sizes)]), key)[0]
+        again = divide(self.make([doubled(block) for block in blocks_of(sizes)]), key)[0]
         assert again.total(responses, operator.add) == [2 * value for value in first]
-        elsewhere = divided(self.make(blocks_of(sizes)), b"l" * 64)[0].total(responses, operator.add)
+        elsewhere = divide(self.make(blocks_of(sizes)), b"l" * 64)[0].total(responses, operator.add)
         # Two independent choices agree on half of the rows.
         agree = sizes and len(set(first) & set(elsewhere)) + len(set(second) - set(elsewhere))
         assert 1850 < agree < 2230
 
     def test_thinned(self) -> None:
-        rows = thinned(self.make(blocks_of([10, 10])), 2, 3)
+        rows = thin(self.make(blocks_of([10, 10])), 2, 3)
         values = rows.total(responses, operator.add)
         assert 0 < len(values) < 20
         assert set(values) <= set(range(20))
-        assert row_count(thinned(self.make(blocks_of([10, 10])), 1, 3)) == 20
+        assert row_count(thin(self.make(blocks_of([10, 10])), 1, 3)) == 20

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from rows_contract import PACKING, RowsContract, blocks_of, doubled, packed, responses, total_response
 
+from dpstats.data import Block, PackedRows, row_count
+from dpstats.data.dask import FAN_IN, DaskRows, Shard, Tasks
+from dpstats.data.worker import FailedShard, KeptShard, Pickled, fingerprint
 from dpstats.errors import DataError, RowsChangedError
-from dpstats.rows import Block, PackedRows, row_count
-from dpstats.rows.distributed import FAN_IN, DaskRows, Shard, Tasks
-from dpstats.rows.remote import Kept, Lost, Sealed, mark_of
 
 pytest.importorskip("distributed")
 
@@ -245,8 +245,8 @@ def test_what_is_kept_can_be_dropped_while_it_is_referred_to(client: Any) -> Non
 
 def test_marks_see_cells_order_and_shape() -> None:
     block = blocks_of([20])[0]
-    alike = mark_of([block])
-    assert alike == mark_of(blocks_of([20]))
+    alike = fingerprint([block])
+    assert alike == fingerprint(blocks_of([20]))
     changed = block.exog.copy()
     changed[3, 1] = np.nextafter(changed[3, 1], 9)
     others = [
@@ -257,19 +257,19 @@ def test_marks_see_cells_order_and_shape() -> None:
         [block._replace(exog=block.exog.reshape(10, 4))],
         [],
     ]
-    assert len({mark_of(elements) for elements in others} | {alike}) == 7
-    assert mark_of([np.arange(3, dtype=np.int8)]) != mark_of([np.arange(4, dtype=np.int8)])
-    assert mark_of([np.array(["a"], dtype=object)]) == mark_of([])
+    assert len({fingerprint(elements) for elements in others} | {alike}) == 7
+    assert fingerprint([np.arange(3, dtype=np.int8)]) != fingerprint([np.arange(4, dtype=np.int8)])
+    assert fingerprint([np.array(["a"], dtype=object)]) == fingerprint([])
 
 
 def test_what_stays_on_a_worker_shows_nothing() -> None:
     block = blocks_of([5000])[0]
-    shown = [Kept([block], 3), Sealed(block), Lost()]
+    shown = [KeptShard([block], 3), Pickled(block), FailedShard()]
     assert [repr(one) for one in shown[:2]] == ["<Kept>", "<Sealed>"]
     assert not any("499" in repr(one) or "499" in str(one) for one in shown)
     # Dask spills by size, which it takes from here.
-    assert Kept([block], 3).__sizeof__() == block.exog.nbytes + block.endog.nbytes
-    assert Sealed(block).__sizeof__() > block.exog.nbytes
+    assert KeptShard([block], 3).__sizeof__() == block.exog.nbytes + block.endog.nbytes
+    assert Pickled(block).__sizeof__() > block.exog.nbytes
 
 
 def test_rows_are_not_pickled(client: Any) -> None:

@@ -15,15 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats.rows import Block, divided
-from dpstats.rows.gathering import bucket_of, parts_of
-from dpstats.rows.persons import NOBODY, Owned, drawing, drawn_block, sharing
-from dpstats.rows.remote import arrays_of, mark_of
-from dpstats.tables import as_table
+from dpstats.data import Block, as_table, divide
+from dpstats.data.persons import NOBODY, OwnedRows, draw_block, draw_rows, shared_weights
+from dpstats.data.worker import arrays_of, bucket_of, fingerprint, parts_of
 
 pytest.importorskip("distributed")
 
-from dpstats.rows.distributed import DaskRows, Shard
+from dpstats.data.dask import DaskRows, Shard
 
 RNG = np.random.default_rng(0)
 PEOPLE = RNG.integers(-1, 60, 400)
@@ -41,10 +39,10 @@ def given(elements: list[Any]) -> list[Any]:
     return elements
 
 
-def owned_rows(client: Any, shards: int, people: Any = PEOPLE) -> DaskRows[Owned[Block]]:
+def owned_rows(client: Any, shards: int, people: Any = PEOPLE) -> DaskRows[OwnedRows[Block]]:
     """Rows numbered in their only column, two blocks a shard."""
     places = np.array_split(np.arange(len(people)), 2 * shards)
-    elements = [Owned(Block(at[:, None].astype(float), at.astype(float)), ids_of(people[at])) for at in places]
+    elements = [OwnedRows(Block(at[:, None].astype(float), at.astype(float)), ids_of(people[at])) for at in places]
     return DaskRows(client, [Shard(partial(given, elements[2 * k : 2 * k + 2])) for k in range(shards)])
 
 
@@ -84,7 +82,7 @@ def test_buckets_are_of_persons() -> None:
     ids=["array", "block", "table"],
 )
 def test_parts_have_the_rows_of_their_persons(cells: Any) -> None:
-    found = dict(parts_of(Owned(cells, ids_of(PEOPLE)), 5))
+    found = dict(parts_of(OwnedRows(cells, ids_of(PEOPLE)), 5))
     for bucket, part in found.items():
         assert (bucket_of(part.ids, 5) == bucket).all()
         travelled = pickle.loads(pickle.dumps(part.cells))
@@ -97,7 +95,7 @@ def test_parts_have_the_rows_of_their_persons(cells: Any) -> None:
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_rows_share_a_weight_of_one_wherever_they_were(client: Any, shards: int) -> None:
-    rows = sharing(owned_rows(client, shards))
+    rows = shared_weights(owned_rows(client, shards))
     found = rows.total(rows_of_shards, operator.add)
     assert rows.held().total(rows_of_shards, operator.add) == found
     numbers = np.concatenate([shard[0] for shard in found]).astype(int)
@@ -114,7 +112,7 @@ def test_rows_share_a_weight_of_one_wherever_they_were(client: Any, shards: int)
 def test_a_tally_of_each_shard_without_gathering_is_caught(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a person whose rows are in two shards would count twice."""
     monkeypatch.setattr(DaskRows, "by_person", lambda rows: rows)
-    found = sharing(owned_rows(client, 2)).total(rows_of_shards, operator.add)
+    found = shared_weights(owned_rows(client, 2)).total(rows_of_shards, operator.add)
     numbers = np.concatenate([shard[0] for shard in found]).astype(int)
     weights = np.concatenate([shard[1] for shard in found])
     assert np.bincount(PEOPLE[numbers], weights=weights).max() > 1.5
@@ -123,7 +121,7 @@ def test_a_tally_of_each_shard_without_gathering_is_caught(client: Any, monkeypa
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, most: int) -> None:
-    rows = drawing(owned_rows(client, shards), most, KEY, drawn_block)
+    rows = draw_rows(owned_rows(client, shards), most, KEY, draw_block)
     first, again = (rows.each(_number).total(list, operator.add) for _ in range(2))
     assert [part.tolist() for part in first] == [part.tolist() for part in again]
     drawn = np.bincount(PEOPLE[np.concatenate(first).astype(int)], minlength=60)
@@ -133,8 +131,8 @@ def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, mo
 def test_persons_are_divided_by_coins_of_their_own(client: Any) -> None:
     """Whole persons to each side; persons of two shards that have one number there have different coins."""
     people = np.repeat(np.arange(3000), 2)
-    shared = sharing(owned_rows(client, 4, people)).held()
-    sides = [side.each(_number).total(list, operator.add) for side in divided(shared, KEY)]
+    shared = shared_weights(owned_rows(client, 4, people)).held()
+    sides = [side.each(_number).total(list, operator.add) for side in divide(shared, KEY)]
     one, other = (set(people[np.concatenate(side).astype(int)].tolist()) for side in sides)
     assert not one & other
     assert len(one) + len(other) == 3000
@@ -153,10 +151,10 @@ def test_tables_and_owned_rows_are_marked() -> None:
     other = as_table(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "z"]}))
     ids = ids_of([1, 2])
     block = Block(np.ones((2, 1)), np.ones(2))
-    assert mark_of([table]) != mark_of([other])
-    assert mark_of([Owned(table, ids)]) != mark_of([Owned(other, ids)])
-    assert mark_of([Owned(block, ids)]) != mark_of([Owned(block._replace(endog=np.zeros(2)), ids)])
-    assert [cells.shape for cells in arrays_of(Owned(block, ids))] == [(2, 1), (2,), (2, 2)]
+    assert fingerprint([table]) != fingerprint([other])
+    assert fingerprint([OwnedRows(table, ids)]) != fingerprint([OwnedRows(other, ids)])
+    assert fingerprint([OwnedRows(block, ids)]) != fingerprint([OwnedRows(block._replace(endog=np.zeros(2)), ids)])
+    assert [cells.shape for cells in arrays_of(OwnedRows(block, ids))] == [(2, 1), (2,), (2, 2)]
 
 
 def _number(block: Block) -> Any:

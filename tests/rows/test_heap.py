@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from dpstats.rows import heap
-from dpstats.rows.heap import kept_heap
+from dpstats.data import worker
+from dpstats.data.worker import keep_heap
 
 FAULTS = """
 import resource
 import numpy as np
 from contextlib import nullcontext
-from dpstats.rows.heap import kept_heap
+from dpstats.data.worker import kept_heap
 
 def faults(inside):
     with inside:
@@ -41,13 +41,13 @@ def test_memory_is_not_asked_for_again() -> None:
 
 def test_other_systems_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    heap._mallopt.cache_clear()
-    with kept_heap():
-        assert heap._mallopt() is None
-    heap._mallopt.cache_clear()
+    worker._mallopt.cache_clear()
+    with keep_heap():
+        assert worker._mallopt() is None
+    worker._mallopt.cache_clear()
 
 
 @pytest.mark.parametrize(("given", "expected"), [("65536", 65536), ("", 7), ("many", 7), ("9" * 30, 2**31 - 1)])
 def test_thresholds_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch, given: str, expected: int) -> None:
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", given)
-    assert heap._threshold("MALLOC_TRIM_THRESHOLD_", 7) == expected
+    assert worker._threshold("MALLOC_TRIM_THRESHOLD_", 7) == expected

@@ -12,29 +12,28 @@ import pytest
 import rows_contract as contract
 from rows_contract import RowsContract, blocks_of, responses
 
-from dpstats.rows import (
+from dpstats.data import (
     Block,
-    Coded,
+    CodedColumns,
     Memory,
     MemoryRows,
     PackedRows,
-    Packing,
     ReadRows,
+    RowPacking,
     Rows,
-    divided,
-    packed,
-    parted,
+    divide,
+    partition,
+    passes,
     row_count,
-    thinned,
-    threads,
+    thin,
 )
 
-PACKING = Packing(
+PACKING = RowPacking(
     6,
     (
-        Coded(slice(0, 1), np.array([[0.25]])),
-        Coded(slice(1, 3), np.array([[0.0, 1.5, 0.0], [0.0, 0.0, -2.5]])),
-        Coded(slice(4, 5), np.arange(300.0)[None]),
+        CodedColumns(slice(0, 1), np.array([[0.25]])),
+        CodedColumns(slice(1, 3), np.array([[0.0, 1.5, 0.0], [0.0, 0.0, -2.5]])),
+        CodedColumns(slice(4, 5), np.arange(300.0)[None]),
     ),
     np.array([3, 5]),
 )
@@ -102,7 +101,7 @@ def test_rows_have_all_of_their_columns() -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 299, 300, 4096])
 def test_pieces_are_the_rows_in_order(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "PIECE_ROWS", rows)
+    monkeypatch.setattr(passes, "PIECE_ROWS", rows)
     blocks = packed_blocks([300, 0, 13])
     pieces = list(PACKING.pieces(blocks))
     assert max(len(piece.endog) for piece in pieces) == min(rows, 300)
@@ -110,7 +109,7 @@ def test_pieces_are_the_rows_in_order(rows: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_of_many_columns_are_opened_fewer_at_a_time() -> None:
-    numbers = Packing(1000, (), np.arange(1000))
+    numbers = RowPacking(1000, (), np.arange(1000))
     pieces = list(numbers.pieces([Block(np.zeros((600, 1000)), np.zeros(600))]))
     assert [len(piece.endog) for piece in pieces] == [256, 256, 88]
 
@@ -120,10 +119,10 @@ def test_what_takes_whole_rows_takes_them_packed() -> None:
     blocks = packed_blocks([1000, 0, 777])
     ours, theirs = PackedRows(PACKING, MemoryRows(blocks)), MemoryRows([dense(block) for block in blocks])
     pairs = [
-        (thinned(ours, 3, 16), thinned(theirs, 3, 16)),
-        *zip(divided(ours, b"k"), divided(theirs, b"k"), strict=True),
+        (thin(ours, 3, 16), thin(theirs, 3, 16)),
+        *zip(divide(ours, b"k"), divide(theirs, b"k"), strict=True),
     ]
-    for one, other in [*pairs, *zip(parted(ours, b"k", 3), parted(theirs, b"k", 3), strict=True)]:
+    for one, other in [*pairs, *zip(partition(ours, b"k", 3), partition(theirs, b"k", 3), strict=True)]:
         assert isinstance(one, PackedRows)
         assert one.total(stacked, operator.add) == other.total(stacked, operator.add)
         assert one.beside.collected()[0].levels is not None
@@ -131,7 +130,7 @@ def test_what_takes_whole_rows_takes_them_packed() -> None:
 
 def test_counting_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = PackedRows(PACKING, MemoryRows(packed_blocks([10, 20])))
-    monkeypatch.setattr(Packing, "opened", None)
+    monkeypatch.setattr(RowPacking, "opened", None)
     assert row_count(rows) == 30
     with pytest.raises(TypeError):
         rows.total(responses, operator.add)
@@ -146,7 +145,7 @@ def test_threads_open_what_they_work_on(monkeypatch: pytest.MonkeyPatch) -> None
     rows = PackedRows(PACKING, MemoryRows(blocks))
     found = []
     for cores in (1, 3):
-        monkeypatch.setattr(threads, "thread_count", lambda cores=cores: cores)
+        monkeypatch.setattr(passes, "thread_count", lambda cores=cores: cores)
         found.append(rows.added(stacked, operator.add))
     assert found[0] == found[1] == stacked(map(dense, blocks))
     assert threading.main_thread().name not in rows.added(names, operator.or_)
@@ -154,7 +153,7 @@ def test_threads_open_what_they_work_on(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_memory_counts_what_is_kept() -> None:
     """A byte or two a factor: 8 columns of a factor of eight levels are an eighth of one."""
-    packing = Packing(8, (Coded(slice(0, 7), np.eye(8)[1:]),), np.array([7]))
+    packing = RowPacking(8, (CodedColumns(slice(0, 7), np.eye(8)[1:]),), np.array([7]))
     block = Block(np.ones((1000, 1)), np.ones(1000), levels=np.zeros((1000, 1), dtype=np.uint8))
     room = Memory(20_000)
     rows = PackedRows(packing, ReadRows(lambda: [block], room)).held()
@@ -165,7 +164,7 @@ def test_memory_counts_what_is_kept() -> None:
 
 
 def test_what_goes_to_a_file_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpstats.rows import reading
+    from dpstats.data import spool as reading
 
     monkeypatch.setattr(reading, "PASSES", 1e9)
     monkeypatch.setattr(reading, "_file_costs", lambda spool, kept: [spool.write(kept[0]), 0.0][1])

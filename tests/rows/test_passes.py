@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rows_contract import RowsContract, blocks_of, responses
 
-from dpstats.rows import Block, MemoryRows, as_rows, block_rows
-from dpstats.rows.passes import coins
+from dpstats.data import Block, MemoryRows, as_rows, block_rows
+from dpstats.data.passes import coins
 
 
 class TestMemory(RowsContract):

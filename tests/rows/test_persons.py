@@ -10,19 +10,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpstats.rows import Block, MemoryRows, divided
-from dpstats.rows import persons as module
-from dpstats.rows.persons import (
+from dpstats.data import Block, MemoryRows, divide
+from dpstats.data import persons as module
+from dpstats.data.persons import (
     LAST,
     NOBODY,
-    Owned,
-    Tally,
-    drawing,
-    drawn_block,
-    drawn_values,
-    merged,
+    OwnedRows,
+    PersonTally,
+    draw_block,
+    draw_rows,
+    draw_values,
+    merge_tallies,
     ranks_of,
-    sharing,
+    shared_weights,
     tally,
     tally_of,
 )
@@ -39,11 +39,11 @@ def ids_of(people: NDArray[np.integer]) -> NDArray[np.uint64]:
     return ids
 
 
-def owned(people: NDArray[np.integer], cuts: list[int]) -> MemoryRows[Owned[Block]]:
+def owned(people: NDArray[np.integer], cuts: list[int]) -> MemoryRows[OwnedRows[Block]]:
     """Rows numbered in their only column, in blocks."""
     number = np.arange(len(people), dtype=np.float64)
     parts = np.split(np.arange(len(people)), cuts)
-    return MemoryRows([Owned(Block(number[part, None], number[part]), ids_of(people[part])) for part in parts])
+    return MemoryRows([OwnedRows(Block(number[part, None], number[part]), ids_of(people[part])) for part in parts])
 
 
 PEOPLE = np.array([4, 7, 4, -1, 1, 4, 10, 7, -1, 2, 4])
@@ -66,7 +66,7 @@ def test_tallies_do_not_depend_on_blocks(cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
 def test_a_persons_rows_share_a_weight_of_one(cuts: list[int]) -> None:
-    blocks = sharing(owned(PEOPLE, cuts)).collected()
+    blocks = shared_weights(owned(PEOPLE, cuts)).collected()
     rows = np.concatenate([block.endog for block in blocks])
     weights = np.concatenate([block.weights for block in blocks])  # type: ignore[misc]
     persons = np.concatenate([block.person for block in blocks])  # type: ignore[misc]
@@ -78,7 +78,7 @@ def test_a_persons_rows_share_a_weight_of_one(cuts: list[int]) -> None:
 
 def test_shares_never_sum_to_more_than_one() -> None:
     counts = np.concatenate([np.arange(1, 5000), [10**6 + 1, 3**15]])
-    shares = Tally(
+    shares = PersonTally(
         np.zeros((len(counts), 2), dtype=np.uint64), counts, np.zeros((len(counts), 0), dtype=np.uint64)
     ).shares()
     for count, share in zip(counts.tolist(), shares.tolist(), strict=True):
@@ -90,7 +90,7 @@ def test_shares_never_sum_to_more_than_one() -> None:
 
 def test_own_weights_are_kept() -> None:
     block = Block(np.ones((3, 1)), np.ones(3), weights=np.array([1.0, 0.5, 0.25]))
-    (found,) = sharing(MemoryRows([Owned(block, ids_of(np.array([5, 5, 6])))])).collected()
+    (found,) = shared_weights(MemoryRows([OwnedRows(block, ids_of(np.array([5, 5, 6])))])).collected()
     assert found.weights == pytest.approx([0.5, 0.25, 0.25])
 
 
@@ -99,7 +99,7 @@ def test_what_others_have_changes_nothing() -> None:
     others = np.array([3, 3, 8, 8, 8])
     with_one = np.concatenate([others, np.full(6, 99)])
     alone, together = (
-        np.concatenate([block.weights for block in sharing(owned(people, [2])).collected()])  # type: ignore[misc]
+        np.concatenate([block.weights for block in shared_weights(owned(people, [2])).collected()])  # type: ignore[misc]
         for people in (others, with_one)
     )
     assert np.array_equal(alone, together[:5])
@@ -108,7 +108,7 @@ def test_what_others_have_changes_nothing() -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 10])
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
 def test_at_most_so_many_rows_are_drawn(cuts: list[int], most: int) -> None:
-    rows = drawing(owned(PEOPLE, cuts), most, KEY, drawn_block)
+    rows = draw_rows(owned(PEOPLE, cuts), most, KEY, draw_block)
     first, again = (np.concatenate([block.endog for block in rows.collected()]).astype(int) for _ in range(2))
     assert np.array_equal(first, again)  # every pass draws the same
     people, counts = np.unique(PEOPLE[first], return_counts=True)
@@ -125,7 +125,7 @@ def test_every_set_of_rows_is_equally_likely() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for seed in range(4000):
         key = np.random.default_rng(seed).bytes(64)
-        kept = np.concatenate([block.endog for block in drawing(rows, 2, key, drawn_block).collected()]).astype(int)
+        kept = np.concatenate([block.endog for block in draw_rows(rows, 2, key, draw_block).collected()]).astype(int)
         pair = tuple(row for row in kept.tolist() if row in places)
         seen[pair] = seen.get(pair, 0) + 1
     assert len(seen) == 10
@@ -147,7 +147,7 @@ def test_ranks_are_kept_through_merges(together: int, monkeypatch: pytest.Monkey
     people, ranks = rng.integers(-1, 40, 500), rng.integers(0, 2**63, 500, dtype=np.uint64)
     whole = tally_of(ids_of(people), ranks, most=3)
     parts = [tally_of(ids_of(people[part]), ranks[part], most=3) for part in np.array_split(np.arange(500), 7)]
-    for found in (merged(parts), merged([merged(parts[:4]), merged(parts[4:])])):
+    for found in (merge_tallies(parts), merge_tallies([merge_tallies(parts[:4]), merge_tallies(parts[4:])])):
         for one, other in zip(found, whole, strict=True):
             assert np.array_equal(one, other)
     for position, count in enumerate(whole.rows.tolist()):
@@ -158,18 +158,18 @@ def test_ranks_are_kept_through_merges(together: int, monkeypatch: pytest.Monkey
 
 
 def test_nobodys_rows_and_no_rows() -> None:
-    nobody = MemoryRows([Owned(Block(np.ones((2, 1)), np.ones(2)), ids_of(np.array([-1, -1])))])
-    assert [len(block.endog) for block in sharing(nobody).collected()] == [0]
-    assert [len(block.endog) for block in drawing(nobody, 1, KEY, drawn_block).collected()] == [0]
-    empty: MemoryRows[Owned[Floats]] = MemoryRows([])
-    assert drawing(empty, 1, KEY, drawn_values).collected() == []
+    nobody = MemoryRows([OwnedRows(Block(np.ones((2, 1)), np.ones(2)), ids_of(np.array([-1, -1])))])
+    assert [len(block.endog) for block in shared_weights(nobody).collected()] == [0]
+    assert [len(block.endog) for block in draw_rows(nobody, 1, KEY, draw_block).collected()] == [0]
+    empty: MemoryRows[OwnedRows[Floats]] = MemoryRows([])
+    assert draw_rows(empty, 1, KEY, draw_values).collected() == []
     found = tally_of(ids_of(np.array([1])))
     assert found.find(ids_of(np.array([-1, 2, 1, 10**6]))).tolist() == [-1, -1, 0, -1]
 
 
 def test_values_are_drawn_like_rows() -> None:
-    values = MemoryRows([Owned(np.arange(6.0), ids_of(np.array([1, 1, 1, 2, 2, 3])))])
-    (kept,) = drawing(values, 1, KEY, drawn_values).collected()
+    values = MemoryRows([OwnedRows(np.arange(6.0), ids_of(np.array([1, 1, 1, 2, 2, 3])))])
+    (kept,) = draw_rows(values, 1, KEY, draw_values).collected()
     assert len(kept) == 3
     assert kept[0] < 3 <= kept[1] < 5 == kept[2]
 
@@ -184,8 +184,8 @@ def test_ranks_are_of_the_key_and_the_block() -> None:
 
 def test_what_is_handed_over_can_be_sent() -> None:
     found = tally(owned(PEOPLE, [4]), 2, KEY)
-    again = pickle.loads(pickle.dumps(partial(drawn_block)))
-    assert again.func is drawn_block
+    again = pickle.loads(pickle.dumps(partial(draw_block)))
+    assert again.func is draw_block
     assert all(np.array_equal(one, other) for one, other in zip(pickle.loads(pickle.dumps(found)), found, strict=True))
 
 
@@ -193,8 +193,8 @@ def test_what_is_handed_over_can_be_sent() -> None:
 def test_a_division_keeps_persons_whole(cuts: list[int]) -> None:
     rng = np.random.default_rng(3)
     people = rng.integers(0, 50, 400)
-    for rows in (sharing(owned(people, cuts)), drawing(owned(people, cuts), 3, KEY, drawn_block)):
-        one, other = divided(rows, KEY)
+    for rows in (shared_weights(owned(people, cuts)), draw_rows(owned(people, cuts), 3, KEY, draw_block)):
+        one, other = divide(rows, KEY)
         sides = [np.concatenate([block.endog for block in side.collected()]).astype(int) for side in (one, other)]
         assert not set(people[sides[0]]) & set(people[sides[1]])
         whole = np.concatenate([block.endog for block in rows.collected()]).astype(int)
@@ -205,7 +205,7 @@ def test_a_division_keeps_persons_whole(cuts: list[int]) -> None:
 def test_rows_divided_by_themselves_are_caught() -> None:
     """Planted: blocks that have forgotten their persons."""
     people = np.random.default_rng(3).integers(0, 50, 400)
-    forgotten = MemoryRows([block._replace(person=None) for block in sharing(owned(people, [7])).collected()])
-    one, other = divided(forgotten, KEY)
+    forgotten = MemoryRows([block._replace(person=None) for block in shared_weights(owned(people, [7])).collected()])
+    one, other = divide(forgotten, KEY)
     sides = [np.concatenate([block.endog for block in side.collected()]).astype(int) for side in (one, other)]
     assert set(people[sides[0]]) & set(people[sides[1]])

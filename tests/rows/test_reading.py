@@ -17,8 +17,10 @@ import pytest
 from rows_contract import RowsContract
 
 import dpstats as dp
+from dpstats.data import Block, Memory, MemoryRows, ReadRows, row_count, spool
+from dpstats.data import spool as memory
+from dpstats.data import spool as reading
 from dpstats.errors import ArgumentError
-from dpstats.rows import Block, Memory, MemoryRows, ReadRows, memory, reading, row_count, spool
 
 DOMAIN = {"y": (-3, 3), "a": (0, 1), "b": (0, 1)}
 

@@ -14,11 +14,11 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info
 
 import dpstats as dp
+from dpstats.data import Block, MemoryRows
+from dpstats.data import passes as module
+from dpstats.data.passes import LEAST_ELEMENTS, RUNS, map_runs, split_runs, thread_count
 from dpstats.errors import ReleaseError
-from dpstats.quiet import guarded
-from dpstats.rows import Block, MemoryRows
-from dpstats.rows import threads as module
-from dpstats.rows.threads import LEAST_ELEMENTS, RUNS, of_each, runs_of, thread_count
+from dpstats.quiet import fail_closed
 
 
 def numbers(elements: Iterable[int]) -> list[int]:
@@ -30,7 +30,7 @@ def numbers(elements: Iterable[int]) -> list[int]:
 def test_every_element_once_and_in_order(count: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "thread_count", lambda: cores)
     assert MemoryRows[int](range(count)).added(numbers, operator.add) == list(range(count))
-    assert len(runs_of(range(count))) == (RUNS if count >= LEAST_ELEMENTS else 1)
+    assert len(split_runs(range(count))) == (RUNS if count >= LEAST_ELEMENTS else 1)
 
 
 def test_what_is_made_in_every_pass_stays_together() -> None:
@@ -42,7 +42,7 @@ def test_what_is_made_in_every_pass_stays_together() -> None:
 def test_threads_work_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "thread_count", lambda: 2)
     both = threading.Barrier(2, timeout=60)
-    assert of_each(lambda run: both.wait() >= 0, [1, 2]) == [True, True]
+    assert map_runs(lambda run: both.wait() >= 0, [1, 2]) == [True, True]
 
 
 @pytest.mark.parametrize(("given", "most"), [("1", 1), ("", 1000), ("many", 1000), ("0", 1000), ("²", 1000)])
@@ -85,10 +85,10 @@ def test_workers_find_blas_at_one_thread_and_leave_it_as_it_was(monkeypatch: pyt
     monkeypatch.setattr(module, "thread_count", lambda: 2)
     with ThreadpoolController().select(user_api="blas").limit(limits=2):
         before = blas_threads()
-        assert of_each(lambda run: blas_threads(), [1, 2]) == [[1], [1]]
+        assert map_runs(lambda run: blas_threads(), [1, 2]) == [[1], [1]]
         assert blas_threads() == before
         with pytest.raises(ZeroDivisionError):
-            of_each(lambda run: run // 0, [1, 2])
+            map_runs(lambda run: run // 0, [1, 2])
         assert blas_threads() == before
 
 
@@ -99,7 +99,7 @@ def test_models_of_moderate_width_hold_blas(
     monkeypatch.setattr(module, "thread_count", lambda: cores)
     with ThreadpoolController().select(user_api="blas").limit(limits=2):
         before = blas_threads()
-        with module.blas_alone(columns):
+        with module.single_blas_thread(columns):
             assert blas_threads() == ([1] if held else before)
         assert blas_threads() == before
 
@@ -138,9 +138,9 @@ def test_no_sound_and_no_cell_comes_out(monkeypatch: pytest.MonkeyPatch) -> None
     rows = MemoryRows([Block(np.ones((2, 1)), np.array([float(at == 13), 0.0])) for at in range(20)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert guarded(lambda: rows.added(overflowing, operator.add)) == np.inf
+        assert fail_closed(lambda: rows.added(overflowing, operator.add)) == np.inf
     assert not caught
     with pytest.raises(ReleaseError) as refused:
-        guarded(lambda: rows.added(failing, operator.add))
+        fail_closed(lambda: rows.added(failing, operator.add))
     assert refused.value.__context__ is None
     assert "cell" not in str(refused.value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpstats.solvers.chunks import CHUNK_ROWS
-from dpstats.solvers.linear import SMALL_COLUMNS, square_rows, weighted_square
+from dpstats.solvers.linear_algebra import CHUNK_ROWS, SMALL_COLUMNS, square_rows, weighted_square
 
 
 @pytest.mark.parametrize("size", [1, 3, SMALL_COLUMNS, SMALL_COLUMNS + 1, 70])

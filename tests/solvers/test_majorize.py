@@ -9,7 +9,8 @@ import pytest
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, Poisson
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Ridge
-from dpstats.solvers import majorize, prox
+from dpstats.replication import augmented
+from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
 
 FAMILIES = [Gaussian(5.0), Binomial(), Poisson(30.0, 20.0)]
@@ -27,14 +28,14 @@ def problem(family):
 class TestConvex:
     def test_polished_it_is_the_proximal_optimum(self, family, penalty):
         objective = problem(family)
-        by_ridges = majorize.minimize(objective, penalty, 1e-8, weights=WEIGHTS)
+        by_ridges = augmented.minimize_majorized(objective, penalty, 1e-8, weights=WEIGHTS)
         by_prox = prox.minimize(objective, penalty, 1e-8, weights=WEIGHTS)
         np.testing.assert_allclose(by_ridges.astype(float), by_prox.astype(float), atol=1e-6)
         np.testing.assert_array_equal(by_ridges == 0, by_prox == 0)
 
     def test_unpolished_it_is_close_already(self, family, penalty):
         objective = problem(family)
-        by_ridges = majorize.iterate(objective, penalty, weights=WEIGHTS, iterations=2000, change=1e-10)
+        by_ridges = augmented.iterate(objective, penalty, weights=WEIGHTS, iterations=2000, change=1e-10)
         by_prox = prox.minimize(objective, penalty, 1e-8, weights=WEIGHTS)
         np.testing.assert_allclose(by_ridges, by_prox.astype(float), atol=1e-6)
 
@@ -45,7 +46,7 @@ def test_every_fit_lowers_the_objective(penalty):
     heights, theta = [], np.full(6, 0.3)
     for _ in range(15):
         heights.append(objective.value_gradient(theta)[0] + penalty.value(theta, WEIGHTS))
-        theta = majorize.iterate(objective, penalty, theta, weights=WEIGHTS, iterations=1)
+        theta = augmented.iterate(objective, penalty, theta, weights=WEIGHTS, iterations=1)
     assert np.all(np.diff(heights) <= 1e-9)
     assert heights[-1] < heights[0] - 0.1
 
@@ -53,7 +54,7 @@ def test_every_fit_lowers_the_objective(penalty):
 @pytest.mark.parametrize("penalty", [Bridge(4.0, 0.5), SCAD(8.0, knot=0.5), L0(3.0)], ids=str)
 def test_concave_penalties_end_at_a_stationary_point(penalty):
     objective = problem(Gaussian(5.0))
-    theta = majorize.iterate(objective, penalty, weights=WEIGHTS, iterations=1000, change=1e-12)
+    theta = augmented.iterate(objective, penalty, weights=WEIGHTS, iterations=1000, change=1e-12)
     zero = np.abs(theta) < 1e-8
     assert 0 < np.sum(zero) < 6
     pull = np.where(WEIGHTS > 0, penalty.majorizer(theta, WEIGHTS) * theta, 0.0)
@@ -64,7 +65,7 @@ def test_concave_penalties_end_at_a_stationary_point(penalty):
 def test_a_zero_is_not_absorbing_for_ever():
     # Started at exactly zero, the lasso's weights are held finite and the polish frees what belongs outside.
     objective = problem(Gaussian(5.0))
-    theta = majorize.minimize(objective, Lasso(6.0), 1e-8, np.zeros(6), weights=WEIGHTS, iterations=5)
+    theta = augmented.minimize_majorized(objective, Lasso(6.0), 1e-8, np.zeros(6), weights=WEIGHTS, iterations=5)
     np.testing.assert_allclose(
         theta.astype(float), prox.minimize(objective, Lasso(6.0), 1e-8, weights=WEIGHTS).astype(float), atol=1e-6
     )
@@ -72,10 +73,10 @@ def test_a_zero_is_not_absorbing_for_ever():
 
 def test_concave_penalties_have_no_certified_minimiser():
     with pytest.raises(ArgumentError, match="two stages"):
-        majorize.minimize(problem(Binomial()), L0(1.0), 1e-8)
+        augmented.minimize_majorized(problem(Binomial()), L0(1.0), 1e-8)
 
 
 def test_no_rows():
     objective = PerturbedObjective(Binomial(), [], np.ones(2), np.array([3.0, -0.5]))
-    theta = majorize.minimize(objective, Lasso(1.0), 1e-10)
+    theta = augmented.minimize_majorized(objective, Lasso(1.0), 1e-10)
     np.testing.assert_allclose(theta.astype(float), [-2.0, 0.0], atol=1e-10)

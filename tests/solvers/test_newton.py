@@ -16,7 +16,7 @@ from dpstats.solvers import prox
 from dpstats.solvers.newton import _refine, minimize
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.solvers.pairs import product, single
-from dpstats.solvers.rounding import CERTIFIED_ROWS, POINT_BITS, SPLIT_BITS, WIDEST, ladder, split
+from dpstats.solvers.rounding import CERTIFIED_ROWS, POINT_BITS, SPLIT_BITS, WIDEST, ladder, split_array
 
 LADDER = ladder(WIDEST)
 
@@ -146,10 +146,10 @@ def test_compensated_product_is_nearly_exact(theta: list[float], seed: int) -> N
 def test_leading_parts_sum_without_rounding(bound: float) -> None:
     """As many rows and as long a theta as the proof allows, all of one sign: the largest sums there are."""
     rng = np.random.default_rng(5)
-    rows = split(bound * rng.uniform(0.9, 1, (CERTIFIED_ROWS, 2)) / np.sqrt(2), bound, SPLIT_BITS)
+    rows = split_array(bound * rng.uniform(0.9, 1, (CERTIFIED_ROWS, 2)) / np.sqrt(2), bound, SPLIT_BITS)
     assert np.array_equal(rows.leading + rows.rest, rows.whole)
-    slopes = split(rng.uniform(0.99, 1, CERTIFIED_ROWS), 1.0, SPLIT_BITS)
-    point = split(np.array([0.6, 0.8]) * 12.3, 12.3, POINT_BITS)
+    slopes = split_array(rng.uniform(0.99, 1, CERTIFIED_ROWS), 1.0, SPLIT_BITS)
+    point = split_array(np.array([0.6, 0.8]) * 12.3, 12.3, POINT_BITS)
     for left, right in ((slopes.leading, rows.leading), (point.leading, rows.leading[:50].T)):
         exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(left, column, strict=True)) for column in right.T]
         assert [Fraction(value) for value in left @ right] == exact

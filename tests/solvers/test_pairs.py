@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Pair
-from dpstats.solvers.slopes import pair_slope
+from dpstats.solvers.rounding import pair_slope
 
 TYPES = [np.float64, np.longdouble]
 

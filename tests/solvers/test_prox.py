@@ -12,8 +12,8 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Ridge
 from dpstats.solvers import newton, prox
+from dpstats.solvers.linear_algebra import minimize_quadratic
 from dpstats.solvers.objective import PerturbedObjective
-from dpstats.solvers.quadratic import minimize_quadratic
 from dpstats.solvers.rounding import WIDEST, ladder
 
 LADDER = ladder(WIDEST)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpstats.data import Block
 from dpstats.families import Binomial, HuberSVM, Poisson
-from dpstats.rows import Block
-from dpstats.solvers import newton, secant
+from dpstats.solvers import newton
+from dpstats.solvers import newton as secant
 from dpstats.solvers.objective import PerturbedObjective
 
 ROWS, SIZE = 6000, 5
@@ -28,15 +29,15 @@ def test_the_updated_matrix_maps_the_step_to_the_change():
     half = random.normal(size=(4, 4))
     hessian, step = half @ half.T + np.eye(4), random.normal(size=4)
     change = (half @ half.T) @ step + 2 * step
-    found = secant.updated(hessian, step, change)
+    found = secant.bfgs_update(hessian, step, change)
     np.testing.assert_allclose(found @ step, change, rtol=1e-12)
     assert np.linalg.eigvalsh(found)[0] > 0
 
 
 def test_a_step_without_bend_changes_nothing():
     hessian = np.eye(3)
-    assert secant.updated(hessian, np.ones(3), np.zeros(3)) is hessian
-    assert secant.updated(hessian, np.ones(3), np.full(3, np.nan)) is hessian
+    assert secant.bfgs_update(hessian, np.ones(3), np.zeros(3)) is hessian
+    assert secant.bfgs_update(hessian, np.ones(3), np.full(3, np.nan)) is hessian
 
 
 def test_the_steps_reach_the_optimum_from_a_rough_hessian():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from dpstats.data import Block
 from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson
-from dpstats.rows import Block
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.solvers.rounding import WIDEST, ladder, least_tolerance

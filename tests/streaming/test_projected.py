@@ -11,11 +11,11 @@ import pytest
 from scipy import optimize
 
 from dpstats.errors import ArgumentError
-from dpstats.streaming import directions as counts
 from dpstats.streaming import projected
+from dpstats.streaming import projected as counts
+from dpstats.streaming.constrained import Sandwich, minimise
 from dpstats.streaming.constraints import Constraint, GroupL1, L1Ball, L2Ball, Simplex
 from dpstats.streaming.projected import Projection
-from dpstats.streaming.solving import Sandwich, minimise
 
 
 def sparse_rows(rows: int, columns: int, seed: int = 0) -> np.ndarray:

@@ -17,7 +17,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, ReleaseError, StreamError
 from dpstats.privacy.accounting import compose
-from dpstats.streaming.keeping import Keeper
+from dpstats.streaming.checkpoint import Checkpoint
 from dpstats.streaming.refits import Refits
 from dpstats.streaming.schedules import Schedule
 
@@ -118,29 +118,29 @@ def test_a_process_killed_before_its_result_is_kept_has_shown_nothing(
     ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
     stream = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
     stream.update(so_far(1))
-    commit = Keeper.commit
+    commit = Checkpoint.commit
 
-    def killed(self: Keeper, facts: Any) -> None:
+    def killed(self: Checkpoint, facts: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Keeper, "commit", killed)
+    monkeypatch.setattr(Checkpoint, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         stream.update(so_far(2))
     with pytest.raises(StreamError, match="open the stream again"):
         stream.update(so_far(2))
     kept: list[dict[str, Any]] = []
 
-    def killed_after(self: Keeper, facts: Any) -> None:
+    def killed_after(self: Checkpoint, facts: Any) -> None:
         commit(self, facts)
         kept.append(dict(facts))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Keeper, "commit", killed_after)
+    monkeypatch.setattr(Checkpoint, "commit", killed_after)
     again = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
     assert again.tick == 1
     with pytest.raises(KeyboardInterrupt):
         again.update(so_far(2))
-    monkeypatch.setattr(Keeper, "commit", commit)
+    monkeypatch.setattr(Checkpoint, "commit", commit)
     last = make(schedule=1, horizon=2, state=tmp_path / "state", ledger=ledger)
     assert last.tick == 2
     assert last.results.scaled_params.tolist() == kept[0]["results"]["scaled_params"]
@@ -301,18 +301,18 @@ def test_rows_of_a_part_are_read_after_the_charge_and_only_for_a_fit(
     part = ledger.partition("g", ["a", "b"])["a"]
     order: list[str] = []
 
-    choose, charge = type(part).rows_of, Keeper.begin
+    choose, charge = type(part).rows_of, Checkpoint.begin
 
     def read(of: Any, table: Any) -> Any:
         order.append("read")
         return choose(of, table)
 
-    def begin(keeper: Keeper, *facts: Any, **said: Any) -> None:
+    def begin(keeper: Checkpoint, *facts: Any, **said: Any) -> None:
         charge(keeper, *facts, **said)
         order.append("charged")
 
     monkeypatch.setattr(type(part), "rows_of", read)
-    monkeypatch.setattr(Keeper, "begin", begin)
+    monkeypatch.setattr(Checkpoint, "begin", begin)
     stream = make(schedule=Schedule((2,), 3), horizon=3, ledger=part)
     rows = so_far(1).assign(g=["a", "b"] * 50)
     for _ in range(3):

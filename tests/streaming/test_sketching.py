@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Block, as_rows
 from dpstats.errors import ArgumentError, NotReleasedError, StreamError
-from dpstats.rows import Block, as_rows
 from dpstats.streaming import Regression, StreamResults
 from dpstats.streaming.constraints import L1Ball, L2Ball
-from dpstats.streaming.sketching import ProjectedPlan
+from dpstats.streaming.projected_plan import ProjectedPlan
 
 WORDS = [f"w{place:02d}" for place in range(40)]
 

@@ -10,9 +10,9 @@ import pytest
 from scipy import optimize
 
 from dpstats.errors import ArgumentError
-from dpstats.streaming import printed, solving
+from dpstats.streaming import constrained
+from dpstats.streaming.constrained import minimise
 from dpstats.streaming.constraints import Constraint, GroupL1, Hull, L1Ball, L2Ball, LpBall, Simplex
-from dpstats.streaming.solving import minimise
 
 SETS: list[Constraint] = [
     L2Ball(0.5),
@@ -41,7 +41,7 @@ def test_the_least_is_certified(constraint: Constraint) -> None:
     cross, gram = sums()
     theta = minimise(cross, gram, constraint)
     scale = np.linalg.norm(cross) * constraint.reach + constraint.reach**2 * np.linalg.norm(gram, 2)
-    assert 0 <= solving.excess_gap(theta, cross, gram, constraint) + 1e-12 * scale <= 1.1e-9 * scale
+    assert 0 <= constrained.excess_gap(theta, cross, gram, constraint) + 1e-12 * scale <= 1.1e-9 * scale
     assert constraint.gauge(theta) <= 1 + 1e-9
     rng = np.random.default_rng(2)
     for point in rng.normal(size=(200, 5)):
@@ -107,14 +107,14 @@ def test_smoothed_is_the_nearest_positive_matrix() -> None:
     rng = np.random.default_rng(4)
     noisy = rng.normal(size=(6, 6))
     noisy = (noisy + noisy.T) / 2
-    made = solving.smoothed(noisy)
+    made = constrained.smooth_matrix(noisy)
     values = np.linalg.eigvalsh(noisy)
     np.testing.assert_allclose(np.linalg.eigvalsh(made), np.maximum(values, 0), atol=1e-12)
     # What was taken off is negative and orthogonal to what is left: the condition for the nearest.
     assert np.linalg.eigvalsh(noisy - made).max() <= 1e-12
     assert abs(np.sum((noisy - made) * made)) <= 1e-12
     positive = made + np.eye(6)
-    ridged = solving.smoothed(positive, 2.0)
+    ridged = constrained.smooth_matrix(positive, 2.0)
     np.testing.assert_allclose(ridged, positive + 4.0 * np.linalg.inv(ridged), atol=1e-10)
 
 
@@ -132,7 +132,7 @@ def test_a_short_stream_gives_the_null_model(constraint: Constraint | None) -> N
             noise = noise + noise.T + np.diag(rng.normal(size=size) * deviation)
             cross = gram @ theta + rng.normal(size=size) * deviation
             given = {"cross_sd": deviation, "gram_sd": deviation / math.sqrt(2)}
-            made = solving.fit_noisy(cross, gram + noise, constraint, **given)
+            made = constrained.fit_noisy(cross, gram + noise, constraint, **given)
             fitted += not np.array_equal(made, null)
             if rows > 50:
                 excess = (made - theta) @ gram @ (made - theta)
@@ -146,7 +146,7 @@ def test_the_ridge_keeps_noise_within_the_radius() -> None:
     rng = np.random.default_rng(9)
     for size in (5, 50):
         noise = np.triu(rng.normal(size=(size, size)), 1)
-        found = minimise(rng.normal(size=size), noise + noise.T, None, solving.noise_ridge(size, 1.0, 1.0, 2.0))
+        found = minimise(rng.normal(size=size), noise + noise.T, None, constrained.noise_ridge(size, 1.0, 1.0, 2.0))
         assert np.linalg.norm(found) < 2.0
 
 
@@ -156,7 +156,7 @@ def test_thresholds_keep_what_noise_does_not_explain() -> None:
     noise = np.triu(rng.normal(size=(200, 200)), 1)
     gram = noise + noise.T + np.diag(rng.normal(size=200))
     gram[3, 5] = gram[5, 3] = 40.0
-    kept = solving.thresholded(gram, 1.0)
+    kept = constrained.threshold_matrix(gram, 1.0)
     assert kept[3, 5] == kept[5, 3] == 40.0
     np.testing.assert_array_equal(np.diag(kept), np.diag(gram))
     assert np.count_nonzero(np.triu(kept, 1)) <= 6
@@ -173,10 +173,10 @@ def test_the_printed_descent_reaches_its_bound() -> None:
     rng = np.random.default_rng(3)
     for error in (100.0, 20.0):
         steps = math.ceil((1 + lipschitz / error) ** 2)
-        assert steps < printed.MOST_PRINTED_STEPS
+        assert steps < constrained.MOST_PRINTED_STEPS
         noise = rng.normal(size=5)
         noisy = cross + noise * (error / 2 / np.linalg.norm(noise))
-        theta = printed.printed_descent(noisy, gram, ball, error=error, lipschitz=lipschitz)
+        theta = constrained.printed_descent(noisy, gram, ball, error=error, lipschitz=lipschitz)
         assert squares(theta, cross, gram) - exact <= 4 * error * 0.5
         assert ball.gauge(theta) <= 1
 
@@ -188,7 +188,7 @@ def test_the_printed_descent_is_its_recursion() -> None:
     for _ in range(4):
         points.append(point)
         point = ball.project(point - 2 / (2 * 600.0) * 2 * (gram @ point - cross))
-    found = printed.printed_descent(cross, gram, ball, error=error, lipschitz=lipschitz)
+    found = constrained.printed_descent(cross, gram, ball, error=error, lipschitz=lipschitz)
     np.testing.assert_allclose(found, np.mean(points, axis=0), rtol=1e-12)
 
 
@@ -196,7 +196,7 @@ def test_the_gradient_error_holds() -> None:
     """2,000 draws at failure 5 %: more than 100 above the bound would be chance once in two times were it exact; it is
     wide, and none is expected above it."""
     rng = np.random.default_rng(5)
-    size, bound, above = 10, printed.gradient_error(10, 1.0, 0.7, 2.0), 0
+    size, bound, above = 10, constrained.gradient_error(10, 1.0, 0.7, 2.0), 0
     for _ in range(2000):
         noise = np.triu(rng.normal(size=(size, size)) * 0.7, 1)
         noise = noise + noise.T + np.diag(rng.normal(size=size) * 0.7 * math.sqrt(2))
@@ -212,8 +212,8 @@ def test_many_columns() -> None:
     gram, cross = exog.T @ exog, exog.T @ exog[:, 0]
     theta = minimise(cross, gram, L1Ball(1.0), None)
     assert theta[0] == pytest.approx(1, abs=1e-3)
-    assert solving._largest_eigenvalue(gram) == pytest.approx(np.linalg.norm(gram, 2), rel=0.02)
-    assert solving._largest_eigenvalue(gram) >= np.linalg.norm(gram, 2)
+    assert constrained._largest_eigenvalue(gram) == pytest.approx(np.linalg.norm(gram, 2), rel=0.02)
+    assert constrained._largest_eigenvalue(gram) >= np.linalg.norm(gram, 2)
 
 
 def test_nothing_to_go_by_gives_the_start() -> None:
@@ -232,8 +232,8 @@ def test_nothing_to_go_by_gives_the_start() -> None:
         lambda q, g: minimise(q, g, L1Ball(), free=[True] * 5),
         lambda q, g: minimise(q, g, L1Ball(), free=[0.0] * 5),
         lambda q, g: minimise(q, g, Hull([[1.0, 2.0]])),
-        lambda q, g: printed.printed_descent(q, g, L1Ball(), error=0.0, lipschitz=1.0),
-        lambda q, g: solving.noise_ridge(5, 1.0, 1.0, 0.0),
+        lambda q, g: constrained.printed_descent(q, g, L1Ball(), error=0.0, lipschitz=1.0),
+        lambda q, g: constrained.noise_ridge(5, 1.0, 1.0, 0.0),
     ],
 )
 def test_bad_arguments_are_named(call: Any) -> None:

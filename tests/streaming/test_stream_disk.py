@@ -19,12 +19,10 @@ from test_stream_keeping import DOMAIN, one_charge, opened, rows
 
 import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
-from dpstats.privacy.ledger.ticks import StreamBooks
-from dpstats.streaming import Refits, Regression, keeping
-from dpstats.streaming.disk import locked
-from dpstats.streaming.keeping import Keeper, write_durably
+from dpstats.streaming import Refits, Regression, checkpoint
+from dpstats.streaming.checkpoint import Checkpoint, StreamBooks, locked, write_durably
 from dpstats.streaming.releases import Releases
-from dpstats.streaming.running import Running
+from dpstats.streaming.running import RunningStream
 
 
 @pytest.fixture
@@ -191,13 +189,13 @@ def test_a_tick_waits_for_a_ledger_that_stays_locked(folder: Path, state: bool) 
 def test_a_tick_that_waits_is_stepped_once(folder: Path, monkeypatch: Any) -> None:
     """Two releases of a tick, one of which can be recorded, would be two with the same noise."""
     steps: list[int] = []
-    real = Running._step
+    real = RunningStream._step
 
-    def step(running: Running, vector: Any) -> Any:
+    def step(running: RunningStream, vector: Any) -> Any:
         steps.append(running.tick + 1)
         return real(running, vector)
 
-    monkeypatch.setattr(Running, "_step", step)
+    monkeypatch.setattr(RunningStream, "_step", step)
     stream = begun(folder, ledger=impatient(folder), state=None)
     for tick in (1, 2):
         with busy(folder), pytest.raises(LedgerError):
@@ -210,11 +208,11 @@ def test_a_tick_that_waits_is_stepped_once(folder: Path, monkeypatch: Any) -> No
 @pytest.mark.parametrize(
     ("step", "code", "count"),
     [
-        ("dpstats.streaming.keeping.write_durably", errno.ENOSPC, 1),
-        ("dpstats.streaming.disk.os.fsync", errno.EDQUOT, 1),
-        ("dpstats.streaming.keeping.sync_directory", errno.ENOSPC, 1),
-        ("dpstats.streaming.keeping.sync_directory", errno.EIO, 2),
-        ("dpstats.streaming.keeping.os.replace", errno.EBUSY, 1),
+        ("dpstats.streaming.checkpoint.write_durably", errno.ENOSPC, 1),
+        ("dpstats.streaming.checkpoint.os.fsync", errno.EDQUOT, 1),
+        ("dpstats.streaming.checkpoint.sync_directory", errno.ENOSPC, 1),
+        ("dpstats.streaming.checkpoint.sync_directory", errno.EIO, 2),
+        ("dpstats.streaming.checkpoint.os.replace", errno.EBUSY, 1),
         ("dpstats.streaming.releases.write_at", errno.ENOSPC, 1),
     ],
 )
@@ -285,7 +283,7 @@ def test_a_stream_that_could_not_begin_is_charged_once(folder: Path, monkeypatch
             if name == "begin":
                 patch.setattr(StreamBooks, "begin", failing_with(LedgerError("locked")))
             else:
-                patch.setattr(Keeper, "_put", failing_with(OSError(errno.ENOSPC, "full")))
+                patch.setattr(Checkpoint, "_put", failing_with(OSError(errno.ENOSPC, "full")))
             with pytest.raises(LedgerError if name == "begin" else (StreamError, OSError)):
                 stream.update(rows(0))
     for tick in range(2):
@@ -310,7 +308,7 @@ def test_ticks_of_a_number_of_rows_are_not_begun_with_a_charge_that_does_not_say
 def test_a_full_disk_before_the_charge_charges_nothing(folder: Path, monkeypatch: Any) -> None:
     stream = opened(folder)
     with monkeypatch.context() as patch:
-        patch.setattr("dpstats.streaming.disk.os.fsync", failing(os.fsync, errno.ENOSPC))
+        patch.setattr("dpstats.streaming.checkpoint.os.fsync", failing(os.fsync, errno.ENOSPC))
         with pytest.raises(StreamError, match="free some space"):
             stream.update(rows(0))
     assert len(dp.Ledger.open(folder / "ledger").entries()) == 0
@@ -349,7 +347,7 @@ def test_a_tick_that_another_process_has_closed_meanwhile_is_never_shown(
     stream = begun(folder, ledger)
     before = (folder / "state").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("dpstats.streaming.keeping.write_durably", failing(write_durably, errno.ENOSPC))
+        patch.setattr("dpstats.streaming.checkpoint.write_durably", failing(write_durably, errno.ENOSPC))
         with pytest.raises(StreamError, match="disk"):
             stream.update(rows(1))
     opened(folder, **({} if ledger else {"ledger": None})).update(rows(7))
@@ -391,9 +389,9 @@ def shown_by_two(folder: Path, monkeypatch: Any) -> list[bytes]:
     first = begun(folder, False)
     second = opened(folder, ledger=None)
     staged, go_on, seen = threading.Event(), threading.Event(), list[bytes]()
-    real = Keeper._stage
+    real = Checkpoint._stage
 
-    def stage(keeper: Keeper, content: bytes) -> None:
+    def stage(keeper: Checkpoint, content: bytes) -> None:
         real(keeper, content)
         if keeper is first._running._keeper:
             staged.set()
@@ -404,7 +402,7 @@ def shown_by_two(folder: Path, monkeypatch: Any) -> list[bytes]:
             stream.update(rows(tick))
             seen.append(content(stream, 2))
 
-    monkeypatch.setattr(Keeper, "_stage", stage)
+    monkeypatch.setattr(Checkpoint, "_stage", stage)
     threads = [threading.Thread(target=close, args=pair) for pair in ((first, 1), (second, 7))]
     threads[0].start()
     assert staged.wait(60)
@@ -425,12 +423,12 @@ def test_a_lock_that_is_removed_gives_a_tick_to_one_process(folder: Path, monkey
 def test_the_lock_beside_the_state_alone_would_give_it_to_both(folder: Path, monkeypatch: Any) -> None:
     """A planted bug: two releases with the same noise, whose difference is that of the rows."""
     pytest.importorskip("fcntl")
-    real = keeping.locked
+    real = checkpoint.locked
 
     def locked(path: Path, *, make: bool) -> Any:
         return real(path, make=make) if make else contextlib.nullcontext()
 
-    monkeypatch.setattr(keeping, "locked", locked)
+    monkeypatch.setattr(checkpoint, "locked", locked)
     assert len(set(shown_by_two(folder, monkeypatch))) == 2
 
 
@@ -462,7 +460,7 @@ def test_the_name_is_durable_before_the_tick_is_shown(folder: Path, monkeypatch:
         return lambda *arguments: (order.append(name), real(*arguments))[1]  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(os, "replace", noted("rename", os.replace))
-    monkeypatch.setattr(keeping, "sync_directory", noted("folder", keeping.sync_directory))
+    monkeypatch.setattr(checkpoint, "sync_directory", noted("folder", checkpoint.sync_directory))
     monkeypatch.setattr(Releases, "append", noted("shown", Releases.append))
     stream.update(rows(1))
     assert order == ["folder", "rename", "folder", "shown"]

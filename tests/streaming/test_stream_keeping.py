@@ -22,8 +22,8 @@ import pytest
 import dpstats as dp
 from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.streaming import Regression
-from dpstats.streaming.keeping import digest_of
-from dpstats.streaming.sums.state import pack, unpack
+from dpstats.streaming.checkpoint import digest_of
+from dpstats.streaming.sums.running import pack, unpack
 
 DOMAIN: dict[str, Any] = {"x": (-1, 1), "y": (-2, 2)}
 TICKS = 4
@@ -66,17 +66,17 @@ def one_charge(folder: Path) -> None:
 
 
 STEPS: list[tuple[str, str]] = [
-    ("dpstats.streaming.keeping.write_durably", "before"),
-    ("dpstats.streaming.keeping.write_durably", "halfway"),
-    ("dpstats.streaming.keeping.write_durably", "after"),
-    ("dpstats.streaming.keeping.os.replace", "before"),
-    ("dpstats.streaming.keeping.os.replace", "after"),
-    ("dpstats.privacy.ledger.ticks.StreamBooks.advance", "before"),
-    ("dpstats.privacy.ledger.ticks.StreamBooks.advance", "after"),
-    ("dpstats.privacy.ledger.ticks.StreamBooks.begin", "before"),
-    ("dpstats.privacy.ledger.ticks.StreamBooks.begin", "after"),
-    ("dpstats.privacy.ledger.spender.Spender.charge", "before"),
-    ("dpstats.privacy.ledger.spender.Spender.charge", "after"),
+    ("dpstats.streaming.checkpoint.write_durably", "before"),
+    ("dpstats.streaming.checkpoint.write_durably", "halfway"),
+    ("dpstats.streaming.checkpoint.write_durably", "after"),
+    ("dpstats.streaming.checkpoint.os.replace", "before"),
+    ("dpstats.streaming.checkpoint.os.replace", "after"),
+    ("dpstats.streaming.checkpoint.StreamBooks.advance", "before"),
+    ("dpstats.streaming.checkpoint.StreamBooks.advance", "after"),
+    ("dpstats.streaming.checkpoint.StreamBooks.begin", "before"),
+    ("dpstats.streaming.checkpoint.StreamBooks.begin", "after"),
+    ("dpstats.ledger.spender.Spender.charge", "before"),
+    ("dpstats.ledger.spender.Spender.charge", "after"),
     ("dpstats.streaming.releases.Releases._write", "before"),
     ("dpstats.streaming.releases.Releases._write", "after"),
 ]
@@ -144,7 +144,7 @@ def test_an_object_that_did_not_complete_a_tick_is_of_no_use(folder: Path, monke
     stream = opened(folder)
     stream.update(rows(0))
     with monkeypatch.context() as patch:
-        patch.setattr("dpstats.streaming.keeping.os.replace", dying(os.replace, "before", [1]))
+        patch.setattr("dpstats.streaming.checkpoint.os.replace", dying(os.replace, "before", [1]))
         with pytest.raises(Killed):
             stream.update(rows(1))
     with pytest.raises(StreamError, match="again from its state"):
@@ -313,11 +313,11 @@ def test_a_changed_plan_is_refused_and_nothing_is_lost(folder: Path, changed: di
 def test_a_refunded_charge_begins_no_stream(folder: Path, monkeypatch: Any) -> None:
     stream = opened(folder)
     with monkeypatch.context() as patch:
-        patch.setattr("dpstats.privacy.ledger.ticks.StreamBooks.begin", dying(lambda: None, "before", [1]))
+        patch.setattr("dpstats.streaming.checkpoint.StreamBooks.begin", dying(lambda: None, "before", [1]))
         with pytest.raises(Killed):
             stream.update(rows(0))
     ledger = dp.Ledger.open(folder / "ledger")
-    from dpstats.privacy.ledger.charge import Charge
+    from dpstats.ledger.spender import Charge
 
     Charge(ledger._store, 1, stream.guarantee).refund()
     fresh = opened(folder)

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from transcripts import delta_at, explained, moved_by_nodes, noisy_ticks, person_patterns
 
-from dpstats.rows import Block, MemoryRows
+from dpstats.data import Block, MemoryRows
 from dpstats.streaming import vectors
 from dpstats.streaming.constraints import L2Ball
 from dpstats.streaming.making import make_plan
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.projected import Projection
+from dpstats.streaming.projected_plan import ProjectedPlan, ProjectedVector
 from dpstats.streaming.request import StreamRequest
-from dpstats.streaming.sketching import ProjectedPlan, ProjectedVector
 from dpstats.streaming.sums import Honaker
 from dpstats.streaming.sums.draws import GaussianDraws
 

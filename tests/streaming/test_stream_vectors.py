@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpstats.data import Block, MemoryRows
 from dpstats.families import Binomial, HuberSVM, Poisson, SmoothSVM
-from dpstats.rows import Block, MemoryRows
 from dpstats.streaming.making import make_plan
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.request import StreamRequest
-from dpstats.streaming.vectors import linearised
-from dpstats.streaming.weighing import FREE_WEIGHT, reach_of
+from dpstats.streaming.vectors import FREE_WEIGHT, linearise, reach_of
 
 DOMAIN: dict[str, Any] = {"a": (-1, 1), "b": (0, 3), "g": ["u", "v", "w"], "y": (-1, 1)}
 FAMILIES: dict[str, tuple[Any, Any]] = {
@@ -104,7 +103,7 @@ def test_sums_are_exact_and_do_not_depend_on_blocks(name: str) -> None:
     z = plan.vector.metric.coordinates(exog) / np.sqrt(np.array(plan.vector.metric.diagonal))
     weight, slope = np.ones(9000), endog
     if plan.method == "renewable":
-        weight, slope = linearised(plan.vector, exog @ params, endog, np.zeros(9000))
+        weight, slope = linearise(plan.vector, exog @ params, endog, np.zeros(9000))
     square = [plan.vector.square * endog @ endog] if plan.vector.square else []
     inner = ((z * weight[:, None]).T @ z)[np.triu_indices(size)]
     want = np.concatenate([inner, z.T @ slope, square])
@@ -157,7 +156,7 @@ def test_scores_of_counts_are_bounded_by_their_cap() -> None:
 def test_slopes_are_cut_to_what_the_weight_leaves(name: str, eta: float, endog: float) -> None:
     vector = plan_of(name).vector
     outcome = np.array([min(endog, 1.0) if name != "poisson" else endog])
-    weight, slope = linearised(vector, np.array([eta]), outcome, np.zeros(1))
+    weight, slope = linearise(vector, np.array([eta]), outcome, np.zeros(1))
     assert (vector.cross * slope[0]) ** 2 + (vector.inner * weight[0]) ** 2 <= vector.reach**2 * (1 + 1e-12)
     if abs(eta) < 30:  # within the curve nothing is cut
         found = vector.family.derivatives(np.array([eta]), outcome)

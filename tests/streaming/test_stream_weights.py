@@ -14,14 +14,14 @@ from scipy.special import expit
 from transcripts import delta_at
 
 import dpstats as dp
+from dpstats.data import Block, MemoryRows
 from dpstats.errors import NotReleasedError
-from dpstats.rows import Block, MemoryRows
 from dpstats.streaming import Regression, vectors
 from dpstats.streaming.making import make_plan
-from dpstats.streaming.planning import StreamPlan
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.request import StreamRequest
 from dpstats.streaming.sums.draws import GaussianDraws
-from dpstats.streaming.weighing import reach_of
+from dpstats.streaming.vectors import reach_of
 
 DOMAIN: dict[str, Any] = {"a": (-1, 1), "b": (0, 3), "o": (-1, 3), "u": (0, 4), "y": (-1, 1)}
 FAMILIES: dict[str, tuple[Any, Any]] = {

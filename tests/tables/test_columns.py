@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpstats.data import Column, as_table
+from dpstats.data.containers import column_of
 from dpstats.domain import Domain, as_number, canonical
-from dpstats.tables import Column, as_table
-from dpstats.tables.containers import column_of
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpstats.tables import as_table
-from dpstats.tables.identities import MISSING, of_cell
+from dpstats.data import as_table
+from dpstats.data.columns import MISSING_IDENTITY, of_cell
 
 BIG = 2**53
 
@@ -25,7 +25,7 @@ def identities(column: object) -> list[tuple[int, int]]:
     return [(int(first), int(second)) for first, second in found]
 
 
-NOBODY = (int(MISSING), int(MISSING))
+NOBODY = (int(MISSING_IDENTITY), int(MISSING_IDENTITY))
 NUMBERS = [
     np.array([1, 2, 1, 3], dtype=np.int8),
     np.array([1, 2, 1, 3], dtype=np.uint64),

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Table, as_table
 from dpstats.errors import DomainError
-from dpstats.tables import Table, as_table
 
 pa = pytest.importorskip("pyarrow")
-lines = pytest.importorskip("dpstats.tables.lines")
+lines = pytest.importorskip("dpstats.data.csv")
 
 DIALECT = lines.Dialect(("a", "b"), ",")
 Rows = list[tuple[bytes | None, ...]]

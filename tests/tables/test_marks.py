@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Block, Table, as_table, batches, csv, files, persons
+from dpstats.data import batches as marks
+from dpstats.data.batches import Files
+from dpstats.data.persons import OwnedRows, shared_weights
 from dpstats.errors import DataError, NoRoomError, ReleaseError, RowsChangedError
-from dpstats.rows import Block, persons
-from dpstats.rows.persons import Owned, sharing
-from dpstats.tables import Table, as_table, batches, files, lines, marks
-from dpstats.tables.marks import Files
 
 pa = pytest.importorskip("pyarrow")
 ds = pytest.importorskip("pyarrow.dataset")
@@ -102,7 +102,7 @@ def test_no_batch_is_used_that_was_read_of_another_file(
     name: str, change: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within one pass too: what follows would be rows of two files, some of them twice."""
-    monkeypatch.setattr(lines, "READ_BYTES", 2000)
+    monkeypatch.setattr(csv, "READ_BYTES", 2000)
     for module in (batches, files):
         monkeypatch.setattr(module, "BATCH_ROWS", 50)
     write(tmp_path / name, frame(5000))
@@ -125,15 +125,15 @@ def heaviest(path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
         return found
 
     monkeypatch.setattr(persons, "tally", then_replaced)
-    rows = sharing(as_table(path).batches(["id", "x", "y"]).each(_owned))
+    rows = shared_weights(as_table(path).batches(["id", "x", "y"]).each(_owned))
     weights = [(block.person, block.weights) for block in rows.collected()]
     whose, shares = (np.concatenate(parts) for parts in zip(*weights, strict=True))
     return float(np.bincount(whose, weights=shares).max())
 
 
-def _owned(table: Table) -> Owned[Block]:
+def _owned(table: Table) -> OwnedRows[Block]:
     x, y = (table.column(name).numbers() for name in "xy")
-    return Owned(Block(x[:, None], y), table.column("id").identities())
+    return OwnedRows(Block(x[:, None], y), table.column("id").identities())
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
@@ -249,7 +249,7 @@ def test_a_dataset_whose_files_bear_no_marks_is_read_once(where: str, tmp_path: 
 
 
 def test_a_dask_frame_that_comes_out_differently_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dd, partitions = pytest.importorskip("dask.dataframe"), pytest.importorskip("dpstats.tables.partitions")
+    dd, partitions = pytest.importorskip("dask.dataframe"), pytest.importorskip("dpstats.data.dask")
     monkeypatch.setattr(partitions, "running_client", lambda: None)
     drawn = np.random.default_rng(0)
     steady = dd.from_pandas(frame(), npartitions=3)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpstats.data import as_endog, as_exog
 from dpstats.errors import DataError
-from dpstats.tables import as_endog, as_exog
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")

@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Table, as_table
+from dpstats.data import dask as partitions
+from dpstats.data.dask import ClusterTable
+from dpstats.data.table import Stream
 from dpstats.errors import ArgumentError, DataError, DPStatsError
-from dpstats.tables import Table, as_table, partitions
-from dpstats.tables.partitions import ClusterTable
-from dpstats.tables.streams import Stream
 
 dd = pytest.importorskip("dask.dataframe")
 dask = pytest.importorskip("dask")
@@ -147,9 +148,9 @@ def test_files_are_read_by_the_workers(client: Any, tmp_path: Path, kind: str, m
 
 
 def test_row_groups_make_shards() -> None:
-    assert partitions.grouped([6, 6, 6, 2], 10) == [[0, 1], [2, 3]]
-    assert partitions.grouped([20, 1, 20], 10) == [[0], [1, 2]]
-    assert partitions.grouped([], 10) == []
+    assert partitions.group_partitions([6, 6, 6, 2], 10) == [[0, 1], [2, 3]]
+    assert partitions.group_partitions([20, 1, 20], 10) == [[0], [1, 2]]
+    assert partitions.group_partitions([], 10) == []
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Table, as_exog, as_table, batches, files
+from dpstats.data.table import Stream
 from dpstats.errors import ArgumentError, DataError, DomainError, ReleaseError
-from dpstats.tables import Table, as_exog, as_table, batches, files
-from dpstats.tables.streams import Stream
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
@@ -174,7 +174,7 @@ def test_evaluation_prediction_and_parts_of_a_ledger(tmp_path: Path) -> None:
 def test_only_the_columns_of_the_formula_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
-    scanned = files.scanned
+    scanned = files.scan_parquet
 
     def watched(found: list[str], names: list[str], *rest: Any) -> Any:
         asked.append(list(names))
@@ -391,7 +391,7 @@ def test_files_that_cannot_be_opened(name: str, content: str | None, told: str, 
 
 
 def test_files_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dpstats.tables.files", None)
+    monkeypatch.setitem(sys.modules, "dpstats.data.files", None)
     with pytest.raises(ArgumentError, match=r"pip install dpstats\[files\]"):
         as_table("rows.csv")
 

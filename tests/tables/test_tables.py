@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpstats.data import as_table, slices
+from dpstats.data.containers import column_of
 from dpstats.errors import DataError
-from dpstats.tables import as_table, slices
-from dpstats.tables.containers import column_of
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.privacy.choice import STEPS
-from dpstats.tables import as_table
+from dpstats.data import as_table
+from dpstats.privacy.selection import STEPS
 from dpstats.tuning.losses import ModelLosses, RuleLosses, rule_losses, total_losses
-from dpstats.tuning.selecting import losses_of
+from dpstats.tuning.selection import losses_of
 
 DOMAIN = {"y": (0, 4), "x": (0, 10), "g": ["a", "b"], "b": ["no", "yes"]}
 SCORE = "candidate != (b == 'yes')"

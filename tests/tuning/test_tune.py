@@ -13,16 +13,14 @@ import pytest
 from scipy import stats
 
 import dpstats as dp
+from dpstats.data import Block, MemoryRows, partition
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, DomainError
 from dpstats.models.sources import FormulaSource
-from dpstats.privacy.choice import STEPS
-from dpstats.rows import Block, MemoryRows, parted
-from dpstats.tuning import strategies
-from dpstats.tuning.candidates import candidates_of
+from dpstats.privacy.selection import STEPS
+from dpstats.tuning import tuned
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.planning import plan_tuning
-from dpstats.tuning.pricing import divided_eps
-from dpstats.tuning.strategies import Fitting
+from dpstats.tuning.plan import candidates_of, divided_eps, plan_tuning
+from dpstats.tuning.tuned import CandidateFits
 
 DOMAIN = {"y": (-3, 3), "x": (0, 10), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
 FORMULA = "b ~ x + g"
@@ -212,15 +210,15 @@ def test_neither_scores_nor_the_number_of_runs_are_kept(monkeypatch):
     assert list(public) == ["chosen", "fit", "plan"]
     again = pickle.loads(pickle.dumps(found.fit.scaled_params))
     best: list[tuple[int, int]] = []
-    original = strategies.noisy_integers
+    original = tuned.noisy_integers
 
     def noisy(values, *rest):
         result = original(values, *rest)
         best.append((int(values[0]), int(result[0])))
         return result
 
-    monkeypatch.setattr(strategies, "noisy_integers", noisy)
-    place, fit = strategies.stopping(plan, Fitting(source, np.random.default_rng(1)))
+    monkeypatch.setattr(tuned, "noisy_integers", noisy)
+    place, fit = tuned.random_stopping(plan, CandidateFits(source, np.random.default_rng(1)))
     assert np.array_equal(fit.scaled_params, again)
     assert plan.names[place] == found.chosen
     for loss, score in best:
@@ -234,8 +232,8 @@ def test_the_best_run_is_released_and_ties_go_to_each_alike(monkeypatch):
     random = np.random.default_rng(2)
     queue, scores = [], []
     monkeypatch.setattr(type(plan.runs), "draw", lambda *_: 3)
-    monkeypatch.setattr(strategies, "block_loss", lambda *_: 0)
-    monkeypatch.setattr(strategies, "noisy_integers", lambda *_: np.array([scores.pop(0)]))
+    monkeypatch.setattr(tuned, "block_loss", lambda *_: 0)
+    monkeypatch.setattr(tuned, "noisy_integers", lambda *_: np.array([scores.pop(0)]))
 
     class Fits:
         def __init__(self):
@@ -247,12 +245,12 @@ def test_the_best_run_is_released_and_ties_go_to_each_alike(monkeypatch):
     won = []
     for _ in range(3000):
         queue[:], scores[:] = ["first", "second", "third"], [4, 4, 4]
-        won.append(strategies.stopping(plan, Fits())[1])
+        won.append(tuned.random_stopping(plan, Fits())[1])
     counts = [won.count(name) for name in ("first", "second", "third")]
     assert max(abs(count - 1000) for count in counts) < 5 * np.sqrt(3000 * 2 / 9)
     for order in ([5, 1, 3], [1, 3, 5], [5, 3, 1]):
         queue[:], scores[:] = order.copy(), order.copy()
-        assert strategies.stopping(plan, Fits())[1] == 1
+        assert tuned.random_stopping(plan, Fits())[1] == 1
 
 
 def blocks(rows):
@@ -261,7 +259,7 @@ def blocks(rows):
 
 def test_parts_hold_every_row_once_and_by_draws_of_their_own():
     """Chi-square of 5 parts of 20,000 rows, and of pairs of neighbours, at level 1e-6."""
-    rows = [set(part.collected()[0].exog[:, 0]) for part in parted(blocks(20_000), b"key", 5)]
+    rows = [set(part.collected()[0].exog[:, 0]) for part in partition(blocks(20_000), b"key", 5)]
     assert sum(map(len, rows)) == len(set.union(*rows)) == 20_000
     assert stats.chisquare([len(part) for part in rows]).pvalue > 1e-6
     place = np.zeros(20_000, dtype=int)

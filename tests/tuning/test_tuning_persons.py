@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import as_table
 from dpstats.models.persons import person_rows
-from dpstats.privacy.choice import STEPS
+from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.randomness import random_source
-from dpstats.privacy.unit import Unit
-from dpstats.tables import as_table
+from dpstats.privacy.selection import STEPS
 from dpstats.tuning import losses as module
 from dpstats.tuning.losses import block_loss, rule_losses, shared_steps, steps, total_losses
 

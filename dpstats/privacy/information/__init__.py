@@ -1,6 +1,14 @@
 """The information matrix and the spread of the scores, released (docs/proofs/information)."""
 
-from dpstats.privacy.information.clusters import noisy_cluster_spread
+from dpstats.privacy.information.exact_sums import (
+    COVER_SHARE,
+    LevelNoise,
+    level_maps,
+    linear_predictor,
+    noisy_information,
+    noisy_level_information,
+    row_parts,
+)
 from dpstats.privacy.information.joint import (
     JointScales,
     free_information,
@@ -11,23 +19,26 @@ from dpstats.privacy.information.joint import (
     majorant_lipschitz,
     row_weights,
 )
-from dpstats.privacy.information.joint_choice import JointChoice, best_joint_scales_delta
-from dpstats.privacy.information.joint_gaussian import joint_scales_delta
-from dpstats.privacy.information.levels import LevelNoise, level_maps, noisy_level_information
+from dpstats.privacy.information.joint_gaussian import JointChoice, best_joint_scales_delta, joint_scales_delta
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
-from dpstats.privacy.information.metric import Joined, Metric, design_metric, optimal_design
-from dpstats.privacy.information.rows import COVER_SHARE, linear_predictor, noisy_information, row_parts
-from dpstats.privacy.information.scores import noisy_spread, noisy_sum, spread_allowances, spread_bound
+from dpstats.privacy.information.metric import DesignMetric, JointColumns, design_metric, optimal_design
+from dpstats.privacy.information.scores import (
+    noisy_cluster_spread,
+    noisy_spread,
+    noisy_sum,
+    spread_allowances,
+    spread_bound,
+)
 
 __all__ = [
     "COVER_SHARE",
-    "Joined",
+    "DesignMetric",
     "JointChoice",
+    "JointColumns",
     "JointScales",
     "LevelNoise",
     "MatrixLaw",
     "MatrixNoise",
-    "Metric",
     "best_joint_scales_delta",
     "design_metric",
     "free_information",

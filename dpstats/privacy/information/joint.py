@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM, get_family
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
@@ -265,7 +265,7 @@ def free_ratio(
 def check_ratio(ratio: float) -> float:
     """The ratio as a float; ArgumentError if it is negative or not finite."""
     if not math.isfinite(ratio) or ratio < 0:
-        raise ArgumentError(f"ratio must be a finite number, not negative, got {shown(ratio)}")
+        raise ArgumentError(f"ratio must be a finite number, not negative, got {safe_repr(ratio)}")
     return float(ratio)
 
 
@@ -273,5 +273,5 @@ def _moved(family: Family, eta_error: float) -> float:
     """How much more than at the exact optimum the majorant may be at the released one."""
     lipschitz = majorant_lipschitz(family)
     if not math.isfinite(eta_error) or eta_error < 0:
-        raise ArgumentError(f"eta_error must be a finite number, not negative, got {shown(eta_error)}")
+        raise ArgumentError(f"eta_error must be a finite number, not negative, got {safe_repr(eta_error)}")
     return lipschitz * eta_error

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
-from dpstats.privacy.randomness import RandomSource, folded
+from dpstats.privacy.randomness import RandomSource, folded_uniforms
 
 MatrixLaw = Literal["wishart", "normal"]
 Float = NDArray[np.float64]
@@ -53,9 +53,9 @@ class MatrixNoise:
 
     def __post_init__(self) -> None:
         if self.law not in get_args(MatrixLaw):
-            raise ArgumentError(f"law must be one of {list(get_args(MatrixLaw))}, got {shown(self.law)}")
+            raise ArgumentError(f"law must be one of {list(get_args(MatrixLaw))}, got {safe_repr(self.law)}")
         if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ArgumentError(f"scale must be finite and positive, got {shown(self.scale)}")
+            raise ArgumentError(f"scale must be finite and positive, got {safe_repr(self.scale)}")
         if not self.diagonal or not all(math.isfinite(entry) and entry > 0 for entry in self.diagonal):
             raise ArgumentError("diagonal must hold a finite positive number for each column")
         if self.mixing:
@@ -95,7 +95,7 @@ class MatrixNoise:
 
     def coordinates(self, exog: Float) -> Float:
         """Rows z = L^-1 x, shape (rows, p), each to the last bit a function of its own row x alone."""
-        return forward_substituted(exog, self.mixing)
+        return forward_substitute(exog, self.mixing)
 
     def unit_sample(self, random: RandomSource) -> Float:
         """Draw U, shape (p, p), exactly symmetric, from the source's folded uniforms."""
@@ -227,13 +227,13 @@ def check_mixing(mixing: tuple[tuple[float, ...], ...], size: int) -> None:
         raise ArgumentError("mixing must be finite and lower triangular with 1 on the diagonal")
 
 
-def forward_substituted(exog: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
+def forward_substitute(exog: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
     """Rows z with L z = x, shape (rows, p), by elementwise steps: a row's z does not depend on the other rows."""
-    return substituted(np.array(exog.T, dtype=np.float64, order="C"), mixing).T if mixing else exog
+    return substitute_columns(np.array(exog.T, dtype=np.float64, order="C"), mixing).T if mixing else exog
 
 
-def substituted(columns: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
-    """`forward_substituted` of columns, shape (p, rows), in their place."""
+def substitute_columns(columns: Float, mixing: tuple[tuple[float, ...], ...]) -> Float:
+    """`forward_substitute` of columns, shape (p, rows), in their place."""
     spare = np.empty(columns.shape[1])
     for place, row in enumerate(mixing):
         for other, entry in enumerate(row[:place]):
@@ -247,5 +247,5 @@ def _entry_variance(law: MatrixLaw, scale: float, size: int) -> float:
 
 
 def _normal(shape: tuple[int, ...], random: RandomSource) -> Float:
-    tail, upper = folded(random, math.prod(shape))
+    tail, upper = folded_uniforms(random, math.prod(shape))
     return np.where(upper, -1.0, 1.0).reshape(shape) * special.ndtri(tail).reshape(shape)

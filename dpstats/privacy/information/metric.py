@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import Image
-from dpstats.privacy.bodies.image import check_images
+from dpstats.privacy.k_norm import Image
+from dpstats.privacy.k_norm.blocks import check_images
 
 Float = NDArray[np.float64]
 
@@ -34,14 +34,14 @@ NOTHING = 1e-12
 """Entries of a correlation's factor below this are rounding."""
 
 
-class Metric(NamedTuple):
+class DesignMetric(NamedTuple):
     """D = L diag(diagonal) L', as `MatrixNoise` takes it: L unit lower triangular, the rows of `mixing`."""
 
     diagonal: tuple[float, ...]
     mixing: tuple[tuple[float, ...], ...]
 
 
-class Joined(NamedTuple):
+class JointColumns(NamedTuple):
     """Columns that move together, as a number and its square, and the optimal design on what they can be.
 
     Attributes
@@ -56,7 +56,7 @@ class Joined(NamedTuple):
     mean: tuple[float, ...]
     covariance: tuple[tuple[float, ...], ...]
 
-    def among(self, place: Mapping[int, int]) -> Joined | None:
+    def among(self, place: Mapping[int, int]) -> JointColumns | None:
         """What is left for the columns that have a new place; None if there are none."""
         kept = [at for at, column in enumerate(self.columns) if column in place]
         if not kept:
@@ -64,12 +64,12 @@ class Joined(NamedTuple):
         # Less distance from the mean, so a bound of k still: of fewer columns, it takes a larger covariance.
         part = np.array(self.covariance)[np.ix_(kept, kept)] * (len(self.columns) / len(kept))
         mean = tuple(self.mean[at] for at in kept)
-        return Joined(tuple(place[self.columns[at]] for at in kept), mean, tuple(map(tuple, part.tolist())))
+        return JointColumns(tuple(place[self.columns[at]] for at in kept), mean, tuple(map(tuple, part.tolist())))
 
 
 def design_metric(
-    images: Sequence[Image], weights: Mapping[str, float] = WEIGHTS, joined: Sequence[Joined] = ()
-) -> Metric:
+    images: Sequence[Image], weights: Mapping[str, float] = WEIGHTS, joined: Sequence[JointColumns] = ()
+) -> DesignMetric:
     """The metric of a design: sup x'D^-1 x <= 1 over the rows whose parts lie in the blocks' bodies.
 
     Parameters
@@ -94,7 +94,9 @@ def design_metric(
 
 
 @lru_cache(maxsize=16)
-def _metric(images: tuple[Image, ...], ordered: tuple[tuple[str, float], ...], joined: tuple[Joined, ...]) -> Metric:
+def _metric(
+    images: tuple[Image, ...], ordered: tuple[tuple[str, float], ...], joined: tuple[JointColumns, ...]
+) -> DesignMetric:
     """See `design_metric`: every plan of a design has the same."""
     size, weights = check_images(images), dict(ordered)
     if not all(np.isfinite(weight) and weight > 0 for weight in weights.values()):
@@ -108,10 +110,10 @@ def _metric(images: tuple[Image, ...], ordered: tuple[tuple[str, float], ...], j
     # What rounding left where nothing is would cost a pass over the rows each.
     below = np.tril(np.where(np.abs(root) > NOTHING, root, 0.0), -1)
     mixing = below * np.outer(unit, 1 / (unit * np.diag(root))) + np.eye(size)
-    return Metric(tuple(diagonal.tolist()), tuple(tuple(row) for row in mixing.tolist()))
+    return DesignMetric(tuple(diagonal.tolist()), tuple(tuple(row) for row in mixing.tolist()))
 
 
-def optimal_design(columns: tuple[int, ...], points: Float) -> Joined | None:
+def optimal_design(columns: tuple[int, ...], points: Float) -> JointColumns | None:
     """The D-optimal design on some points, shape (m, k), for a constant and k columns.
 
     None where the columns depend on each other, so that there is none.
@@ -136,10 +138,10 @@ def optimal_design(columns: tuple[int, ...], points: Float) -> Joined | None:
     covariance = (apart * (weights / weights.sum())[:, None]).T @ apart
     longest = float(np.sum(apart @ np.linalg.inv(covariance) * apart, axis=1).max())
     scaled = (covariance + covariance.T) * (longest / size / 2)
-    return Joined(columns, tuple(mean.tolist()), tuple(map(tuple, scaled.tolist())))
+    return JointColumns(columns, tuple(mean.tolist()), tuple(map(tuple, scaled.tolist())))
 
 
-def _parts(images: Sequence[Image], size: int, joined: Sequence[Joined]) -> list[tuple[str, int, Float]]:
+def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -> list[tuple[str, int, Float]]:
     """Kind, dimension and second moment in the columns of each orthogonal part of the product of the optimal designs.
 
     On a body of dimension k the extreme points of its optimal design have d'S^-1 d = k, S their covariance, and all

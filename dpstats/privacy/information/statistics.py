@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
-from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise
-from dpstats.privacy.information.rows import (
+from dpstats.privacy.information.exact_sums import (
     BLOCK_ROWS,
     COVER_PLACES,
     LATTICE_LIMIT,
@@ -25,8 +24,8 @@ from dpstats.privacy.information.rows import (
     cover_sensitivity,
     integer_rows,
 )
-from dpstats.privacy.lattice import noisy_integers
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise
+from dpstats.privacy.randomness import RandomSource, noisy_integers
 
 Float = NDArray[np.float64]
 Exact = NDArray[np.object_]
@@ -75,7 +74,7 @@ class StatisticsNoise:
         if self.law == "wishart" and not math.isclose(self.square, self.response**2 / 2, rel_tol=1e-9):
             raise ArgumentError("square must be half of the square of response for the Wishart law")
         if self.size < 1:
-            raise ArgumentError(f"size must be a positive number of columns, got {shown(self.size)}")
+            raise ArgumentError(f"size must be a positive number of columns, got {safe_repr(self.size)}")
         _ = self.unit
 
     @property

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpstats.errors import ArgumentError
-from dpstats.streaming.constraints.balls import GroupL1, L1Ball, L2Ball, LpBall, Simplex
 from dpstats.streaming.constraints.base import Constraint
-from dpstats.streaming.constraints.hull import Hull
+from dpstats.streaming.constraints.sets import GroupL1, Hull, L1Ball, L2Ball, LpBall, Simplex
 
 __all__ = ["Constraint", "GroupL1", "Hull", "L1Ball", "L2Ball", "LpBall", "Simplex", "from_dict"]
 

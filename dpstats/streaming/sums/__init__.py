@@ -7,15 +7,13 @@
 """
 
 from dpstats.streaming.sums.base import Mechanism, NoisePath
-from dpstats.streaming.sums.blt import Blt
 from dpstats.streaming.sums.buffers import Buffers
-from dpstats.streaming.sums.honaker import Honaker
 from dpstats.streaming.sums.plan import SumsPlan
 from dpstats.streaming.sums.pure import KNormTree
 from dpstats.streaming.sums.running import PrefixSums
 from dpstats.streaming.sums.stored import plan_from_dict, stored_plan
-from dpstats.streaming.sums.toeplitz import Toeplitz
-from dpstats.streaming.sums.tree import Tree
+from dpstats.streaming.sums.toeplitz import Blt, Toeplitz
+from dpstats.streaming.sums.tree import Honaker, Tree
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload
 
 __all__ = [

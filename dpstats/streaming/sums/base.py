@@ -9,7 +9,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.streaming.sums.plan import SumsPlan, plan_gaussian
@@ -227,7 +227,7 @@ class Mechanism(ABC):
         """`covariance` for draws of variance 1."""
         for a, b in intervals:
             if not 0 <= a < b:
-                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {shown((a, b))}")
+                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {safe_repr((a, b))}")
         ends = np.array(sorted({end for interval in intervals for end in interval} | {0}))
         self.check_ticks(ends[ends > 0])
         sums = np.zeros((len(ends), len(ends)))

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.privacy.bodies import BodyNoise
-from dpstats.privacy.lattice import check_scale, gaussian_integers, noisy_integers
-from dpstats.privacy.laws import law_from_dict
+from dpstats.privacy.k_norm import KNormNoise
+from dpstats.privacy.k_norm.noise import law_from_dict
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import RandomSource, check_scale, gaussian_integers, noisy_integers
 
 Float = NDArray[np.float64]
 
@@ -78,14 +77,14 @@ class NormDraws:
 
     Attributes
     ----------
-    law : Noise or BodyNoise
+    law : Noise or KNormNoise
         In lattice steps.
     cover_reach : int
         The most that all rounded vectors together may move in the l1 norm, given the ideal ones.
     cover_eps : float
     """
 
-    law: Noise | BodyNoise
+    law: Noise | KNormNoise
     cover_reach: int
     cover_eps: float
 
@@ -126,18 +125,18 @@ def draws_from_dict(stored: Mapping[str, Any]) -> Draws:
     return NormDraws(law_from_dict(stored["law"]), stored["cover_reach"], stored["cover_eps"])
 
 
-def sample_law(law: Noise | BodyNoise, size: int, random: RandomSource) -> Float:
+def sample_law(law: Noise | KNormNoise, size: int, random: RandomSource) -> Float:
     """One vector, shape (size,)."""
-    return law.sample(random) if isinstance(law, BodyNoise) else law.sample(size, random)
+    return law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random)
 
 
-def law_covariance(law: Noise | BodyNoise, size: int) -> Float:
+def law_covariance(law: Noise | KNormNoise, size: int) -> Float:
     """Covariance of one vector, shape (size, size)."""
-    if isinstance(law, BodyNoise):
+    if isinstance(law, KNormNoise):
         return law.covariance()
     return law.expected_square(size) / size * np.eye(size)
 
 
-def law_root_mean_square(law: Noise | BodyNoise, size: int) -> float:
+def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:
     """The square root of E ||b||^2."""
-    return math.sqrt(law.expected_square() if isinstance(law, BodyNoise) else law.expected_square(size))
+    return math.sqrt(law.expected_square() if isinstance(law, KNormNoise) else law.expected_square(size))

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import BodyNoise
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.base import Mechanism, NoisePath
 from dpstats.streaming.sums.draws import Draws, LaplaceDraws, NormDraws, law_root_mean_square
@@ -78,7 +78,7 @@ class KNormTree(Mechanism):
         if arity is None:
             arity = best_arity(self.workload.ticks)
         if isinstance(arity, bool) or not isinstance(arity, (int, np.integer)) or not 2 <= arity <= MOST_CHILDREN:
-            raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {shown(arity)}")
+            raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {safe_repr(arity)}")
         self.arity = int(arity)
 
     def options(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class KNormTree(Mechanism):
         *,
         eps: float,
         delta: float = 0.0,
-        row_sensitivity: float | Mapping[str, float] | BodyNoise = 1.0,
+        row_sensitivity: float | Mapping[str, float] | KNormNoise = 1.0,
         adjacency: Adjacency = "add_remove",
         step: float | None = None,
         allow_uncertified: bool = False,
@@ -136,7 +136,7 @@ class KNormTree(Mechanism):
         eps : float
         delta : float
             Must be 0.
-        row_sensitivity : float, mapping or BodyNoise
+        row_sensitivity : float, mapping or KNormNoise
             In the Euclidean norm; or ``{"l1": ..., "l2": ..., "linf": ...}``, of which the norm of the least noise is
             taken; or a body's law whose scale is the most a row moves its tick's vector, in the body's norm.
         adjacency, step, allow_uncertified
@@ -153,7 +153,7 @@ class KNormTree(Mechanism):
         guarantee = Guarantee(eps, 0.0, adjacency, basis=BASIS, rho=eps**2 / 2)
         return SumsPlan(self, size, unit.scale, unit.norm, spacing, draws, guarantee)
 
-    def _draws(self, unit: Noise | BodyNoise, size: int, eps: float, spacing: float) -> Draws:
+    def _draws(self, unit: Noise | KNormNoise, size: int, eps: float, spacing: float) -> Draws:
         """The node's noise for the budget, in lattice steps."""
         nodes = round(self.sensitivity)
         if isinstance(unit, Noise) and (unit.norm == "l1" or size == 1):
@@ -163,7 +163,7 @@ class KNormTree(Mechanism):
         return NormDraws(main, nodes * math.ceil(size + 2 * off), eps * COVER_SHARE)
 
 
-def unit_law(row_sensitivity: float | Mapping[str, float] | BodyNoise, size: int) -> Noise | BodyNoise:
+def unit_law(row_sensitivity: float | Mapping[str, float] | KNormNoise, size: int) -> Noise | KNormNoise:
     """The law whose scale is a row's reach in its norm, of the least root mean square among those given.
 
     Raises
@@ -171,7 +171,7 @@ def unit_law(row_sensitivity: float | Mapping[str, float] | BodyNoise, size: int
     ArgumentError
         If a norm is unknown, its bound not positive, or a body is made for vectors of another size.
     """
-    if isinstance(row_sensitivity, BodyNoise):
+    if isinstance(row_sensitivity, KNormNoise):
         if row_sensitivity.size != size:
             raise ArgumentError(f"row_sensitivity is a body of {row_sensitivity.size} columns, but size is {size}")
         check_reach("row_sensitivity", row_sensitivity.scale)

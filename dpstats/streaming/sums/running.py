@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -10,15 +12,44 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
-from dpstats.streaming.sums.state import pack, unpack
 from dpstats.streaming.sums.workloads import Halflife, Window
 
 if TYPE_CHECKING:
     from dpstats.streaming.sums.plan import SumsPlan
+
+VERSION = 1
+
+HEADER = b"dpstats stream state %d: PRIVATE DATA, as confidential as the rows; never publish, copy or edit\n"
+
+
+def pack(content: dict[str, Any]) -> bytes:
+    """Header, SHA-256 of the body, body."""
+    body = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    return HEADER % VERSION + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def unpack(content: bytes) -> dict[str, Any]:
+    """What `pack` was given.
+
+    Raises
+    ------
+    StreamError
+        If the header, the version or the checksum is another.
+    """
+    header, _, rest = content.partition(b"\n")
+    if header + b"\n" != HEADER % VERSION:
+        raise StreamError("this is no stream state of this version of dpstats")
+    digest, _, body = rest.partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        raise StreamError("the state is damaged: its checksum does not match")
+    found = json.loads(body)
+    assert isinstance(found, dict)
+    return found
+
 
 Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
@@ -74,7 +105,7 @@ class PrefixSums:
         0
         """
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
-            raise ArgumentError(f"recall must be a non-negative integer, got {shown(recall)}")
+            raise ArgumentError(f"recall must be a non-negative integer, got {safe_repr(recall)}")
         workload = plan.mechanism.workload
         kept = max(int(recall), workload.window if isinstance(workload, Window) else 0)
         stream = cls(plan, random, {})
@@ -209,7 +240,7 @@ class PrefixSums:
         sums = self._state["sums"]
         oldest = self.tick + 1 - len(sums)
         if not 0 <= a < b <= self.tick:
-            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {shown((a, b))}")
+            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {safe_repr((a, b))}")
         if a < oldest:
             raise ArgumentError(f"a must be at least {oldest}: start the stream with a larger recall=")
         return self._scaled(sums[b - oldest] - sums[a - oldest])

@@ -7,15 +7,13 @@ from typing import Any
 
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.streaming.sums.base import Mechanism
-from dpstats.streaming.sums.blt import Blt
 from dpstats.streaming.sums.buffers import Buffers
 from dpstats.streaming.sums.draws import draws_from_dict
-from dpstats.streaming.sums.honaker import Honaker
 from dpstats.streaming.sums.plan import SumsPlan
 from dpstats.streaming.sums.pure import KNormTree
-from dpstats.streaming.sums.state import unpack
-from dpstats.streaming.sums.toeplitz import Toeplitz
-from dpstats.streaming.sums.tree import Tree
+from dpstats.streaming.sums.running import unpack
+from dpstats.streaming.sums.toeplitz import Blt, Toeplitz
+from dpstats.streaming.sums.tree import Honaker, Tree
 
 MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Blt, Toeplitz, Tree, Honaker, KNormTree)}
 

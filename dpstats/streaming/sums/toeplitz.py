@@ -1,4 +1,5 @@
-"""The square root of a workload as a Toeplitz matrix: the least noise known, and all past noises in memory."""
+"""Linear Toeplitz mechanisms: the square root of a workload, and a few decaying buffers that come near it
+(docs/proofs/streams, 4)."""
 
 from __future__ import annotations
 
@@ -9,16 +10,114 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.streaming.sums.base import Mechanism, NoisePath
-from dpstats.streaming.sums.buffers import early_patterns, pattern_norm
-from dpstats.streaming.sums.filters import TAP_BITS, TapPath
-from dpstats.streaming.sums.series import inverse, lagged, square_root, window_root
+from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
+from dpstats.streaming.sums.buffers import (
+    BITS,
+    MOST_BUFFERS,
+    Buffers,
+    PoleSum,
+    early_patterns,
+    fit_buffers,
+    inverse,
+    lagged_product,
+    pattern_norm,
+    square_root,
+    window_root,
+)
 from dpstats.streaming.sums.workloads import Halflife, Window, Workload, powers
 
 Float = NDArray[np.float64]
+
+TAP_BITS = 32
+"""Taps are whole multiples of 2**-TAP_BITS: C is what they say."""
+
+
+class BufferPath(NoisePath):
+    """C with the coefficients 1 and sum_j w_j r_j^(k-1): one buffer of past noise a term.
+
+    Memory: row j holds sum_k r_j^(k-1) n_{t-k} in units of 2**-BITS, each step rounded down.
+    """
+
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers = buffers
+
+    def fresh(self, tick: int) -> int:
+        """One."""
+        return 1
+
+    def memory(self, size: int) -> Integers:
+        """No past noise."""
+        return zeros(len(self.buffers.decays), size)
+
+    def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
+        """As `NoisePath.step`."""
+        weighted = sum(
+            (row * weight for row, weight in zip(memory, self.buffers.weights, strict=True)), start=zeros(1, 1)[0]
+        )
+        noise = fresh[0] - _halves_up(weighted, 2 * BITS)
+        shifted = noise << BITS
+        later = [(row * decay >> BITS) + shifted for row, decay in zip(memory, self.buffers.decays, strict=True)]
+        return noise, np.stack(later)
+
+    def error(self) -> float:
+        """By how much more than 1/2 z may differ from C n: buffers are off by at most 2**-BITS / (1 - r_j)."""
+        weights = np.array(self.buffers.weights) / 2.0**BITS
+        return float((weights / self.buffers.gaps).sum()) * 2.0**-BITS
+
+
+class TapPath(NoisePath):
+    """C with finitely many coefficients 1, c_1, ..., c_{K-1} in units of 2**-TAP_BITS; memory is the last K - 1 noises.
+
+    The last row of the memory is the latest noise.
+    """
+
+    def __init__(self, taps: tuple[int, ...]) -> None:
+        self.taps = taps
+
+    def fresh(self, tick: int) -> int:
+        """One."""
+        return 1
+
+    def memory(self, size: int) -> Integers:
+        """No past noise: the memory grows up to K - 1 rows."""
+        return zeros(0, size)
+
+    def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
+        """As `NoisePath.step`."""
+        weights = np.array(self.taps[1 : len(memory) + 1][::-1], dtype=object)
+        past = exact_product(weights, memory)
+        noise = fresh[0] - _halves_up(past, TAP_BITS)
+        kept = memory[max(0, len(memory) + 2 - len(self.taps)) :] if len(self.taps) > 1 else memory
+        return noise, np.concatenate((kept, noise[None])) if len(self.taps) > 1 else memory
+
+
+def exact_product(weights: Integers, rows: Integers) -> Integers:
+    """weights @ rows without rounding, in 64-bit parts where they fit; shapes (n,) and (n, size).
+
+    Weights are at most 2**TAP_BITS in size and rows below 2**62.
+    """
+    if len(weights) == 0:
+        return zeros(1, rows.shape[1])[0]
+    if len(weights) < 64:
+        return np.asarray(weights @ rows, dtype=object)
+    width = 62 - TAP_BITS - math.ceil(math.log2(len(weights)))
+    left, factors = rows.astype(np.int64), weights.astype(np.int64)
+    total = zeros(1, rows.shape[1])[0]
+    parts = -(-63 // width)
+    for place in range(parts):
+        part = left & ((1 << width) - 1) if place < parts - 1 else left
+        total = total + ((factors @ part).astype(object) << place * width)
+        left = left >> width
+    return total
+
+
+def _halves_up(values: Integers, bits: int) -> Integers:
+    """values / 2**bits rounded to the nearest integer."""
+    return (values + (1 << (bits - 1))) >> bits
+
 
 MOST_TAPS = 10**6
 
@@ -83,7 +182,7 @@ class Toeplitz(Mechanism):
         if taps is None:
             taps = _default_taps(self.workload)
         if isinstance(taps, bool) or not isinstance(taps, (int, np.integer)) or not 1 <= taps <= MOST_TAPS:
-            raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {shown(taps)}")
+            raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {safe_repr(taps)}")
         return int(taps)
 
     def options(self) -> dict[str, Any]:
@@ -106,7 +205,7 @@ class Toeplitz(Mechanism):
         ticks = math.inf if self.workload.endless else self.workload.ticks
 
         def inner(count: float, lag: int) -> float:
-            return lagged(self.coefficients, int(min(count, self.taps)), lag)
+            return lagged_product(self.coefficients, int(min(count, self.taps)), lag)
 
         return pattern_norm(early_patterns(self.participation), inner, ticks)
 
@@ -140,7 +239,7 @@ class Toeplitz(Mechanism):
         sums = np.cumsum(self.inverse)
         if late > len(sums):
             sums = np.pad(sums, (0, late - len(sums)), mode="edge")
-        return lagged(sums, early, late - early)
+        return lagged_product(sums, early, late - early)
 
     def path(self) -> NoisePath:
         """As `Mechanism.path`."""
@@ -164,3 +263,106 @@ def _root(workload: Workload, count: int) -> Float:
     if isinstance(workload, Window):
         return window_root(workload.window, count)
     return square_root(count) * powers(workload.decay, count)
+
+
+class Blt(Mechanism):
+    """A buffered linear Toeplitz matrix: 2 to 5 buffers, constant memory, within .5 % of the square root.
+
+    Its decays and weights minimise the greatest standard deviation for the workload and the person's ticks. No sum of
+    decaying buffers has a window's zeros: there C is the square root cut to two windows, whose memory is constant too.
+
+    Parameters
+    ----------
+    buffers : int or Buffers, optional
+        How many, or their very decays and weights; by default the fewest within .2 % of the square root, up to five.
+    horizon, halflife, window, workload, participation
+        As for `Mechanism`.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    References
+    ----------
+    .. [1] Dvijotham, McMahan, Pillutla, Steinke and Thakurta (2024), "Efficient and near-optimal noise generation for
+       streaming differential privacy".
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Blt
+    >>> round(Blt(horizon=1024).std(1024), 2)
+    3.28
+    """
+
+    name = "blt"
+
+    def __init__(
+        self,
+        *,
+        horizon: int | None = None,
+        halflife: float | None = None,
+        window: int | None = None,
+        workload: Workload | str | None = None,
+        participation: Sequence[int] = (0,),
+        buffers: int | Buffers | None = None,
+    ) -> None:
+        super().__init__(
+            horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
+        )
+        if isinstance(self.workload, Window):
+            if buffers is not None:
+                raise ArgumentError("buffers must be None for a window: its C has two windows of taps instead")
+            self._taps: Toeplitz | None = Toeplitz(
+                workload=self.workload, participation=self.participation, taps=2 * self.workload.window
+            )
+            return
+        self._taps = None
+        if isinstance(buffers, Buffers):
+            self.filter = buffers
+            return
+        if buffers is not None and (isinstance(buffers, bool) or buffers not in range(1, MOST_BUFFERS + 1)):
+            raise ArgumentError(
+                f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {safe_repr(buffers)}"
+            )
+        self.filter = fit_buffers(self.workload, self.participation, buffers)
+
+    def options(self) -> dict[str, Any]:
+        """The buffers themselves, as integers: another machine's fit may differ in its last digits."""
+        if self._taps is not None:
+            return {}
+        return {"filter": {"decays": list(self.filter.decays), "weights": list(self.filter.weights)}}
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """The norm of a column of C; for a person that of several, at most (docs/proofs/streams, 3)."""
+        if self._taps is not None:
+            return self._taps.sensitivity
+        ticks = math.inf if self.workload.endless else self.workload.ticks
+        return pattern_norm(early_patterns(self.participation), self.filter.inner, ticks)
+
+    @cached_property
+    def _sums(self) -> PoleSum:
+        """Noise in the sum of all ticks, k ticks after a draw of 1: the coefficients of C^-1 / (1 - z)."""
+        return self.filter.response(1.0)
+
+    def release_variances(self, ticks: NDArray[np.int64]) -> Float:
+        """As `Mechanism.release_variances`."""
+        if self._taps is not None:
+            return self._taps.release_variances(ticks)
+        return self.filter.response(self.workload.decay).energies(ticks)
+
+    def sum_covariance(self, first: int, second: int) -> float:
+        """As `Mechanism.sum_covariance`."""
+        if self._taps is not None:
+            return self._taps.sum_covariance(first, second)
+        early, late = min(first, second), max(first, second)
+        return self._sums.inner(float(early), late - early)
+
+    def path(self) -> NoisePath:
+        """As `Mechanism.path`."""
+        return self._taps.path() if self._taps is not None else BufferPath(self.filter)
+
+    def touched(self) -> int:
+        """All ticks: a buffer forgets a row, but never to the last bit."""
+        return self._taps.touched() if self._taps is not None else self.workload.ticks

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from dpstats.arguments import shown
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 
 Float = NDArray[np.float64]
@@ -107,7 +107,7 @@ class Halflife:
     def __post_init__(self) -> None:
         number = isinstance(self.halflife, (int, float, np.integer, np.floating))
         if not number or isinstance(self.halflife, bool) or not 0.1 <= self.halflife <= 1e7:
-            raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {shown(self.halflife)}")
+            raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {safe_repr(self.halflife)}")
 
     @property
     def ticks(self) -> int:
@@ -239,7 +239,7 @@ def make_workload(
     own = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
     meant = own[named[0]] if named else "cumulative"
     if workload is not None and not (isinstance(workload, str) and workload in own.values()):
-        raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {shown(workload)}")
+        raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {safe_repr(workload)}")
     if workload is not None and workload != meant:
         raise ArgumentError(f"workload={workload!r} needs {'horizon' if workload == 'cumulative' else workload}=")
     if halflife is not None:
@@ -269,13 +269,13 @@ def check_participation(participation: object) -> tuple[int, ...]:
 
 def _check_integer(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ArgumentError(f"{name} must be made of integers, got {shown(value)}")
+        raise ArgumentError(f"{name} must be made of integers, got {safe_repr(value)}")
     return int(value)
 
 
 def _check_count(name: str, value: object, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {shown(value)}")
+        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {safe_repr(value)}")
 
 
 def powers(decay: float, count: int) -> Float:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import Block, Group, ball, box, cross, intercept, shrink_block, simplex
+from dpstats.privacy.k_norm import ConvexBody, Group, ball, box, cross, intercept, shrink_block, simplex
 
 BLOCKS = [box(3), simplex(3), cross(3), ball(3)]
 VALUES = st.floats(-5, 5)
@@ -24,7 +24,7 @@ GROUPS = [
 ]
 
 
-def in_body(part: np.ndarray, block: Block) -> bool:
+def in_body(part: np.ndarray, block: ConvexBody) -> bool:
     """By the definition of the body, apart from the gauge's code."""
     return {
         "box": np.abs(part).max() <= 1,
@@ -36,7 +36,7 @@ def in_body(part: np.ndarray, block: Block) -> bool:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 @given(part=arrays(np.float64, 3, elements=VALUES))
-def test_shrunk_rows_lie_in_the_body(block: Block, part: np.ndarray) -> None:
+def test_shrunk_rows_lie_in_the_body(block: ConvexBody, part: np.ndarray) -> None:
     rows = np.stack([part, part / 10])
     shrink_block(rows, block)
     for row in rows:
@@ -46,7 +46,7 @@ def test_shrunk_rows_lie_in_the_body(block: Block, part: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("kind", [cross, ball])
-def test_wide_parts_lie_in_the_body_exactly(kind: Callable[[int], Block]) -> None:
+def test_wide_parts_lie_in_the_body_exactly(kind: Callable[[int], ConvexBody]) -> None:
     """Every addend is rounded down by almost half a unit of the sum's last place, 40,000 times."""
     size, power = 40_000, {cross: 1, ball: 2}[kind]
     units = np.ceil((1 - 1e-13) * 2.0**53 / size)
@@ -57,7 +57,7 @@ def test_wide_parts_lie_in_the_body_exactly(kind: Callable[[int], Block]) -> Non
 
 @pytest.mark.parametrize("block", [*BLOCKS, intercept()], ids=str)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0])
-def test_no_cell_raises_or_warns(block: Block, value: float) -> None:
+def test_no_cell_raises_or_warns(block: ConvexBody, value: float) -> None:
     rows = np.full((2, block.size), value)
     rows[1, :-1] = 0.5
     usable = np.isfinite(rows).all(axis=1)
@@ -67,8 +67,8 @@ def test_no_cell_raises_or_warns(block: Block, value: float) -> None:
     np.testing.assert_array_equal(np.isfinite(rows).all(axis=1), usable)
 
 
-@pytest.mark.parametrize("block", [Block(block.kind, 7) for block in BLOCKS], ids=str)
-def test_a_row_does_not_depend_on_the_others(block: Block) -> None:
+@pytest.mark.parametrize("block", [ConvexBody(block.kind, 7) for block in BLOCKS], ids=str)
+def test_a_row_does_not_depend_on_the_others(block: ConvexBody) -> None:
     rows = np.random.default_rng(0).normal(size=(1001, 7))
     together = rows.copy()
     shrink_block(together, block)
@@ -108,4 +108,4 @@ def test_every_row_has_gauge_one_at_most(group: Group) -> None:
 @pytest.mark.parametrize("fields", [("prism", 1), ("box", 0), ("box", 1.5), ("box", True), ("intercept", 2)])
 def test_invalid_blocks(fields: tuple[str, int]) -> None:
     with pytest.raises(ArgumentError):
-        Block(*fields)  # type: ignore[arg-type]
+        ConvexBody(*fields)  # type: ignore[arg-type]

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from dpstats.privacy.bodies import (
-    BodyNoise,
+from dpstats.privacy.k_norm import (
     Image,
+    KNormNoise,
     ball,
-    body_noise,
     box,
     cross,
     intercept,
+    k_norm_noise,
     shrink_block,
     simplex,
     unit_images,
@@ -29,7 +29,7 @@ SCALE = 0.7
 Density = Callable[[np.ndarray], np.ndarray]
 
 
-def cases() -> dict[str, BodyNoise]:
+def cases() -> dict[str, KNormNoise]:
     dummies = (
         Image(intercept(), (0,), [[1.0]]),
         Image(simplex(2), (1, 2, 0), [[1.0, 0.0, -1.0], [0.0, 1.0, -1.0]]),
@@ -38,26 +38,26 @@ def cases() -> dict[str, BodyNoise]:
     splines = (Image(intercept(), (2,), [[1.0]]), Image(simplex(2), (0, 1), dense))
     one, line, plane = ((0, 1),), ((0,), (1,)), ((0, 1, 2),)
     return {
-        "intercept and dummy": BodyNoise(SCALE, unit_images([intercept(), simplex(1)]), one, (1.0,)),
-        "intercept beside dummy": BodyNoise(SCALE, unit_images([intercept(), simplex(1)]), line, (0.7, 0.3)),
-        "intercept and dummies": BodyNoise(SCALE, unit_images([intercept(), simplex(2)]), one, (1.0,)),
-        "all dummies": BodyNoise(SCALE, dummies, one, (1.0,)),
-        "splines": BodyNoise(SCALE, splines, one, (1.0,)),
-        "hull with a box": BodyNoise(SCALE, unit_images([box(), intercept(), simplex(1)]), plane, (1.0,)),
-        "two factors": BodyNoise(SCALE, unit_images([simplex(1), intercept(), simplex(1)]), plane, (1.0,)),
-        "hull and a group": BodyNoise(
+        "intercept and dummy": KNormNoise(SCALE, unit_images([intercept(), simplex(1)]), one, (1.0,)),
+        "intercept beside dummy": KNormNoise(SCALE, unit_images([intercept(), simplex(1)]), line, (0.7, 0.3)),
+        "intercept and dummies": KNormNoise(SCALE, unit_images([intercept(), simplex(2)]), one, (1.0,)),
+        "all dummies": KNormNoise(SCALE, dummies, one, (1.0,)),
+        "splines": KNormNoise(SCALE, splines, one, (1.0,)),
+        "hull with a box": KNormNoise(SCALE, unit_images([box(), intercept(), simplex(1)]), plane, (1.0,)),
+        "two factors": KNormNoise(SCALE, unit_images([simplex(1), intercept(), simplex(1)]), plane, (1.0,)),
+        "hull and a group": KNormNoise(
             SCALE, unit_images([intercept(), simplex(1), box()]), ((0, 1), (2,)), (0.55, 0.45)
         ),
-        "product": BodyNoise(SCALE, unit_images([cross(2), box()], [1.0, 2.0, 0.5]), one, (1.0,)),
-        "ball and box": BodyNoise(SCALE, unit_images([ball(2), box()]), line, (0.4, 0.6)),
-        "planned": body_noise(unit_images([intercept(), box(), simplex(1)], [1.0, 3.0, 0.2]), SCALE),
+        "product": KNormNoise(SCALE, unit_images([cross(2), box()], [1.0, 2.0, 0.5]), one, (1.0,)),
+        "ball and box": KNormNoise(SCALE, unit_images([ball(2), box()]), line, (0.4, 0.6)),
+        "planned": k_norm_noise(unit_images([intercept(), box(), simplex(1)], [1.0, 3.0, 0.2]), SCALE),
     }
 
 
 CASES = cases()
 
 
-def rows(noise: BodyNoise, count: int, rng: np.random.Generator) -> np.ndarray:
+def rows(noise: KNormNoise, count: int, rng: np.random.Generator) -> np.ndarray:
     """Rows of the design, shape (count, p): parts shrunk to their blocks, half of them corners."""
     result = np.zeros((count, noise.size))
     for image in noise.images:
@@ -70,7 +70,7 @@ def rows(noise: BodyNoise, count: int, rng: np.random.Generator) -> np.ndarray:
     return result
 
 
-def worst_excess(noise: BodyNoise, density: Density | None = None, design: BodyNoise | None = None) -> float:
+def worst_excess(noise: KNormNoise, density: Density | None = None, design: KNormNoise | None = None) -> float:
     """The greatest log f(v + t x) - log f(v), as a share of |t| / s, over points, rows and both signs, less 1."""
     rng = np.random.default_rng(12)
     density = density or noise.log_density
@@ -100,7 +100,7 @@ def test_density_integrates_to_one(name: str) -> None:
 
 def test_image_of_more_dummies_than_columns() -> None:
     """A sum contrast of two dummies beside the intercept: b has one dimension less than b_d; its density by lines."""
-    hull = BodyNoise(SCALE, unit_images([intercept(), simplex(2)]), ((0, 1),), (1.0,))
+    hull = KNormNoise(SCALE, unit_images([intercept(), simplex(2)]), ((0, 1),), (1.0,))
     hidden = np.linspace(-12, 12, 24001)
 
     def density(points: np.ndarray) -> np.ndarray:
@@ -116,13 +116,13 @@ def test_image_of_more_dummies_than_columns() -> None:
     assert 0.8 < change.max() <= 1 + 1e-6
     # Such a law has moments and draws, but no density in closed form.
     maps = (Image(intercept(), (0,), [[1.0]]), Image(simplex(2), (1,), [[1.0], [-1.0]]))
-    noise = BodyNoise(SCALE, maps, ((0, 1),), (1.0,))
+    noise = KNormNoise(SCALE, maps, ((0, 1),), (1.0,))
     assert noise.sample(rng).shape == (2,)
     with pytest.raises(ValueError, match="invertible"):
         noise.log_density(v)
 
 
-def line_integral(hull: BodyNoise, point: np.ndarray, hidden: np.ndarray) -> float:
+def line_integral(hull: KNormNoise, point: np.ndarray, hidden: np.ndarray) -> float:
     """Log density of (b_0, b_1 - b_2) from that of (b_0, b_1, b_2)."""
     line = np.column_stack([np.full_like(hidden, point[0]), hidden + point[1], hidden])
     return math.log(integrate.simpson(np.exp(hull.log_density(line)), x=hidden))
@@ -134,7 +134,7 @@ class TestPlantedErrorsAreCaught:
     @pytest.mark.parametrize("name", CASES)
     def test_half_the_scale(self, name: str) -> None:
         noise = CASES[name]
-        half = BodyNoise(SCALE / 2, noise.images, noise.groups, noise.shares)
+        half = KNormNoise(SCALE / 2, noise.images, noise.groups, noise.shares)
         assert worst_excess(noise, half.log_density) > 0.9
 
     @pytest.mark.parametrize("name", CASES)
@@ -154,7 +154,7 @@ class TestPlantedErrorsAreCaught:
     @pytest.mark.parametrize("name", ["intercept beside dummy", "hull and a group", "ball and box"])
     def test_share_forgotten(self, name: str) -> None:
         noise = CASES[name]
-        forgotten = BodyNoise(SCALE, noise.images, noise.groups, noise.shares)
+        forgotten = KNormNoise(SCALE, noise.images, noise.groups, noise.shares)
         forgotten.__dict__["_scales"] = (SCALE,) * len(noise.groups)
         assert worst_excess(noise, forgotten.log_density) > 0.3
 
@@ -163,18 +163,18 @@ class TestPlantedErrorsAreCaught:
         """Rows whose first coordinate is not 1, here any number in [-1, 1]."""
         noise = CASES[name]
         blocks = [box() if image.block.kind == "intercept" else image.block for image in noise.images]
-        design = body_noise(unit_images(blocks))
+        design = k_norm_noise(unit_images(blocks))
         assert worst_excess(noise, design=design) > 0.5
 
     @pytest.mark.parametrize("name", ["intercept and dummy", "intercept and dummies", "hull with a box"])
     def test_simplex_for_columns_of_either_sign(self, name: str) -> None:
         noise = CASES[name]
         blocks = [cross(image.block.size) if image.block.kind == "simplex" else image.block for image in noise.images]
-        design = body_noise(unit_images(blocks))
+        design = k_norm_noise(unit_images(blocks))
         assert worst_excess(noise, design=design) > 0.5
 
     def test_two_subterms_in_one_simplex(self) -> None:
         """Dummies of two factors called one simplex: their sum is 2."""
-        noise = BodyNoise(SCALE, unit_images([intercept(), simplex(2)]), ((0, 1),), (1.0,))
-        design = body_noise(unit_images([intercept(), simplex(1), simplex(1)]))
+        noise = KNormNoise(SCALE, unit_images([intercept(), simplex(2)]), ((0, 1),), (1.0,))
+        design = k_norm_noise(unit_images([intercept(), simplex(1), simplex(1)]))
         assert worst_excess(noise, design=design) > 0.5

@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import (
-    Block,
-    BodyNoise,
+from dpstats.privacy.k_norm import (
+    ConvexBody,
     Image,
-    body_noise,
+    KNormNoise,
     box,
     cross,
     group_blocks,
     group_energy,
     intercept,
+    k_norm_noise,
     make_grouping,
     simplex,
     unit_images,
 )
 
-BLOCKS = st.builds(Block, st.sampled_from(["box", "simplex", "cross", "ball"]), st.integers(1, 9))
+BLOCKS = st.builds(ConvexBody, st.sampled_from(["box", "simplex", "cross", "ball"]), st.integers(1, 9))
 DESIGNS = st.lists(BLOCKS, min_size=1, max_size=7)
 
 
@@ -46,13 +46,13 @@ def test_table(boxes: int, crosses: list[int], simplices: list[int], square: flo
     alone = {frozenset(group) for group in apart}
     rest = frozenset(range(len(blocks))) - frozenset().union(*alone)
     assert {frozenset(group) for group in grouping.groups} == alone | {rest}
-    assert body_noise(unit_images(blocks)).expected_square() == pytest.approx(square, rel=1e-4)
+    assert k_norm_noise(unit_images(blocks)).expected_square() == pytest.approx(square, rel=1e-4)
 
 
 @settings(max_examples=60, deadline=None)
 @given(blocks=DESIGNS, constant=st.booleans(), data=st.data())
 def test_grouping_is_optimal_in_its_shares_and_no_worse_than_the_norms(
-    blocks: list[Block], constant: bool, data: st.DataObject
+    blocks: list[ConvexBody], constant: bool, data: st.DataObject
 ) -> None:
     blocks = [intercept(), *blocks] if constant else blocks
     size = sum(block.size for block in blocks)
@@ -62,7 +62,7 @@ def test_grouping_is_optimal_in_its_shares_and_no_worse_than_the_norms(
     found = grouping.expected_square
     assert math.fsum(grouping.shares) == pytest.approx(1, abs=1e-12)
     # The sum of energy / share^2, of the law itself, and of other shares.
-    assert BodyNoise(1.0, images, grouping.groups, grouping.shares).expected_square() == pytest.approx(found, rel=1e-9)
+    assert KNormNoise(1.0, images, grouping.groups, grouping.shares).expected_square() == pytest.approx(found, rel=1e-9)
     moved = np.array(grouping.shares) * np.exp(np.linspace(-0.1, 0.1, len(grouping.shares)))
     assert sum(grouping.energies / (moved / moved.sum()) ** 2) >= found * (1 - 1e-12)
     # Every block by itself, all in one, and independent Laplace coordinates of the best scales.
@@ -76,7 +76,7 @@ def test_grouping_is_optimal_in_its_shares_and_no_worse_than_the_norms(
 
 @settings(max_examples=100, deadline=None)
 @given(blocks=DESIGNS, constant=st.booleans())
-def test_never_above_one_norm_of_the_whole_row(blocks: list[Block], constant: bool) -> None:
+def test_never_above_one_norm_of_the_whole_row(blocks: list[ConvexBody], constant: bool) -> None:
     """At unit bounds: l1, l2 and linf noise of scale sup ||x||, and the product of the symmetric hulls."""
     blocks = [intercept(), *blocks] if constant else blocks
     size = sum(block.size for block in blocks)
@@ -90,7 +90,7 @@ def test_never_above_one_norm_of_the_whole_row(blocks: list[Block], constant: bo
 
 @settings(max_examples=40, deadline=None)
 @given(blocks=DESIGNS, seed=st.integers(0, 10**6))
-def test_the_order_of_blocks_decides_nothing(blocks: list[Block], seed: int) -> None:
+def test_the_order_of_blocks_decides_nothing(blocks: list[ConvexBody], seed: int) -> None:
     blocks = [intercept(), *blocks]
     shuffled = [blocks[index] for index in np.random.default_rng(seed).permutation(len(blocks))]
     one, other = (group_blocks(unit_images(order)) for order in (blocks, shuffled))
@@ -120,7 +120,7 @@ def test_energy_counts_the_map() -> None:
             [intercept(), simplex(4), simplex(2)], [(0, 1, 2), (1, 2, 3), (4, 5)], maps, strict=True
         )
     )
-    noise = BodyNoise(1.3, images, ((0, 1, 2),), (1.0,))
+    noise = KNormNoise(1.3, images, ((0, 1, 2),), (1.0,))
     assert noise.expected_square() == pytest.approx(1.3**2 * group_energy(images), rel=1e-12)
     group, matrix = noise.bodies[0], noise.maps[0]
     draws = np.array([group.uniform(rng) for _ in range(20_000)]) @ matrix
@@ -133,7 +133,7 @@ def test_dummies_that_sum_to_one_are_independent_laplace() -> None:
     """`0 + a` as homogeniser with k - 1 dummies: its hull is the l1 ball of the k dummies."""
     matrix = np.hstack([-np.ones((3, 1)), np.eye(3)])
     images = (Image(intercept(), (0,), [[1.0]]), Image(simplex(3), (0, 1, 2, 3), matrix))
-    noise = body_noise(images, 0.5)
+    noise = k_norm_noise(images, 0.5)
     np.testing.assert_allclose(noise.covariance(), 2 * 0.25 * np.eye(4), atol=1e-13)
     points = np.random.default_rng(0).normal(size=(50, 4))
     np.testing.assert_allclose(noise.log_density(points), -np.abs(points).sum(axis=1) / 0.5, atol=1e-12)
@@ -143,12 +143,12 @@ def test_a_wide_design_is_planned_without_delay() -> None:
     """One shape of 60 blocks, 201 columns: the second run, with moments at hand, must stay far below a second."""
     rng = np.random.default_rng(0)
     sizes = np.bincount(rng.integers(0, 40, 140), minlength=40) + 1
-    noise = body_noise(unit_images([intercept(), *[box()] * 20, *(simplex(int(size)) for size in sizes)]))
+    noise = k_norm_noise(unit_images([intercept(), *[box()] * 20, *(simplex(int(size)) for size in sizes)]))
     assert noise.size == 201
     assert len(noise.groups) < 5
 
 
-def images_of(*pairs: tuple[Block, tuple[int, ...]]) -> tuple[Image, ...]:
+def images_of(*pairs: tuple[ConvexBody, tuple[int, ...]]) -> tuple[Image, ...]:
     return tuple(Image(block, columns, np.ones((block.size, len(columns)))) for block, columns in pairs)
 
 
@@ -167,7 +167,7 @@ def images_of(*pairs: tuple[Block, tuple[int, ...]]) -> tuple[Image, ...]:
 )
 def test_invalid_designs(images: tuple[Image, ...]) -> None:
     with pytest.raises(ArgumentError):
-        body_noise(images)
+        k_norm_noise(images)
 
 
 def test_invalid_fields() -> None:
@@ -177,7 +177,7 @@ def test_invalid_fields() -> None:
             Image(box(), columns, matrix)
     for groups, shares in ((((0,),), (1.0,)), (((0, 1), (1,)), (0.5, 0.5)), (((0, 1),), (0.5, 0.5))):
         with pytest.raises(ArgumentError):
-            BodyNoise(1.0, images, groups, shares)
+            KNormNoise(1.0, images, groups, shares)
     for scale, shares in ((0.0, (1.0,)), (math.nan, (1.0,)), (1.0, (0.9,)), (1.0, (math.nan,))):
         with pytest.raises(ArgumentError):
-            BodyNoise(scale, images, ((0, 1),), shares)
+            KNormNoise(scale, images, ((0, 1),), shares)

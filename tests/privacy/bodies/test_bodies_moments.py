@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 from scipy.spatial import ConvexHull, Delaunay
 
-from dpstats.privacy.bodies import Block, Group, Image, ball, box, cross, intercept, simplex, unit_images
-from dpstats.privacy.bodies.fourth import length_moments
-from dpstats.privacy.bodies.group import log_normaliser
-from dpstats.privacy.bodies.hull import second_moments
-from dpstats.privacy.bodies.integers import tail_sums
+from dpstats.privacy.k_norm import ConvexBody, Group, Image, ball, box, cross, intercept, simplex, unit_images
+from dpstats.privacy.k_norm.groups import log_normaliser
+from dpstats.privacy.k_norm.quantiles import length_moments
+from dpstats.privacy.k_norm.uniform import second_moments, tail_sums
 
 POLYTOPES = [
     (intercept(), simplex(1)),
@@ -50,7 +49,7 @@ def vertices(group: Group) -> np.ndarray:
 
 
 @pytest.mark.parametrize("blocks", POLYTOPES, ids=str)
-def test_volume_moments_and_gauge_of_the_polytope(blocks: tuple[Block, ...]) -> None:
+def test_volume_moments_and_gauge_of_the_polytope(blocks: tuple[ConvexBody, ...]) -> None:
     """Exact: a second moment over a simplex of corners v is (sum v v' + (sum v)(sum v)') / ((n + 1)(n + 2))."""
     group = Group(blocks)
     corners = vertices(group)
@@ -110,7 +109,7 @@ def test_published_moments(sizes: list[int], constant: float, sums: list[float])
     ],
     ids=str,
 )
-def test_moments_of_draws(blocks: tuple[Block, ...]) -> None:
+def test_moments_of_draws(blocks: tuple[ConvexBody, ...]) -> None:
     group, rng, count = Group(blocks), np.random.default_rng(7), 20_000
     mixing = rng.normal(size=(group.size, group.size))
     draws = np.array([group.uniform(rng) for _ in range(count)])

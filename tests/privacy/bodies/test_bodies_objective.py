@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats.audit.density import ObjectiveDensity
+from dpstats.audit.exact import ObjectiveDensity
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign
-from dpstats.mechanisms.metrics import Purchase
 from dpstats.mechanisms.objective import plan_objective
-from dpstats.privacy.bodies import BodyNoise, box, cross, intercept, simplex, unit_images
 from dpstats.privacy.calibration import joint_scale, objective_noise
+from dpstats.privacy.k_norm import KNormNoise, box, cross, intercept, simplex, unit_images
 
 EPS = 1.0
 FAMILIES = [Binomial(), Gaussian(0.5), Poisson(3.0, 3.0)]
@@ -49,7 +49,7 @@ def worst_ratio(
     rows = corners(name) if rows is None else rows
     ratio = float((corners(name) ** 2 / CURVATURE).sum(axis=1).max())
     scale = joint_scale(family, eps=EPS, curvature_ratio=ratio, row_norm=1.0, adjacency=adjacency)
-    noise = BodyNoise(scale * factor, unit_images(blocks), groups, shares)
+    noise = KNormNoise(scale * factor, unit_images(blocks), groups, shares)
     rng = np.random.default_rng(4)
     worst = 0.0
     for _ in range(40):
@@ -122,11 +122,11 @@ class TestDesignNoise:
     def test_it_is_less_than_any_norm_and_what_a_plan_takes(self) -> None:
         design = self.design()
         cut = objective_noise("binomial", eps=EPS, curvature=20.0, design=design)
-        assert isinstance(cut, BodyNoise)
+        assert isinstance(cut, KNormNoise)
         norms = {norm: design.norm_bound(norm, np.ones(4)) for norm in ("l1", "l2", "linf")}
         whole = objective_noise("binomial", eps=EPS, curvature=20.0, row_norm=norms, size=4)
         assert cut.expected_square() < 0.7 * whole.expected_square(4)
-        planned = plan_objective(design, Binomial(), Purchase(EPS, 0.0, 0.01, "add_remove"))
+        planned = plan_objective(design, Binomial(), NoiseBudget(EPS, 0.0, 0.01, "add_remove"))
         assert objective_noise("binomial", eps=EPS, curvature=planned.curvature, design=design) == planned.noise
 
     def test_a_delta_permits_gaussian_noise_and_does_not_demand_it(self) -> None:

@@ -13,33 +13,33 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.privacy.bodies import (
-    Block,
-    BodyNoise,
+from dpstats.privacy.k_norm import (
+    ConvexBody,
     Group,
+    KNormNoise,
     ball,
-    body_noise,
     box,
     cross,
     intercept,
-    law,
-    sampling,
+    k_norm_noise,
     simplex,
     unit_images,
 )
-from dpstats.privacy.bodies.integers import choose, draw_cell, integer_below, subset, tail_sums
+from dpstats.privacy.k_norm import noise as law
+from dpstats.privacy.k_norm import uniform as sampling
+from dpstats.privacy.k_norm.uniform import choose, draw_cell, integer_below, subset, tail_sums
 from dpstats.privacy.randomness import SystemRandom
 
 LEVEL = 1e-4
 HULL = (intercept(), simplex(3), simplex(2), box(2))
 
 
-def draws(noise: BodyNoise, count: int = 4000, seed: int = 5) -> np.ndarray:
+def draws(noise: KNormNoise, count: int = 4000, seed: int = 5) -> np.ndarray:
     random = np.random.default_rng(seed)
     return np.array([noise.sample(random) for _ in range(count)])
 
 
-def radius_fits(noise: BodyNoise, sample: np.ndarray) -> float:
+def radius_fits(noise: KNormNoise, sample: np.ndarray) -> float:
     """The p-value of each group's gauge, Gamma(d) of scale s / w; unit maps, blocks in the order of the columns."""
     worst = 1.0
     for body, group, share in zip(noise.bodies, noise.groups, noise.shares, strict=True):
@@ -49,29 +49,29 @@ def radius_fits(noise: BodyNoise, sample: np.ndarray) -> float:
     return worst
 
 
-def laws() -> list[BodyNoise]:
+def laws() -> list[KNormNoise]:
     blocks = [intercept(), simplex(3), box(), simplex(12), cross(2), ball(2)]
     groups = ((0, 1), (2, 3, 4), (5,))
-    return [body_noise(unit_images(HULL), 2.0), BodyNoise(0.5, unit_images(blocks), groups, (0.5, 0.3, 0.2))]
+    return [k_norm_noise(unit_images(HULL), 2.0), KNormNoise(0.5, unit_images(blocks), groups, (0.5, 0.3, 0.2))]
 
 
 @pytest.mark.parametrize("noise", laws(), ids=range(2))
-def test_radius(noise: BodyNoise) -> None:
+def test_radius(noise: KNormNoise) -> None:
     assert radius_fits(noise, draws(noise)) > LEVEL
 
 
 @pytest.mark.parametrize("noise", laws(), ids=range(2))
-def test_planted_radius_of_shape_d(noise: BodyNoise, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_radius_of_shape_d(noise: KNormNoise, monkeypatch: pytest.MonkeyPatch) -> None:
     right = law.gamma_variable
     monkeypatch.setattr(law, "gamma_variable", lambda shape, random: right(shape - 1, random))
     assert radius_fits(noise, draws(noise)) < LEVEL
 
 
 @pytest.mark.parametrize("noise", laws(), ids=range(2))
-def test_planted_scales(noise: BodyNoise) -> None:
+def test_planted_scales(noise: KNormNoise) -> None:
     assert radius_fits(noise, draws(noise) / 2) < LEVEL
     if len(noise.groups) > 1:
-        forgotten = BodyNoise(noise.scale, noise.images, noise.groups, noise.shares)
+        forgotten = KNormNoise(noise.scale, noise.images, noise.groups, noise.shares)
         forgotten.__dict__["_scales"] = (noise.scale,) * len(noise.groups)
         assert radius_fits(noise, draws(forgotten)) < LEVEL
 
@@ -149,7 +149,7 @@ def test_intercept_and_parts_of_the_hull() -> None:
 
 
 @pytest.mark.parametrize("block", [box(3), cross(3), ball(3), simplex(3)], ids=str)
-def test_marginals_of_symmetric_bodies(block: Block) -> None:
+def test_marginals_of_symmetric_bodies(block: ConvexBody) -> None:
     random = np.random.default_rng(4)
     sample = np.array([sampling.uniform_in_block(block, random) for _ in range(4000)])
     marginal = {

@@ -13,20 +13,20 @@ import pytest
 from scipy import integrate, stats
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import (
-    Block,
-    BodyNoise,
+from dpstats.privacy.k_norm import (
+    ConvexBody,
     Group,
     Image,
+    KNormNoise,
     ball,
-    body_noise,
     box,
     cross,
     intercept,
+    k_norm_noise,
     simplex,
     unit_images,
 )
-from dpstats.privacy.bodies.tails import log_concave_quantile, marginal
+from dpstats.privacy.k_norm.quantiles import log_concave_quantile, marginal
 
 LEVEL = 1e-4
 DESIGNS = {
@@ -37,15 +37,15 @@ DESIGNS = {
 }
 
 
-def laws() -> dict[str, BodyNoise]:
-    noises = {name: body_noise(unit_images(blocks), 0.5) for name, blocks in DESIGNS.items()}
+def laws() -> dict[str, KNormNoise]:
+    noises = {name: k_norm_noise(unit_images(blocks), 0.5) for name, blocks in DESIGNS.items()}
     rng = np.random.default_rng(0)
     contrasts = (
         Image(intercept(), (0, 1), [[1.0, 0.5]]),
         Image(simplex(4), (1, 2, 3), rng.normal(size=(4, 3))),
         Image(box(3), (4, 5, 6), rng.normal(size=(3, 3))),
     )
-    return noises | {"contrasts": BodyNoise(2.0, contrasts, ((0, 1), (2,)), (0.6, 0.4))}
+    return noises | {"contrasts": KNormNoise(2.0, contrasts, ((0, 1), (2,)), (0.6, 0.4))}
 
 
 LAWS = laws()
@@ -106,7 +106,7 @@ def test_thresholds_are_joint_bounds(name: str) -> None:
     ],
     ids=str,
 )
-def test_marginals(group: Group, block: Block) -> None:
+def test_marginals(group: Group, block: ConvexBody) -> None:
     """Probability integral transform of R U_i: uniform."""
     rng, law = np.random.default_rng(1), marginal(group, block)
     where = group.slices[group.blocks.index(block)].start

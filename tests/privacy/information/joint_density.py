@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpstats.audit.density import ObjectiveDensity
+from dpstats.audit.exact import ObjectiveDensity
 from dpstats.families import Family
 from dpstats.privacy.information import row_weights
 from dpstats.privacy.noise import Noise

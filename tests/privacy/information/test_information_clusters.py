@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpstats.privacy.information.clusters import noisy_cluster_spread, person_scores, score_squares
-from dpstats.privacy.information.scores import PARTS, directions, in_parts, spread_allowances, spread_bound
-from dpstats.rows import MemoryRows
+from dpstats.data import MemoryRows
+from dpstats.privacy.information.scores import (
+    PARTS,
+    direction_parts,
+    directions,
+    noisy_cluster_spread,
+    person_scores,
+    score_squares,
+    spread_allowances,
+    spread_bound,
+)
 
 LIPSCHITZ = 0.7
 SIZE = 4
@@ -47,7 +55,7 @@ def public(seed: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def totals(rows: Rows, most: int) -> np.ndarray:
     inverse, diagonal, contrasts = public()
     found = directions(inverse, diagonal, contrasts)
-    return in_parts(score_squares(person_scores(diagonal, LIPSCHITZ, (), [rows]), most), found)
+    return direction_parts(score_squares(person_scores(diagonal, LIPSCHITZ, (), [rows]), most), found)
 
 
 @pytest.mark.parametrize(("shared", "most"), [(True, 1), (False, 5)])

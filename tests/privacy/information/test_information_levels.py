@@ -7,7 +7,6 @@ import pytest
 from wishart_law import log_ratio
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import intercept, simplex, unit_images
 from dpstats.privacy.information import (
     LevelNoise,
     MatrixNoise,
@@ -17,6 +16,7 @@ from dpstats.privacy.information import (
     noisy_level_information,
     shaped_diagonal,
 )
+from dpstats.privacy.k_norm import intercept, simplex, unit_images
 from dpstats.privacy.randomness import SystemRandom
 
 

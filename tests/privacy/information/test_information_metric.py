@@ -12,7 +12,6 @@ import pytest
 from wishart_law import log_ratio
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import Block, Image, ball, box, cross, intercept, simplex, unit_images
 from dpstats.privacy.information import (
     MatrixNoise,
     design_metric,
@@ -21,7 +20,8 @@ from dpstats.privacy.information import (
     noisy_spread,
     spread_bound,
 )
-from dpstats.privacy.information.rows import PLACES, integer_rows
+from dpstats.privacy.information.exact_sums import PLACES, integer_rows
+from dpstats.privacy.k_norm import ConvexBody, Image, ball, box, cross, intercept, simplex, unit_images
 from dpstats.privacy.randomness import SystemRandom
 
 SUM = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
@@ -44,7 +44,7 @@ DESIGNS = {
 }
 
 
-def corners(block: Block) -> np.ndarray:
+def corners(block: ConvexBody) -> np.ndarray:
     """Extreme points of a block's body; of a ball some."""
     if block.kind == "intercept":
         return np.ones((1, 1))

@@ -16,9 +16,9 @@ from joint_density import Released, worst_log_ratio
 import dpstats as dp
 from dpstats.audit.exact import audit_exact
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
-from dpstats.mechanisms import objective, pricing
+from dpstats.mechanisms import calibration, objective
 from dpstats.mechanisms.information import eta_error
-from dpstats.mechanisms.objective_plan import ObjectivePlan
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.privacy.information import JointScales
 from dpstats.privacy.noise import Noise
 
@@ -158,10 +158,10 @@ class TestPlanted:
     @pytest.mark.parametrize("family", [HuberSVM(0.5), Gaussian(0.5)], ids=repr)
     def test_free_claimed_where_nothing_is(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
         """A plan that believes in a headroom of one: `free_ratio` keeps the charge; without it the density shows."""
-        from dpstats.mechanisms import inferring
+        from dpstats.mechanisms import inference_budget
 
-        monkeypatch.setattr(inferring, "headroom", lambda family: 1.0)
-        monkeypatch.setattr(pricing, "headroom", lambda family: 1.0)
+        monkeypatch.setattr(inference_budget, "headroom", lambda family: 1.0)
+        monkeypatch.setattr(calibration, "headroom", lambda family: 1.0)
         stage = stage_of(family, "add_remove")
         if stage.information is not None:  # the raised curvature made room
             assert worst(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-6)
@@ -169,7 +169,7 @@ class TestPlanted:
         def claimed(family: Family, purchase: Any, metric: Any, kappa: float, scale: float, error: float) -> Any:
             return JointScales(scale, family.curvature_bound / (0.5 * purchase.eps))
 
-        monkeypatch.setattr(pricing, "_free_scales", claimed)
+        monkeypatch.setattr(calibration, "_free_scales", claimed)
         stage = stage_of(family, "add_remove")
         assert stage.information is not None
         assert worst(stage) > (stage.eps + stage.information.eps) * 1.05

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpstats.privacy.information import MatrixNoise, linear_predictor, matrix_noise, noisy_information
-from dpstats.privacy.information.rows import (
+from dpstats.privacy.information.exact_sums import (
     BLOCK_ROWS,
     COVER_PLACES,
     FARTHEST_ROW,
@@ -17,7 +17,7 @@ from dpstats.privacy.information.rows import (
     _unit_integers,
     columns_of,
     cover_sensitivity,
-    covered,
+    cover_with_noise,
     integer_information,
     integer_rows,
 )
@@ -187,7 +187,8 @@ def test_cover_holds_sums_on_two_sides_of_a_step(law: str, size: int) -> None:
     assert int((above - below)[0, 0]) == 1  # of 2^40 parts of a weight's square: as near as two draws can tell
     noise = MatrixNoise(law, 1e-30, (1.0,) * size)  # type: ignore[arg-type]
     steps = [
-        covered([total], noise, weight_bound=1.0, cover_eps=1e6, random=np.random.default_rng(0))[0] * 2.0**COVER_PLACES
+        cover_with_noise([total], noise, weight_bound=1.0, cover_eps=1e6, random=np.random.default_rng(0))[0]
+        * 2.0**COVER_PLACES
         for total in (below, above)
     ]
     distance = np.abs(steps[1] - steps[0])[np.triu_indices(size)].sum()

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpstats.data import MemoryRows
 from dpstats.errors import ArgumentError
-from dpstats.privacy.bodies import box, intercept, simplex, unit_images
 from dpstats.privacy.information import design_metric, noisy_spread, noisy_sum, spread_allowances, spread_bound
+from dpstats.privacy.information.exact_sums import integer_information
 from dpstats.privacy.information.matrix import MatrixNoise
-from dpstats.privacy.information.rows import integer_information
-from dpstats.privacy.information.scores import PARTS, Directions, directions, in_parts
+from dpstats.privacy.information.scores import PARTS, Directions, direction_parts, directions
+from dpstats.privacy.k_norm import box, intercept, simplex, unit_images
 from dpstats.privacy.randomness import SystemRandom
-from dpstats.rows import MemoryRows
 
 
 def setting(size: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -33,7 +33,7 @@ def row_parts(
     """What each row alone has in each direction, shape (rows, k)."""
     rows = zip(exog, slopes, strict=True)
     totals = (integer_information([(row[None], np.array([slope**2]))], diagonal, lipschitz**2) for row, slope in rows)
-    return np.array([in_parts(total, public) for total in totals])
+    return np.array([direction_parts(total, public) for total in totals])
 
 
 def rows_of(inverse: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -86,13 +86,13 @@ def test_neighbours_differ_by_the_sensitivity() -> None:
     public = directions(inverse, diagonal, rows_of(inverse, kept))
     exog, slopes = hard_rows(inverse, diagonal, kept), np.linspace(-1, 1, 400)
     total = integer_information([(exog, slopes**2)], diagonal, 1.0)
-    whole, widest = in_parts(total, public), 0
+    whole, widest = direction_parts(total, public), 0
     for row in range(50):
         one, other = (integer_information([(exog[[at]], slopes[[at]] ** 2)], diagonal, 1.0) for at in (row, 399 - row))
-        without = in_parts(total - one, public)
+        without = direction_parts(total - one, public)
         widest = max(widest, int(np.abs(whole - without).sum()))
         assert np.abs(whole - without).sum() <= PARTS + 3
-        assert np.abs(whole - in_parts(total - one + other, public)).sum() <= 2 * PARTS + 3
+        assert np.abs(whole - direction_parts(total - one + other, public)).sum() <= 2 * PARTS + 3
     assert widest > 0.99 * PARTS
 
 
@@ -101,9 +101,9 @@ def test_parts_are_exact_where_floats_are_not() -> None:
     inverse, diagonal = np.eye(2), np.ones(2)
     public = directions(inverse, diagonal, np.eye(2))
     one = integer_information([(np.eye(2)[:1], np.ones(1))], diagonal, 1.0)
-    many, single = one * 2**31, int(in_parts(one, public)[0])
-    assert in_parts(many, public)[0] == pytest.approx(2**31 * single, rel=1e-9)
-    assert abs(int(in_parts(many + one, public)[0] - in_parts(many, public)[0]) - single) <= 1
+    many, single = one * 2**31, int(direction_parts(one, public)[0])
+    assert direction_parts(many, public)[0] == pytest.approx(2**31 * single, rel=1e-9)
+    assert abs(int(direction_parts(many + one, public)[0] - direction_parts(many, public)[0]) - single) <= 1
 
 
 def test_values() -> None:

@@ -11,8 +11,8 @@ from scipy import special
 from wishart_law import log_ratio
 
 from dpstats.errors import ArgumentError
+from dpstats.privacy.information.exact_sums import BLOCK_ROWS, COVER_PLACES, PLACES, cover_sensitivity
 from dpstats.privacy.information.matrix import MatrixNoise, analytic_mu, matrix_scale
-from dpstats.privacy.information.rows import BLOCK_ROWS, COVER_PLACES, PLACES, cover_sensitivity
 from dpstats.privacy.information.statistics import (
     StatisticsNoise,
     frobenius_sensitivity,

@@ -13,7 +13,7 @@ import pytest
 from transcripts import mechanism_mu, responses
 
 from dpstats.errors import ArgumentError, DataError, StreamError
-from dpstats.privacy.bodies import Image, body_noise, box, simplex
+from dpstats.privacy.k_norm import Image, box, k_norm_noise, simplex
 from dpstats.streaming.sums import (
     Blt,
     Cumulative,
@@ -311,7 +311,7 @@ class TestKNormTree(SumsContract):
         """2,000 draws of three numbers: their covariance is the stated one (5 standard errors, false alarm 1e-5)."""
         assert isinstance(mechanism, KNormTree)
         images = [Image(box(1), (0,), np.eye(1)), Image(simplex(2), (1, 2), np.eye(2))]
-        reach: Any = body_noise(images, 2.0) if norm == "body" else {norm: 2.0}
+        reach: Any = k_norm_noise(images, 2.0) if norm == "body" else {norm: 2.0}
         plan = mechanism.plan(3, eps=1.0, row_sensitivity=reach)
         assert plan.norm == ("design" if norm == "body" else norm)
         noise = plan.draws.draw(2000, 3, np.random.default_rng(0)).astype(np.float64)
@@ -332,7 +332,7 @@ class TestKNormTree(SumsContract):
             with pytest.raises(ArgumentError, match="row_sensitivity"):
                 mechanism.plan(2, eps=1.0, row_sensitivity=wrong)
         with pytest.raises(ArgumentError, match="body of 1 columns"):
-            mechanism.plan(2, eps=1.0, row_sensitivity=body_noise([Image(box(1), (0,), np.eye(1))]))  # type: ignore[arg-type]
+            mechanism.plan(2, eps=1.0, row_sensitivity=k_norm_noise([Image(box(1), (0,), np.eye(1))]))  # type: ignore[arg-type]
 
 
 def test_workloads_are_named_in_several_ways() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpstats.errors import ArgumentError
-from dpstats.privacy.lattice import LARGEST_SCALE, check_scale
-from dpstats.privacy.randomness import SystemRandom
+from dpstats.privacy.randomness import LARGEST_SCALE, SystemRandom, check_scale
 from dpstats.streaming.sums import Blt, KNormTree
 from dpstats.streaming.sums.tree import TreeShape, levels_below, worst_memberships
 

@@ -73,7 +73,7 @@ def test_rows_are_shortened_and_counted_exactly() -> None:
 
 @pytest.mark.parametrize("count", [63, 64, 700])
 def test_products_of_long_memories_are_exact(count: int) -> None:
-    from dpstats.streaming.sums.filters import TAP_BITS, exact_product
+    from dpstats.streaming.sums.toeplitz import TAP_BITS, exact_product
 
     rng = np.random.default_rng(count)
     rows = rng.integers(-(2**61), 2**61, (count, 4)).astype(object)

@@ -1,0 +1,323 @@
+"""Events that tell two data sets apart: scores learnt from outcomes, chosen on one half and counted on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import betaincinv, expit
+
+from dpstats.audit.outcomes import Outcomes
+
+FloatArray = NDArray[np.float64]
+
+
+def clopper_pearson(count: FloatArray, runs: int, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha`.
+
+    Parameters
+    ----------
+    count : ndarray
+        Successes out of `runs`.
+
+    Returns
+    -------
+    lower, upper : ndarray
+        Bounds of the same shape (Clopper & Pearson 1934).
+    """
+    count = np.asarray(count, dtype=np.float64)
+    lower = np.where(count > 0, betaincinv(np.maximum(count, 1), runs - count + 1, alpha), 0.0)
+    upper = np.where(count < runs, betaincinv(count + 1, np.maximum(runs - count, 1), 1 - alpha), 1.0)
+    return lower, upper
+
+
+class EpsBounds(NamedTuple):
+    """Lower confidence bounds for events: `eps` at the claimed delta, `divergence` at the claimed eps."""
+
+    eps: FloatArray
+    divergence: FloatArray
+
+
+def lower_bounds(
+    hits: FloatArray, other: FloatArray, runs: int, *, eps: float, delta: float, alpha: float
+) -> EpsBounds:
+    """Bounds that events with `hits` under one data set and `other` under its neighbour give, out of `runs` each.
+
+    Each event S shows eps >= log((P(S) - delta) / Q(S)) and a divergence of at least P(S) - exp(eps) Q(S); both
+    proportions are replaced by their bounds, so an event's pair of bounds fails with probability 2 `alpha` at most.
+    """
+    low, _ = clopper_pearson(hits, runs, alpha)
+    _, high = clopper_pearson(other, runs, alpha)
+    with np.errstate(divide="ignore"):
+        shown = np.log(np.maximum(low - delta, 0)) - np.log(high)
+    return EpsBounds(np.maximum(shown, 0.0), np.maximum(low - np.exp(min(eps, 700.0)) * high, 0.0))
+
+
+Projection = Callable[[FloatArray], FloatArray]
+
+_MOST_COORDINATES = 16
+_MOST_IN_REGRESSION = 8
+_TRAINING_ROWS = 20_000
+
+
+def projections(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Projection]]:
+    """Name and give each scalar view worth thresholding.
+
+    Parameters
+    ----------
+    first, second : ndarray, shape (runs, size)
+        What was released on the two data sets, finite.
+
+    Yields
+    ------
+    name : str
+    projection : callable
+        Maps (rows, size) to (rows,).
+    """
+    size = first.shape[1]
+    chosen = _telling_coordinates(first, second)
+    for j in chosen[:_MOST_COORDINATES]:
+        yield f"[{j}]", partial(_coordinate, j)
+    if size > 1:
+        yield from _norms(np.median(first, axis=0), np.median(second, axis=0))
+        direction = _discriminant(first, second)
+        yield "difference of means", lambda values: values @ direction
+    yield "logistic regression", _regression(first, second, chosen[:_MOST_IN_REGRESSION])
+
+
+def _coordinate(j: int, values: FloatArray) -> FloatArray:
+    return values[:, j]
+
+
+def _telling_coordinates(first: FloatArray, second: FloatArray) -> list[int]:
+    """Coordinates by how far apart their empirical distribution functions are (on a subsample)."""
+    a, b = np.sort(first[:_TRAINING_ROWS], axis=0), np.sort(second[:_TRAINING_ROWS], axis=0)
+    grid = np.linspace(0, 1, 101)[1:-1]
+    gaps = []
+    for j in range(first.shape[1]):
+        points = np.quantile(np.concatenate([a[:, j], b[:, j]]), grid)
+        gap = np.searchsorted(a[:, j], points) / len(a) - np.searchsorted(b[:, j], points) / len(b)
+        gaps.append(float(np.abs(gap).max()))
+    return [int(j) for j in np.argsort(gaps)[::-1]]
+
+
+def _norms(here: FloatArray, there: FloatArray) -> Iterator[tuple[str, Projection]]:
+    yield "l1 norm", lambda values: np.abs(values).sum(axis=1)
+    yield "l2 norm", lambda values: np.linalg.norm(values, axis=1)
+    yield "largest entry", lambda values: np.abs(values).max(axis=1)
+    yield "distance to the data set's median", lambda values: np.linalg.norm(values - here, axis=1)
+    yield "distance to the neighbour's median", lambda values: np.linalg.norm(values - there, axis=1)
+
+
+def _discriminant(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Fisher's direction; a combination that is free of noise on both sides dominates it, as it should."""
+    spread = (np.atleast_2d(np.cov(first.T)) + np.atleast_2d(np.cov(second.T))) / 2
+    spread += (1e-12 * np.trace(spread) + 1e-300) * np.eye(len(spread))
+    direction: FloatArray = np.linalg.lstsq(spread, second.mean(axis=0) - first.mean(axis=0), rcond=None)[0]
+    return direction
+
+
+def _features(first: FloatArray, second: FloatArray, chosen: list[int]) -> Projection:
+    """Level, size, square, support and nearness to zero and to either median; products when there are few."""
+    pooled = np.vstack([first, second])
+    middle = np.median(pooled, axis=0)
+    scale = np.median(np.abs(pooled - middle), axis=0)
+    scale = np.where(scale > 0, scale, np.where(pooled.std(axis=0) > 0, pooled.std(axis=0), 1.0))
+    centres = [np.zeros(pooled.shape[1]), np.median(first, axis=0), np.median(second, axis=0)]
+    floor = 1e-12 * scale
+
+    def features(values: FloatArray) -> FloatArray:
+        z = ((values - middle) / scale)[:, chosen]
+        near = [np.log((np.abs(values - centre) + floor) / scale)[:, chosen] for centre in centres]
+        far = [np.log((np.linalg.norm(values - centre, axis=1) + floor.min()) / scale.max()) for centre in centres]
+        parts = [np.arcsinh(z), np.minimum(np.abs(z), 20), np.minimum(z**2, 50), *near, values[:, chosen] == 0]
+        if len(chosen) <= 4:
+            parts += [np.clip(z[:, [i]] * z[:, [j]], -50, 50) for i in range(len(chosen)) for j in range(i)]
+        return np.column_stack([*parts, *far])
+
+    return features
+
+
+def _regression(first: FloatArray, second: FloatArray, chosen: list[int]) -> Projection:
+    """The log odds of a ridge logistic regression on `_features`: an approximate log-likelihood ratio."""
+    first, second = first[:_TRAINING_ROWS], second[:_TRAINING_ROWS]
+    features = _features(first, second, chosen)
+    design = features(np.vstack([first, second]))
+    mean, spread = design.mean(axis=0), design.std(axis=0)
+    spread = np.where(spread > 1e-9, spread, 1.0)
+    design = np.column_stack([np.ones(len(design)), (design - mean) / spread])
+    target = np.repeat([0.0, 1.0], [len(first), len(second)])
+    ridge = 1e-3 * len(target) ** 0.5 * np.eye(design.shape[1])
+    weights = np.zeros(design.shape[1])
+    for _ in range(12):
+        fitted = expit(design @ weights)
+        hessian = (design.T * np.maximum(fitted * (1 - fitted), 1e-4)) @ design + ridge
+        weights += np.linalg.solve(hessian, design.T @ (target - fitted) - ridge @ weights)
+    return lambda values: ((features(values) - mean) / spread) @ weights[1:] + weights[0]
+
+
+Keys = Callable[[Outcomes], NDArray[np.object_]]
+
+_MOST_BINS = 200
+_BIN_RUNS = 25
+
+
+@dataclass(frozen=True)
+class Score:
+    """A named map from outcomes to one number each; NaN where it does not apply, which no event contains."""
+
+    name: str
+    of: Callable[[Outcomes], FloatArray]
+
+
+def learn_scores(first: Outcomes, second: Outcomes) -> Iterator[Score]:
+    """The scores worth trying, learnt on runs that are used for nothing else.
+
+    Categories (labels, patterns of exact zeros, values that recur exactly) score by their log-ratio; each scalar view
+    of the numbers is used as it is and, for events that are no half-lines, by the log-ratio of the bin it falls into.
+    """
+    for name, keys in (("label", _labels), ("support", _supports), ("exact value", _exact_values)):
+        a, b = keys(first), keys(second)
+        if pd.unique(np.concatenate([a, b])).size > 1:
+            yield _categories(name, keys, a, b)
+    numbers = [side.values[np.isfinite(side.values).all(axis=1)] for side in (first, second)]
+    if first.values.shape[1] == 0 or min(map(len, numbers)) < 10:
+        return
+    for name, projection in projections(*numbers):
+        yield Score(name, partial(_apply, projection))
+        yield _bins(name, projection, *map(projection, numbers))
+
+
+def _apply(projection: Projection, outcomes: Outcomes) -> FloatArray:
+    finite = np.isfinite(outcomes.values).all(axis=1)
+    scores = np.full(len(outcomes.labels), np.nan)
+    scores[finite] = projection(outcomes.values[finite])
+    return scores
+
+
+def _labels(outcomes: Outcomes) -> NDArray[np.object_]:
+    return outcomes.labels
+
+
+def _supports(outcomes: Outcomes) -> NDArray[np.object_]:
+    return _row_keys(outcomes.values == 0)
+
+
+def _exact_values(outcomes: Outcomes) -> NDArray[np.object_]:
+    return _row_keys(outcomes.values)
+
+
+def _row_keys(rows: NDArray[np.generic]) -> NDArray[np.object_]:
+    """Each row's bytes, to compare rows as wholes."""
+    rows = np.ascontiguousarray(rows)
+    if rows.shape[1] == 0:
+        return np.full(len(rows), b"", dtype=object)
+    # A void of the row's width would compare equal up to nothing; astype(object) makes it bytes.
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel().astype(object)
+
+
+def _categories(name: str, keys: Keys, first: NDArray[np.object_], second: NDArray[np.object_]) -> Score:
+    counts = pd.concat([pd.Series(a, dtype=object).value_counts() for a in (first, second)], axis=1).fillna(0)
+    # A category met once says nothing about its ratio, and continuous values are all met once.
+    counts = counts[counts.sum(axis=1) > 1]
+    a, b = counts.to_numpy(dtype=np.float64).T
+    ratio = pd.Series(np.log((b + 0.5) / (a + 0.5)), index=counts.index)
+
+    def of(outcomes: Outcomes) -> FloatArray:
+        return np.asarray(pd.Series(keys(outcomes)).map(ratio), dtype=np.float64)
+
+    return Score(f"log-ratio of {name}", of)
+
+
+def _bins(name: str, projection: Projection, first: FloatArray, second: FloatArray) -> Score:
+    pooled = np.concatenate([first, second])
+    bins = min(_MOST_BINS, max(8, len(pooled) // _BIN_RUNS))
+    edges = np.quantile(pooled, np.linspace(0, 1, bins + 1)[1:-1], method="lower")
+    edges = np.unique(edges)
+    a, b = (np.bincount(np.searchsorted(edges, side, "right"), minlength=len(edges) + 1) for side in (first, second))
+    ratio = np.log((b + 0.5) / (a + 0.5))
+
+    def of(outcomes: Outcomes) -> FloatArray:
+        scores = _apply(projection, outcomes)
+        finite = ~np.isnan(scores)
+        scores[finite] = ratio[np.searchsorted(edges, scores[finite], "right")]
+        return scores
+
+    return Score(f"binned log-ratio of {name}", of)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A set of outcomes: those whose score is at least (or at most) a threshold."""
+
+    score: Score
+    threshold: float
+    above: bool
+
+    def count(self, outcomes: Outcomes) -> int:
+        """How many of the outcomes lie in the event."""
+        scores = self.score.of(outcomes)
+        return int(np.count_nonzero(scores >= self.threshold if self.above else scores <= self.threshold))
+
+    def __str__(self) -> str:
+        return f"{self.score.name} {'>=' if self.above else '<='} {self.threshold:.4g}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Lower bounds against thresholds of one score, on the half that chose the event (for the plot)."""
+
+    thresholds: FloatArray
+    bounds: EpsBounds
+
+
+@dataclass(frozen=True)
+class ChosenEvent:
+    """The most telling event found for one aim ("eps" or "divergence"), and the curve it is the top of."""
+
+    event: Event
+    curve: Curve
+    bound: float
+
+
+def choose_events(
+    scores: Iterable[Score], likely: Outcomes, unlikely: Outcomes, *, eps: float, delta: float, alpha: float
+) -> dict[str, ChosenEvent]:
+    """For each aim the event, likely on one side and rare on the other, with the greatest lower bound on these runs."""
+    best: dict[str, ChosenEvent] = {}
+    runs = len(likely.labels)
+    for score in scores:
+        a, b = (np.sort(values[~np.isnan(values)]) for values in (score.of(likely), score.of(unlikely)))
+        thresholds = _thresholds(np.concatenate([a, b]))
+        if not len(thresholds):
+            continue
+        for above in (True, False):
+            hits, other = (_count(side, thresholds, above) for side in (a, b))
+            bounds = lower_bounds(hits, other, runs, eps=eps, delta=delta, alpha=alpha)
+            for aim, values in bounds._asdict().items():
+                top = int(np.argmax(values))
+                if aim not in best or values[top] > best[aim].bound:
+                    event = Event(score, float(thresholds[top]), above)
+                    best[aim] = ChosenEvent(event, Curve(thresholds, bounds), float(values[top]))
+    return best
+
+
+def _count(ordered: FloatArray, thresholds: FloatArray, above: bool) -> FloatArray:
+    if above:
+        return (len(ordered) - np.searchsorted(ordered, thresholds, "left")).astype(np.float64)
+    return np.searchsorted(ordered, thresholds, "right").astype(np.float64)
+
+
+def _thresholds(pooled: FloatArray) -> FloatArray:
+    """Order statistics, evenly spread in the middle and geometrically in both tails."""
+    if not len(pooled):
+        return pooled
+    ordered = np.sort(pooled)
+    steps = np.unique(np.geomspace(1, len(ordered), 80).astype(np.intp)) - 1
+    ranks = np.concatenate([steps, len(ordered) - 1 - steps, np.linspace(0, len(ordered) - 1, 80).astype(np.intp)])
+    return np.unique(ordered[ranks])

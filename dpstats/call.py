@@ -1,0 +1,232 @@
+"""The arguments of the public calls: declared once, checked and frozen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from dpstats.arguments import check_choice, check_flag, safe_repr
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, UncertifiedError
+from dpstats.families import Family, get_family
+from dpstats.families import from_dict as family_from_dict
+from dpstats.ledger import LedgerLike
+from dpstats.mechanisms.options import OptionKeywords, Options
+from dpstats.penalties import Penalty
+from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.penalties import penalty as get_penalty
+from dpstats.privacy.gaussian import check_delta
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
+from dpstats.privacy.randomness import random_source
+from dpstats.replication.napp import UNCERTIFIED
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DomainLike = Domain | Mapping[str, Any] | None
+
+
+class RowKeywords(TypedDict, total=False):
+    """Columns, or expressions of columns, beside a formula."""
+
+    weights: str | None
+    offset: str | None
+    exposure: str | None
+    subset: str | None
+
+
+class RequestKeywords(OptionKeywords, total=False):
+    """What a release is asked for, beside its eps and the family; the options are among them."""
+
+    delta: float
+    method: str
+    penalty: str | Penalty | None
+    alpha: float | None
+    adjacency: str
+    allow_uncertified: bool
+    seed: int | None
+
+
+class PlanKeywords(RequestKeywords, RowKeywords, total=False):
+    """Those of a formula's model and of what it is asked for."""
+
+
+class ChargeKeywords(TypedDict, total=False):
+    """Who pays for a fit, how the entry is signed, and how much memory the rows may take."""
+
+    ledger: LedgerLike
+    memory: float | None
+    label: str | None
+    analyst: str | None
+
+
+class FitKeywords(RequestKeywords, ChargeKeywords, total=False):
+    """Those of the fit of a model."""
+
+
+class DomainKeyword(TypedDict, total=False):
+    """What is public about the columns."""
+
+    domain: DomainLike
+
+
+class ModelKeywords(DomainKeyword, FitKeywords, RowKeywords, total=False):
+    """Those of a formula's model and of its fit."""
+
+    engine: str | None
+
+
+REQUEST_DEFAULTS: RequestKeywords = {
+    "delta": 0.0,
+    "method": "napp",
+    "penalty": None,
+    "alpha": None,
+    "adjacency": "add_remove",
+    "allow_uncertified": False,
+    "seed": None,
+}
+"""What is asked for unless something else is; every other keyword but the options is None."""
+
+
+def split_kwargs(arguments: Mapping[str, Any], keywords: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments that are on the list, and the others."""
+    listed = {name: value for name, value in arguments.items() if name in keywords.__annotations__}
+    return listed, {name: value for name, value in arguments.items() if name not in listed}
+
+
+def expand_signature(
+    keywords: type, *, defaults: Mapping[str, Any] = REQUEST_DEFAULTS, without: tuple[str, ...] = ()
+) -> Callable[[Function], Function]:
+    """A decorator: `help` shows the keywords of a list as if they stood in the signature, and options as ``**options``.
+
+    Parameters
+    ----------
+    keywords : type
+        The list of the function's ``**arguments``.
+    defaults : dict
+        What each is unless it is given; None for those left out.
+    without : tuple of str
+        Names that the function does not take.
+    """
+    listed = {name: of.__forward_arg__ for name, of in keywords.__annotations__.items()}
+    options = set(OptionKeywords.__annotations__)
+    options = options if options <= listed.keys() else set()
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=of)
+        for name, of in listed.items()
+        if name not in options and name not in without
+    ]
+    rest = [inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation="Any")]
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        shown = [*own, *shared, *(rest if options else [])]
+        function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+METHODS = ("napp", "objective", "output", "statistics", "posterior")
+
+DELTA_LEAST = 1e-250
+"""The least positive delta of a request: the calibration goes down to 1e-290, and stages buy shares of delta."""
+
+SEEDED = "seeded: the noise can be reproduced by whoever knows the seed"
+"""Why nothing drawn from a seed is certified."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one call asks for, apart from formula, Domain and data."""
+
+    eps: float
+    delta: float
+    family: Family
+    method: str
+    penalty: Penalty | None
+    adjacency: Adjacency
+    allow_uncertified: bool
+    seed: int | None
+    options: Options = field(default_factory=Options)
+
+    @property
+    def row_eps(self) -> float:
+        """What a row of weight 1 may cost: less than eps where a person may have several (docs/proofs/persons)."""
+        return self.options.record.each(self.eps)
+
+    @property
+    def uncertified_reasons(self) -> tuple[str, ...]:
+        """Why nothing released under this request can be certified; empty if it can."""
+        reasons = [] if self.seed is None else [SEEDED]
+        if self.options.as_printed:
+            reasons.append(UNCERTIFIED)
+        if self.options.realization == "augmented":
+            reasons.append("augmented noise rows miss the curvature that the proof needs")
+        for given in (self.family, self.penalty):
+            if given is not None and not type(given).__module__.startswith("dpstats."):
+                reasons.append(f"{type(given).__name__} is not part of dpstats: nobody has proved what it declares")
+        return tuple(reasons)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON. The seed stays out: it would reproduce the noise."""
+        return {
+            **{name: getattr(self, name) for name in ("eps", "delta", "method", "adjacency")},
+            "family": self.family.to_dict(),
+            "penalty": None if self.penalty is None else self.penalty.to_dict(),
+            "options": asdict(self.options),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Request:
+        """The request whose `to_dict` gave `stored`."""
+        penalty = stored["penalty"]
+        return cls(
+            **{name: stored[name] for name in ("eps", "delta", "method", "adjacency")},
+            family=family_from_dict(stored["family"]),
+            penalty=None if penalty is None else penalty_from_dict(penalty),
+            allow_uncertified=False,
+            seed=None,
+            options=Options(**stored["options"]),
+        )
+
+
+def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:
+    """Check every argument that is not data and freeze them.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the first argument that is not usable, and the fix.
+    UncertifiedError
+        If the request cannot be certified and `allow_uncertified` is False.
+    """
+    asked: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
+    eps, delta = check_planned(eps, asked["delta"])
+    check_delta(delta, DELTA_LEAST)
+    method = asked["method"]
+    check_choice("method", method, METHODS)
+    random_source(asked["seed"])
+    request = Request(
+        eps=eps,
+        delta=delta,
+        family=get_family(family),
+        method=method,
+        penalty=get_penalty(asked["penalty"], asked["alpha"]),
+        adjacency=check_adjacency(asked["adjacency"]),
+        allow_uncertified=check_flag("allow_uncertified", asked["allow_uncertified"]),
+        seed=asked["seed"],
+        options=Options.from_mapping({name: value for name, value in asked.items() if name not in REQUEST_DEFAULTS}),
+    )
+    if request.options.unit is not None and delta > 0:
+        raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
+    if request.options.unit is not None and method in ("posterior", "statistics"):
+        raise ArgumentError(f"unit does not go with method={method!r}, which is proved for rows; take method='napp'")
+    if request.options.noise == "gaussian" and delta == 0:
+        raise ArgumentError(f"delta must be positive for Gaussian noise, got {safe_repr(delta)}")
+    reasons = [reason for reason in request.uncertified_reasons if reason != SEEDED]
+    if reasons and not request.allow_uncertified:
+        raise UncertifiedError(f"not certified: {'; '.join(reasons)}. Pass allow_uncertified=True to replicate it")
+    return request

@@ -1,0 +1,157 @@
+"""Commands about data and results: template, check, evaluate and show."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from dpstats.cli.shared import (
+    ADJACENCIES,
+    Commands,
+    add_output,
+    add_payment,
+    as_json,
+    deliver,
+    new_file,
+    payment,
+    read_domain,
+    records,
+    shell_summary,
+    write_new,
+)
+from dpstats.domain.codebook import yaml_template_of
+from dpstats.errors import ArgumentError, DataError
+from dpstats.evaluation import Check, Evaluation, check, evaluate
+from dpstats.results.glm_results import GLMResults
+
+_FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
+
+
+def add_evaluate(commands: Commands) -> None:
+    """Add ``evaluate``."""
+    parser = commands.add_parser("evaluate", help="charge the ledger, read the rows, and release how good a fit is")
+    parser.add_argument("fit", type=Path, help="a file that fit --output has written")
+    parser.add_argument("data", help="path or pattern of CSV or Parquet files")
+    parser.add_argument("--eps", type=float, required=True, help="the budget of this evaluation")
+    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
+    parser.add_argument("--metrics", nargs="+", help="such as accuracy brier; by default all that suit the family")
+    add_payment(parser)
+    add_output(parser, "the released values")
+    parser.set_defaults(run=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    fit = GLMResults.load(options.fit)
+    named = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
+    with payment(options) as ledger, new_file(options.output):
+        found = evaluate(fit, options.data, options.eps, ledger=ledger, **named)
+    deliver(found, lambda: _evaluation_text(found, options.json), options.output)
+
+
+def _evaluation_text(found: Evaluation, as_facts: bool) -> str:
+    """What is printed."""
+    if not as_facts:
+        return f"{shell_summary(found.summary())}\n"
+    tables = {name: getattr(found, name) for name in _FRAMES}
+    tables = {name: None if table is None else records(table) for name, table in tables.items()}
+    facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
+    return as_json({**facts, **tables})
+
+
+_NAMED = ("delta", "family", "adjacency", "weights", "offset", "exposure", "unit")
+
+
+def add_data_commands(commands: Commands) -> None:
+    """Add ``template`` and ``check``."""
+    template = commands.add_parser("template", help="write a Domain to fill in, from names and types; reads no row")
+    template.add_argument("data", type=Path, help="a Parquet file, or a CSV file, of which the first line is read")
+    template.add_argument("--output", type=Path, metavar="FILE", help="a new YAML file (default: standard output)")
+    template.set_defaults(run=_template)
+
+    parser = commands.add_parser("check", help="charge the ledger, and count rows that a fit would lose or clip")
+    parser.add_argument("formula", help='such as "income ~ age + C(sex)"')
+    parser.add_argument("data", help="path or pattern of CSV or Parquet files")
+    parser.add_argument("--domain", type=Path, help="YAML, CSV or JSON file with the columns' ranges and levels")
+    parser.add_argument("--eps", type=float, required=True, help="the budget of this check; 0.1 is mostly enough")
+    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument("--family", help="as for fit (default: by the declared response)")
+    parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
+    for name in ("weights", "offset", "exposure"):
+        parser.add_argument(f"--{name}", metavar="COLUMN", help="as for fit")
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
+    add_payment(parser)
+    add_output(parser, "the released counts")
+    parser.set_defaults(run=_check)
+
+
+def _template(options: argparse.Namespace) -> None:
+    write_new(yaml_template_of(options.data), options.output)
+
+
+def _check(options: argparse.Namespace) -> None:
+    arguments = {name: getattr(options, name) for name in _NAMED}
+    with payment(options) as ledger, new_file(options.output):
+        kept = None if ledger is None else ledger.domain
+        domain = kept if options.domain is None else read_domain(options.domain)
+        found = check(options.formula, options.data, domain, options.eps, ledger=ledger, **arguments)
+    # How many rows there are is public under replace_one; the shell shows noisy counts alone all the same.
+    found = replace(found, nobs=None)
+    deliver(found, lambda: _text(found, options.json), options.output)
+
+
+def _text(found: Check, as_facts: bool) -> str:
+    """What is printed."""
+    if not as_facts:
+        return f"{shell_summary(found.summary())}\n"
+    tables = {name: records(getattr(found, name)) for name in ("table", "located")}
+    totals = found.totals.rename_axis("what")
+    facts = {"formula": found.formula, "guarantee": found.guarantee.to_dict(), "findings": found.findings}
+    return as_json({**facts, "totals": records(totals), **tables})
+
+
+_FORMATS = ("text", "markdown", "latex", "html", "json")
+
+
+def add_show(commands: Commands) -> None:
+    """Add ``show``."""
+    parser = commands.add_parser("show", help="print a saved fit, check or evaluation; spends nothing")
+    parser.add_argument("file", type=Path, help="a file that --output has written")
+    parser.add_argument("--full", action="store_true", help="of a fit: mechanism, budget, risk and notes too")
+    parser.add_argument("--uncertainty", action="store_true", help="of a fit: each coefficient's error, whole")
+    parser.add_argument("--format", choices=_FORMATS, default="text")
+    parser.set_defaults(run=_show)
+
+
+def _show(options: argparse.Namespace) -> None:
+    found = _loaded(options.file)
+    if options.format == "json":
+        facts = {"coefficients": records(found.tidy())} if isinstance(found, GLMResults) else found.to_dict()
+        print(as_json(facts), end="")
+        return
+    if (options.full or options.uncertainty) and not isinstance(found, GLMResults):
+        raise ArgumentError(f"--{'full' if options.full else 'uncertainty'} is for a fit")
+    if options.uncertainty and isinstance(found, GLMResults):
+        if options.full or options.format != "text":
+            raise ArgumentError("--uncertainty is a table of its own: leave out --full, and --format but for json")
+        print(found.uncertainty())
+        return
+    summary = found.summary(full=options.full) if isinstance(found, GLMResults) else found.summary()
+    print(getattr(shell_summary(summary, "--full" if options.format == "text" else None), f"as_{options.format}")())
+
+
+def _loaded(path: Path) -> GLMResults | Check | Evaluation:
+    """The released values in a file, by the kind that it says it is."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        kind = facts.get("kind", "GLMResults") if isinstance(facts, dict) else ""
+    except (OSError, UnicodeError, ValueError) as error:
+        raise DataError(f"file: {path} cannot be read as released values; check the path") from error
+    found: type[GLMResults | Check | Evaluation] | None
+    found = {"GLMResults": GLMResults, "Check": Check, "Evaluation": Evaluation}.get(kind)
+    if found is None:
+        raise DataError(f"file: {path} is no fit, check or evaluation that --output has written")
+    return found.load(path)

@@ -1,0 +1,185 @@
+"""Rows of Parquet and CSV files: one path or all files of a pattern; types from the schema or from the Domain."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from dpstats.arguments import can_be_path, safe_repr
+from dpstats.data.batches import Files, batches_of, check_fragments, declared_columns
+from dpstats.data.csv import LONGEST, Dialect, TextColumn, batches_of_lines
+from dpstats.data.table import BATCH_ROWS, DeclaredColumn, Stream, Table
+from dpstats.errors import DataError
+
+PARQUET = (".parquet", ".pq")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+BUFFER = 2**16
+"""Bytes of a column that are read at a time."""
+
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+def from_files(path: str | os.PathLike[str]) -> Stream:
+    """The rows of all files that match a path or pattern, file by file in the order of their names.
+
+    Parameters
+    ----------
+    path : str or path
+        Of Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.tsv``, also ending in ``.gz``, ``.bz2`` or ``.zst``).
+
+    Raises
+    ------
+    DataError
+        If there is no such file, names end otherwise, or the files do not agree in their columns or types.
+    """
+    files = Files(matching_files(os.fspath(path)))
+    endings = {file_kind(name) for name in files.names}
+    if len(endings) > 1 or not endings <= {*PARQUET, *DELIMITERS}:
+        raise DataError(f"data: {os.fspath(path)!r} must name files that end alike, in .parquet, .pq, .csv or .tsv")
+    return _parquet(files) if endings <= set(PARQUET) else _lines(files, DELIMITERS[endings.pop()])
+
+
+def matching_files(pattern: str) -> list[str]:
+    """Files by name, or those that match a pattern.
+
+    Raises
+    ------
+    DataError
+        If there is none. What can be no path is not quoted: it may be the text of a file.
+    """
+    if not can_be_path(pattern):
+        raise DataError(
+            "data: a text stands for the path of files, and this one is too long for that or has several lines; pass a "
+            "table, or a path such as 'folder/*.parquet'"
+        )
+    found = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+    if not found:
+        what = "is a folder; name its files with a pattern such as" if Path(pattern).is_dir() else "is no file, such as"
+        raise DataError(f"data: {safe_repr(pattern)} {what} 'folder/*.parquet'")
+    return found
+
+
+def file_kind(name: str) -> str:
+    path = Path(name.lower())
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def _parquet(files: Files) -> Stream:
+    found = files.names
+    try:
+        dataset: Any = ds.dataset(list(found), format="parquet")
+        schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
+    except (pa.ArrowException, OSError):
+        dataset = None
+    if dataset is None:
+        raise DataError(f"data: {found[0]!r} or a file beside it is no Parquet file that can be opened")
+    for name, schema in zip(found, schemas, strict=True):
+        if schema.names != dataset.schema.names:
+            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
+    check_fragments(dataset)
+    return Stream(
+        dataset.schema.names,
+        declared_columns(dataset.schema),
+        lambda names: batches_of(scan_parquet(files, names)),
+        ready=files.check_ready,
+    )
+
+
+def scan_parquet(
+    files: Files, names: Sequence[str], row_groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of some columns of Parquet files, of some row groups of each or all."""
+    for name in files.names:
+        with files.opened(name) as (file, check):
+            metadata = pq.read_metadata(file)
+            types = metadata.schema.to_arrow_schema()
+            if any(pa.types.is_dictionary(types.field(column).type) for column in names):
+                metadata = _without_arrow(file)
+            # Not by the dataset: it reads ahead of whoever works on the batches, in the end the whole file into memory.
+            with pq.ParquetFile(file, metadata=metadata, pre_buffer=False, buffer_size=BUFFER) as parquet:
+                for batch in parquet.iter_batches(BATCH_ROWS, columns=list(names), row_groups=row_groups):
+                    check()
+                    yield batch
+
+
+def _without_arrow(file: IO[bytes]) -> Any:
+    """The metadata of a Parquet file but for the types that Arrow wrote beside those of Parquet.
+
+    They make dictionaries of text, as pandas writes categories; pyarrow then checks all of it for UTF-8, and fails.
+    """
+    file.seek(-8, os.SEEK_END)
+    size = file.read(4)
+    file.seek(-8 - int.from_bytes(size, "little"), os.SEEK_END)
+    footer = file.read(int.from_bytes(size, "little"))
+    # A key of the same length that nobody knows.
+    return pq.read_metadata(
+        pa.BufferReader(b"PAR1" + footer.replace(b"ARROW:schema", b"arrow:schema") + size + b"PAR1")
+    )
+
+
+def _lines(files: Files, delimiter: str) -> Stream:
+    found = files.names
+    dialect = Dialect(_header(found[0], delimiter), delimiter)
+    for name in found[1:]:
+        if _header(name, delimiter) != dialect.names:
+            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
+
+    def read(names: Sequence[str]) -> Iterator[Table]:
+        for name in found:
+            with files.opened(name) as (file, check):
+                source = _unpacked(file, name)
+                _first_line(source)
+                for batch in batches_of_lines(source, dialect, names):
+                    check()
+                    yield batch
+
+    column = TextColumn(pa.string(), [])
+    unread = DeclaredColumn(column.type_name, column.kind)
+    return Stream(dialect.names, [unread] * len(dialect.names), read, ready=files.check_ready)
+
+
+def _unpacked(file: IO[bytes], name: str) -> Any:
+    """The bytes of a file, taken out of its packing if its name says that it is packed."""
+    return pa.input_stream(file, compression=COMPRESSED.get(Path(name.lower()).suffix), buffer_size=BUFFER)
+
+
+def _header(name: str, delimiter: str) -> tuple[str, ...]:
+    """The names of the columns, from the first line of a file."""
+    try:
+        with open(name, "rb") as file:
+            line = _first_line(_unpacked(file, name))
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        text = ""
+    if not text or "\r" in text or text.count('"') % 2:
+        raise DataError(
+            f"data: {name!r} must start with a line of column names in UTF-8, of at most {LONGEST:,} bytes, that ends "
+            "in a line feed"
+        )
+    names = tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
+    others = [sign for sign in ",;\t|" if sign != delimiter and sign in names[0]]
+    if len(names) == 1 and others:
+        what = {",": "commas", "\t": "tabulators"}[delimiter]
+        raise DataError(
+            f"data: {name!r} has one column, by its first line; {what} divide the columns of such a file, and this one "
+            f"has {others[0]!r}: write it with {what}, or name it .tsv for tabulators"
+        )
+    return names
+
+
+def _first_line(source: Any) -> bytes:
+    """The first line, up to which `source` is read."""
+    line = bytearray()
+    while len(line) <= LONGEST and (letter := source.read(1)):
+        line += letter
+        if letter == b"\n":
+            return bytes(line)
+    return bytes(line) if len(line) <= LONGEST else b""

@@ -1,0 +1,340 @@
+"""Containers as tables: names and declared types before the charge, cells only on request, in memory or batch by
+batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import near_miss
+from dpstats.data.columns import Array, Chosen, CodeOf, Codes, Column, Kind, Tokens
+from dpstats.data.containers import PolarsColumn, column_of, from_arrow, from_pandas, is_column, is_of
+from dpstats.data.passes import MemoryRows, Rows
+from dpstats.data.spool import Memory, ReadRows
+from dpstats.errors import DataError
+
+Holds = Callable[["Table"], NDArray[np.bool_]]
+"""Which rows of a table are meant, shape (rows,): a function of each row alone."""
+
+
+class Membership(NamedTuple):
+    """One of the disjoint parts into which a public rule divides all rows.
+
+    Attributes
+    ----------
+    rule : str
+        The rule, the same text for all of its parts.
+    part : str or float
+        Which part.
+    name : str
+        The part in words, for messages.
+    """
+
+    rule: str
+    part: str | float
+    name: str
+
+
+EXPANSION = 4
+"""Columns of numbers that one of a table may become in a model, before its rows are kept with a look at memory."""
+
+
+AnyTable = TypeVar("AnyTable", bound="Table")
+
+
+class Table:
+    """Named columns of one length; each is fetched when it is asked for, and no other is ever looked at.
+
+    Parameters
+    ----------
+    labels : sequence
+        The columns' names; public.
+    rows : int
+        Private unless the adjacency makes it public.
+    fetch : callable
+        The column at a position.
+    index : Index, optional
+        Of a pandas DataFrame, for results that are aligned to it.
+    divided : bool
+        Whether these are the rows that their cells chose from a larger table: how many is private, whatever the
+        adjacency.
+    """
+
+    elsewhere = False
+    """Whether the rows are on other machines and stay there."""
+
+    reworked = False
+    """Whether every pass works the rows out again, which may come out in another way."""
+
+    def __init__(
+        self,
+        labels: Sequence[Any],
+        rows: int,
+        fetch: Callable[[int], Column],
+        index: pd.Index[Any] | None = None,
+        *,
+        divided: bool = False,
+    ) -> None:
+        self.labels = tuple(labels)
+        self._rows = rows
+        self.index = index
+        self.divided = divided
+        self.memory: Memory | None = None
+        self.memberships: tuple[Membership, ...] = ()
+        self._fetch = fetch
+
+    @property
+    def rows(self) -> int:
+        """The number of rows: private unless the adjacency makes it public."""
+        return self._rows
+
+    def count(self, name: str) -> int:
+        """How many columns are called `name`."""
+        return sum(1 for label in self.labels if isinstance(label, str) and label == name)
+
+    def column(self, name: str) -> Column:
+        """The one column called `name`.
+
+        Raises
+        ------
+        DataError
+            If there is none, or more than one.
+        """
+        if (count := self.count(name)) != 1:
+            if count:
+                raise DataError(f"data has more than one column {name!r}; rename or drop one")
+            near = near_miss(name, [label for label in self.labels if isinstance(label, str)])
+            raise DataError(f"data has no column {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+        return self._fetch(next(i for i, label in enumerate(self.labels) if isinstance(label, str) and label == name))
+
+    def at(self, position: int) -> Column:
+        """The column at a position."""
+        return self._fetch(position)
+
+    def select(self, rows: Chosen, count: int) -> Table:
+        """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
+        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), divided=True)
+
+    def marking(self) -> Iterator[NDArray[np.uint64]]:
+        """Arrays that hardly any other cells have: the cells as identities, a column after the other."""
+        return (self.at(position).identities() for position in range(len(self.labels)))
+
+    def apart(self) -> Table:
+        """The same cells without what they are parts of: as a table travels between the workers of a cluster."""
+        columns = tuple(self.at(position) for position in range(len(self.labels)))
+        return Table(self.labels, self.rows, columns.__getitem__, divided=self.divided)
+
+    def batches(self, names: Iterable[str]) -> Rows[Table]:
+        """The rows as tables with at least the columns called `names`, to go through in order. Charge first.
+
+        This one alone, as it is in memory.
+        """
+        columns = list(names)
+        if self.memory is None or EXPANSION * 8.0 * self.rows * len(columns) <= self.memory.limit:
+            return MemoryRows([self])
+        return ReadRows(lambda: [self], self.memory)
+
+    def within(self, memory: Memory) -> Table:
+        """The same table, of whose rows only so much is kept in memory in model units."""
+        found = copy.copy(self)
+        found.memory = memory
+        return found
+
+    def within_parts(self: AnyTable, memberships: Iterable[Membership]) -> AnyTable:
+        """The same table, known to hold rows of these parts only: a public fact about how its rows were chosen."""
+        found = copy.copy(self)
+        found.memberships = tuple(dict.fromkeys((*self.memberships, *memberships)))
+        return found
+
+    def only(self, names: Iterable[str]) -> Table:
+        """The table for one release that reads no other columns than `names`; reads nothing yet."""
+        return self
+
+    def check_ready(self) -> None:
+        """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""
+
+    def forget(self) -> None:
+        """Drop what a release kept of the rows outside of this process."""
+
+    def where(self, holds: Holds, names: Iterable[str]) -> Table:
+        """The rows where `holds` says so, which looks at the columns `names`. Reads rows: charge first."""
+        chosen = holds(self)
+        return self.select(chosen, int(np.count_nonzero(chosen)))
+
+    def __repr__(self) -> str:
+        return f"<Table of {len(self.labels)} columns>"
+
+
+def table_from_mapping(data: Mapping[Any, Any]) -> Table:
+    """A mapping of columns; only columns that are asked for must be of a type we know."""
+    columns = dict(data)
+    lengths = {len(values) for values in columns.values() if is_column(values)}
+    if len(lengths) > 1:
+        raise DataError("the columns of data must have one length; data is a mapping of columns of several")
+    names = list(columns)
+
+    def fetch(position: int) -> Column:
+        values = columns[names[position]]
+        if isinstance(values, pd.Series):
+            raise DataError(
+                f"column {names[position]!r} of the mapping is a Series, which would have to be aligned by its index; "
+                "give a DataFrame, or its values: series.array"
+            )
+        column = column_of(values)
+        if column is None:
+            raise DataError(
+                f"column {names[position]!r} of the mapping is a {type(values).__name__}, which declares neither type "
+                "nor length; give a list or an array"
+            )
+        return column
+
+    return Table(names, next(iter(lengths), 0), fetch)
+
+
+def in_memory(data: object) -> Table | None:
+    """`data` as a table if it is a container whose rows are in memory, by its type alone.
+
+    Raises
+    ------
+    DataError
+        If it is a mapping whose columns differ in length.
+    """
+    if isinstance(data, pd.DataFrame):
+        return Table(list(data.columns), len(data), lambda at: from_pandas(data.iloc[:, at]), data.index)
+    if isinstance(data, Mapping):
+        return table_from_mapping(data)
+    frame: Any = data
+    if is_of("pyarrow", ("Table", "RecordBatch"), data):
+        return Table(frame.schema.names, frame.num_rows, lambda at: from_arrow(frame.column(at)))
+    if is_of("polars", ("DataFrame",), data):
+        return Table(frame.columns, frame.height, lambda at: PolarsColumn(frame.get_columns()[at]))
+    return None
+
+
+def slices(rows: int, block_rows: int) -> Iterator[slice]:
+    """Slices of at most `block_rows` rows that cover `rows` rows; at least one slice."""
+    for start in range(0, max(rows, 1), block_rows):
+        yield slice(start, min(start + block_rows, rows))
+
+
+BATCH_ROWS = 65536
+"""Rows of a batch that is asked for."""
+
+Read = Callable[[Sequence[str]], Iterator[Table]]
+"""From names of columns to batches of rows, tables in memory that have those columns."""
+
+
+class DeclaredColumn(Column):
+    """What is declared of a column whose cells are still to be read."""
+
+    def __init__(self, type_name: str, kind: Kind | None, *, integral: bool = False) -> None:
+        self._type_name, self._kind, self._integral = type_name, kind, integral
+
+    @property
+    def type_name(self) -> str:
+        return self._type_name
+
+    @property
+    def kind(self) -> Kind | None:
+        return self._kind
+
+    @property
+    def integral(self) -> bool:
+        return self._integral
+
+    def numbers(self) -> Array:
+        self._fail()
+
+    def codes(self, code_of: CodeOf) -> Codes:
+        self._fail()
+
+    def tokens(self) -> Tokens:
+        self._fail()
+
+    def select(self, rows: Chosen) -> Column:
+        self._fail()
+
+    def __len__(self) -> int:
+        self._fail()
+
+    def _fail(self) -> NoReturn:
+        raise AssertionError("the rows of a stream are read through its batches")
+
+
+class Stream(Table):
+    """A table whose rows pass by in batches, as often as they are asked for.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        The columns' names; public.
+    declared : sequence of Column
+        What is known of each without a row.
+    read : callable
+        Reads some columns from the first row to the last; the same rows each time.
+    divided : bool
+        As for `Table`.
+    ready : callable, optional
+        As `check_ready` says.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        declared: Sequence[Column],
+        read: Read,
+        *,
+        divided: bool = False,
+        ready: Callable[[], None] | None = None,
+    ) -> None:
+        # How many rows there are nobody knows before they are read.
+        super().__init__(labels, -1, tuple(declared).__getitem__, divided=divided)
+        self._declared, self._read, self._ready = tuple(declared), read, ready
+
+    def check_ready(self) -> None:
+        """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""
+        if self._ready is not None:
+            self._ready()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, in a pass over them. Private unless the adjacency makes it public: charge first."""
+        return sum(batch.rows for batch in self._read([]))
+
+    def read(self, names: Iterable[str]) -> Iterator[Table]:
+        """One pass over the rows, with the columns called `names`. Charge first."""
+        return self._read(list(dict.fromkeys(names)))
+
+    def batches(self, names: Iterable[str]) -> Rows[Table]:
+        """The rows, a batch at a time, with the columns called `names`. Charge first."""
+        return ReadRows(partial(self._read, list(dict.fromkeys(names))), self.memory or Memory())
+
+    def only(self, names: Iterable[str]) -> Stream:
+        """The stream for one release that reads no other columns than `names`; reads nothing yet."""
+        wanted = set(names)
+        kept = [at for at, label in enumerate(self.labels) if label in wanted]
+        labels, declared = [self.labels[at] for at in kept], [self._declared[at] for at in kept]
+        return self._like(Stream(labels, declared, self._read, divided=self.divided))
+
+    def where(self, holds: Holds, names: Iterable[str]) -> Stream:
+        """The rows where `holds` says so, which looks at the columns `names`; reads nothing yet."""
+        deciding = list(names)
+
+        def read(asked: Sequence[str]) -> Iterator[Table]:
+            for batch in self._read(list(dict.fromkeys([*asked, *deciding]))):
+                yield batch.where(holds, deciding)
+
+        return self._like(Stream(self.labels, self._declared, read, divided=True))
+
+    def _like(self, other: Stream) -> Stream:
+        other.memory, other.reworked, other._ready = self.memory, self.reworked, self._ready
+        return other
+
+    def __repr__(self) -> str:
+        return f"<Stream of {len(self.labels)} columns>"

@@ -1,0 +1,374 @@
+"""Codebooks: declarations from CSV or YAML, and a template to fill in, from the names and types of columns alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpstats.arguments import near_miss, safe_repr
+from dpstats.errors import ArgumentError, DataError, DomainError
+
+HEADINGS = {
+    "name": ("name", "column", "variable"),
+    "low": ("low", "min", "minimum"),
+    "high": ("high", "max", "maximum"),
+    "levels": ("levels", "values", "codes"),
+}
+"""What the columns of a codebook may be called."""
+
+REMARKS = ("label", "labels", "description", "question", "type", "unit", "units", "note", "notes", "comment")
+"""Columns of a codebook that say nothing of ranges or levels and are not read."""
+
+TRUTHS = {"false": False, "true": True}
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
+
+
+def codebook_text(path: str | Path, what: str) -> str:
+    """The text of a codebook: of the file at `path`, or `path` itself where it has line breaks, as no path has.
+
+    Raises
+    ------
+    DomainError
+        If it cannot be read.
+    """
+    if _is_text(path):
+        return io.StringIO(str(path).removeprefix("\ufeff"), newline=None).read()  # line breaks as in a file of text
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError, TypeError, ValueError) as error:
+        given = safe_repr(str(path) if isinstance(path, Path) else path)
+        raise DomainError(f"{what}: {given} cannot be read as text; check the path") from error
+
+
+def codebook_name(path: str | Path) -> str:
+    """What errors call a codebook: its path."""
+    return "the text" if _is_text(path) else str(path)
+
+
+def _is_text(path: object) -> bool:
+    return isinstance(path, str) and "\n" in path
+
+
+def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
+    """Declarations from the lines of a table.
+
+    Parameters
+    ----------
+    text : str
+        Comma-separated, with a first line that names the columns: name, and low and high, or levels, divided
+        by |, or ``bool`` in their place.
+    number : callable
+        The number that a text spells, or NaN.
+
+    Raises
+    ------
+    DomainError
+        Naming the line, if one is neither a range nor levels.
+    """
+    lines = list(csv.reader(io.StringIO(text)))
+    if not lines:
+        raise DomainError("the codebook is empty; its first line must be name,low,high,levels")
+    places = _places([heading.strip().lower() for heading in lines[0]])
+    declared: dict[str, Any] = {}
+    for place, line in enumerate(lines[1:], start=2):
+        if any(cell.strip() for cell in line[len(lines[0]) :]):
+            raise DomainError(
+                f"line {place} of the codebook has {len(line)} cells, and the first line {len(lines[0])}; divide "
+                "levels by |, as in a|b|c"
+            )
+        cells = {what: line[at].strip() if at < len(line) else "" for what, at in places.items()}
+        if not any(cells.values()):
+            continue
+        name = cells["name"]
+        if not name or name in declared:
+            raise DomainError(f"line {place} of the codebook {'repeats a name' if name else 'has no name'}")
+        declared[name] = _declaration(place, cells, number)
+    return declared
+
+
+def _places(headings: list[str]) -> dict[str, int]:
+    """Which column of the codebook holds what."""
+    places = {what: headings.index(found) for what, names in HEADINGS.items() for found in names if found in headings}
+    if "name" not in places or not {"levels", "low", "high"} & set(places):
+        raise DomainError("the codebook's first line must name its columns: name,low,high,levels")
+    unread = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
+    over = [heading for heading in unread if heading not in REMARKS or unread.count(heading) > 1]
+    if over:
+        raise DomainError(
+            f"the codebook has a column {over[0]!r}, which is unknown or there twice; its columns are "
+            "name,low,high,levels: rename it, or leave it out"
+        )
+    return places
+
+
+def _declaration(place: int, cells: dict[str, str], number: Callable[[object], float]) -> Any:
+    low, high, levels = (cells.get(what, "") for what in ("low", "high", "levels"))
+    if levels and not low and not high:
+        if levels == "bool":
+            return bool
+        labelled = all("=" in level for level in levels.split("|"))
+        if labelled or ("|" not in levels and ";" in levels):
+            raise DomainError(
+                f"line {place} of the codebook has levels written as {levels!r}; divide levels by |, and write codes "
+                "without their labels: 1|2"
+            )
+        return _two_truths([level.strip() for level in levels.split("|")])
+    ends = (number(low), number(high))
+    if levels or any(end != end for end in ends):
+        raise DomainError(
+            f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c, or bool"
+        )
+    return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+
+
+def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
+    """Declarations from YAML, with a line for each column: ``age: {range: [17, 90]}``, ``sex: [F, M]``, ``m: bool``.
+
+    Raises
+    ------
+    ArgumentError
+        If PyYAML is not installed.
+    DomainError
+        If the text is not YAML, or declares anything else.
+    """
+    try:
+        import yaml
+    except ImportError as error:
+        raise ArgumentError("YAML needs pip install dpstats[cli]; JSON and CSV are read without") from error
+    try:
+        # Every scalar as the text that it is: YAML would take the level "no" for False and "1:30" for 90.
+        declared = yaml.load(text, Loader=yaml.BaseLoader)
+        document = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" (line {mark.line + 1})"
+        raise DomainError(f"the codebook is not YAML{where}") from error
+    if not isinstance(declared, dict) or not declared:
+        raise DomainError("the codebook must have a line for each column, such as 'age: {range: [17, 90]}'")
+    written = [key.value for key, _ in document.value]
+    if repeated := [name for name in declared if written.count(name) > 1]:
+        raise DomainError(f"the codebook declares {repeated[0]!r} twice; keep one declaration")
+    found = {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
+    plain = {key.value for key, value in document.value if _unquoted(value)}
+    return {name: _two_truths(value) if name in plain else value for name, value in found.items()}
+
+
+def _unquoted(node: Any) -> bool:
+    """Whether no scalar of a YAML node is in quotes, by which a word says that it is a text."""
+    if isinstance(node.value, str):
+        return node.style is None
+    parts = node.value if node.id == "sequence" else [value for _, value in node.value]
+    return all(map(_unquoted, parts))
+
+
+def _two_truths(declared: Any) -> Any:
+    """False and True for levels that are these two words: so a file of text spells a column of both."""
+    if not isinstance(declared, list):
+        return declared
+    known = [TRUTHS.get(str(level).lower()) for level in declared]
+    return known if sorted(known, key=repr) == [False, True] else declared
+
+
+def to_yaml(declared: Mapping[str, Any]) -> str:
+    """The lines that `from_yaml` reads; of levels that are neither all text nor all whole numbers, the texts."""
+    return "".join(f"{_quoted(name)}: {_yaml_value(value)}\n" for name, value in declared.items())
+
+
+def _yaml_value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{{range: [{value[0]!r}, {value[1]!r}]}}"
+    if all(type(level) is int for level in value):
+        return f"[{', '.join(map(str, value))}]"
+    if _is_truths(value):
+        return f"[{', '.join(map(_word, value))}]"
+    return f"{{levels: [{', '.join(_quoted(_text(level)) for level in value)}]}}"
+
+
+def _is_truths(levels: Any) -> bool:
+    """Whether levels are False and True, and not 0 and 1."""
+    return len(levels) == 2 and all(type(level) is bool for level in levels)
+
+
+def _word(level: bool) -> str:
+    return "true" if level else "false"
+
+
+def _text(level: Any) -> str:
+    """A level as a codebook spells it; True is 1."""
+    return str(int(level)) if isinstance(level, bool) else str(level)
+
+
+def _quoted(text: str) -> str:
+    """A scalar of YAML in double quotes."""
+    plain = (sign if sign.isprintable() and sign not in '"\\' else f"\\U{ord(sign):08x}" for sign in text)
+    return f'"{"".join(plain)}"'
+
+
+def to_csv(declared: Mapping[str, Any]) -> str:
+    """The lines that `from_csv` reads."""
+    lines = io.StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(HEADINGS)
+    for name, value in declared.items():
+        if isinstance(value, tuple):
+            table.writerow([name, *map(repr, value), ""])
+        else:
+            table.writerow([name, "", "", "|".join(map(_word if _is_truths(value) else _text, value))])
+    return lines.getvalue()
+
+
+def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
+    """What `Domain` takes for one column."""
+    match value:
+        case "bool":
+            return bool
+        case {"range": [*given]} | {"levels": [*given]} if "..." in given:
+            raise DomainError(f"{name!r} is still to be filled in: write its range or its levels from the codebook")
+        case {"range": [low, high], **rest} if not rest:
+            ends = (number(low), number(high))
+            if any(end != end for end in ends):
+                raise DomainError(f"the range of {name!r} must be a pair of numbers [low, high]")
+            return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+        case {"levels": [*levels], **rest} if not rest:
+            return levels
+        case [str(low), str(high)] if number(high) - number(low) > 1:  # looks like a range, as in Domain itself
+            raise DomainError(
+                f"declare {name!r} as {{range: [{low}, {high}]}} for a range, as {{levels: [{low}, {high}]}} for two "
+                "levels"
+            )
+        case [*levels]:
+            return [int(level) if _WHOLE.fullmatch(str(level)) else level for level in levels]
+        case dict():
+            known = near_miss(str(next(iter(value), "")), ("range", "levels"))
+            raise DomainError(
+                f"declare {name!r} as {{range: [low, high]}}, as {{levels: [a, b]}}, or as bool"
+                + (f"; did you mean {known!r}?" if known else "")
+            )
+    raise DomainError(f"declare {name!r} as {{range: [low, high]}}, as {{levels: [a, b]}}, or as bool")
+
+
+NUMBERS = ("int", "uint", "float", "double", "decimal", "half")
+"""How the names of numeric types begin, in any of the containers."""
+
+NEITHER = ("date", "time", "duration", "period", "interval", "complex", "list", "struct", "binary")
+"""How the names of types begin that no model takes as they are."""
+
+WIDTH = 80
+"""Columns of a line, if names leave the choice."""
+
+HEAD = "# Fill in what the codebook says, not what the data hold; leave out the rest."
+
+UNKNOWN = "unknown"
+"""The type of a column of a CSV file: only its rows could tell."""
+
+
+class Template(str):
+    """Text that shows itself as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def template_of(frame: Any) -> Template:
+    """The text of a Domain with a line for each column, its ranges and levels still to be filled in.
+
+    Raises
+    ------
+    DataError
+        If the names and types of `frame` cannot be told without reading it.
+    """
+    lines = []
+    for name, kind in _schema(frame):
+        declaration, comment = _line(kind.lower())
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        own = f"    {name}={declaration}," if plain else f"        {name!r}: {declaration},"
+        lines.append(_with_comment(own, f"{kind}{comment}"))
+    odd = [line for line in lines if line.startswith("        ")]
+    rest = [line for line in lines if not line.startswith("        ")]
+    quoted = ["    {", *odd, "    },"] if odd else []
+    return Template("\n".join([HEAD, "domain = dp.Domain(", *quoted, *rest, ")"]))
+
+
+def yaml_template_of(frame: Any) -> str:
+    """The text of a codebook in YAML with a line for each column, to be filled in; errors as for `template_of`."""
+    lines = [HEAD]
+    for name, kind in _schema(frame):
+        declaration, comment = _line(kind.lower())
+        written = {"(..., ...)": "{range: [..., ...]}", "[...]": "{levels: [...]}"}.get(declaration, declaration)
+        lines.append(_with_comment(f"{json.dumps(name, ensure_ascii=False)}: {written}", f"{kind}{comment}"))
+    return "\n".join(lines) + "\n"
+
+
+def _with_comment(line: str, comment: str) -> str:
+    """The line with a comment behind it, or above it where both are too long for one line."""
+    both = f"{line}  # {comment}"
+    indent = " " * (len(line) - len(line.lstrip()))
+    return both if len(both) <= WIDTH else f"{indent}# {comment}\n{line}"
+
+
+def _line(kind: str) -> tuple[str, str]:
+    """What is to be declared for a type, and what to think of."""
+    if kind.startswith("bool"):
+        return "bool", ""
+    if kind == UNKNOWN:
+        return "(..., ...)", ": least, greatest; of words [every level]"
+    if kind.startswith(NUMBERS):
+        return "(..., ...)", ": least, greatest; a list of few codes"
+    if kind.startswith(NEITHER):
+        return "(..., ...)", ": convert it to a number first"
+    return "[...]", ": every level, the reference first"
+
+
+def _type_name(values: Any) -> str:
+    """The type of an array; not how long its longest text is, which numpy's types of text tell."""
+    kind = getattr(values, "dtype", "list")
+    return kind.type.__name__ if isinstance(kind, np.dtype) and kind.kind in "SU" else str(kind)
+
+
+def _schema(frame: Any) -> Iterable[tuple[str, str]]:
+    """Names and types of the columns of a pandas or polars frame, an Arrow table or a mapping of arrays."""
+    if isinstance(frame, (str, Path)):
+        return _file_schema(Path(frame))
+    if isinstance(frame, Mapping):
+        return [(str(name), _type_name(values)) for name, values in frame.items()]
+    # polars first: its lazy frames warn when they are asked for `dtypes`.
+    schema: Any = frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "schema", None)
+    if isinstance(schema, Mapping):
+        return [(str(name), str(kind).partition("(")[0]) for name, kind in schema.items()]
+    dtypes: Any = getattr(frame, "dtypes", None)
+    if hasattr(dtypes, "items"):  # pandas; of categories the word alone, since they are values of the data
+        return [(str(name), str(kind)) for name, kind in dtypes.items()]
+    if hasattr(schema, "names") and hasattr(schema, "types"):
+        return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
+    raise DataError(
+        "frame must be a pandas or polars DataFrame, an Arrow table, a dict of arrays or a path, whose names and types "
+        f"can be told without reading cells; got {type(frame).__name__}"
+    )
+
+
+def _file_schema(path: Path) -> list[tuple[str, str]]:
+    """Names and types of a Parquet file, by its schema, or names of a CSV file, by its first line."""
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            from pyarrow import parquet
+
+            schema = parquet.read_schema(path)
+            return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
+        if path.suffix.lower() in (".csv", ".tsv"):
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                names = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
+            return [(name.strip(), UNKNOWN) for name in names]
+    except (OSError, UnicodeError, ValueError, csv.Error) as error:
+        raise DataError(f"frame: the columns of {str(path)!r} cannot be read; check the path") from error
+    raise DataError(f"frame: {str(path)!r} must end in .parquet, .pq, .csv or .tsv")

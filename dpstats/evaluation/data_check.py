@@ -1,0 +1,335 @@
+"""Do the rows suit the formula and the Domain? Asked before the budget of a fit is spent (docs/proofs/evaluation)."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import explain_calls
+from dpstats.call import SEEDED
+from dpstats.data import Rows, Table, as_table, slices
+from dpstats.domain import Domain, Levels, Range
+from dpstats.evaluation.check_result import Check, ColumnHistogram, Fault, column_histograms, count_places, row_cells
+from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
+from dpstats.families import Family, get_family
+from dpstats.formula.advice import advice
+from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.expression import Column as ColumnNode
+from dpstats.formula.parse import Formula, parse
+from dpstats.ledger import LedgerLike
+from dpstats.models.charging import run_charged
+from dpstats.models.persons import check_unit, counted_tables
+from dpstats.models.sources import model_formula
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import hide_frames
+
+_log = logging.getLogger("dpstats")
+
+STEPS = 5040
+"""One row in lattice steps: it can be shared equally among up to ten columns, and nearly so among more."""
+
+Flags = NDArray[np.bool_]
+
+
+@hide_frames
+@explain_calls()
+def check(
+    formula: str,
+    data: object,
+    domain: Domain | Mapping[str, Any] | None,
+    eps: float,
+    *,
+    delta: float = 0.0,
+    family: str | Family | None = None,
+    adjacency: str = "add_remove",
+    ledger: LedgerLike = None,
+    seed: int | None = None,
+    weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    unit: str | None = None,
+    engine: str | None = None,
+) -> Check:
+    """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
+
+    A fit drops incomplete rows in silence and clips cells to their ranges, since a warning would be a statistic of
+    the rows. This is that statistic, with noise, for a small part of the budget: eps = 0.02 tells faults in a tenth of
+    10,000 rows. Rows without a fault are counted by where they lie, at less accuracy: a range that is far too wide, or
+    a level that nobody has, is a finding too.
+
+    Parameters
+    ----------
+    formula : str
+        As for `dpstats.glm`.
+    data : DataFrame or another table
+    domain : Domain or dict or None
+        Numeric columns left out are looked at for missing cells only.
+    eps, delta : float
+        The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
+    family : str or Family, optional
+        Says what the response must be; without it a response that is declared as bool, as (0, 1) or by two levels is
+        taken as binary, any other as a number.
+    adjacency : {"add_remove", "replace_one"}
+    ledger : Ledger, Part or path, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+    weights, offset, exposure : str, optional
+        As for `dpstats.glm`. A row counts as one whatever its weight is.
+    unit : str, optional
+        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
+        draw.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
+
+    Returns
+    -------
+    Check
+        A row that is lost to several columns is shared equally among them, and so is one that is clipped in several:
+        the parts add up to the rows. Each figure has the standard deviation of its noise.
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DataError, DomainError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    One row's part of the release has l1 norm one, however many columns there are (docs/proofs/evaluation).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.check("y ~ x", rows, domain, 0.5)
+    >>> print(found.guarantee)
+    eps=0.5, add_remove, certified
+    """
+    eps, delta = check_budget(eps, delta)
+    notion = check_adjacency(adjacency)
+    random = random_source(seed)
+    declarations = Domain.coerce(domain)
+    kind = get_family(_family_of(formula, declarations) if family is None else family)
+    formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
+    table = as_table(data, engine)
+    facts, design = _public(formula, declarations, table, kind)
+    faults = _faults(parse(formula).columns, facts, design)
+    places = column_histograms(facts)
+    noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)
+    record = make_unit(unit, max_rows=None if unit is None else 1)
+    check_unit(table, record)
+    guarantee = replace(noise.guarantee(notion), unit=record.column)
+    if seed is not None:
+        guarantee = guarantee.uncertified(SEEDED)
+    for said in advice(formula, declarations, table, bought=()):
+        _log.warning("dpstats: %s", said)
+
+    def release(rows: Table) -> Check:
+        counted = counted_tables(rows, list(facts), record, random)
+        released = noise.add(count_faults(counted, facts, design, faults, places), random)
+        nobs = rows.rows if notion == "replace_one" and unit is None else None
+        return _found(released, formula, faults, places, noise, guarantee, nobs)
+
+    return run_charged(
+        ledger,
+        guarantee,
+        table,
+        release,
+        label="check",
+        method="check",
+        columns=[*facts, *record.columns],
+        formula=formula,
+        domain=declarations,
+    )
+
+
+def _found(
+    released: NDArray[np.int64],
+    formula: str,
+    faults: tuple[Fault, ...],
+    places: tuple[ColumnHistogram, ...],
+    noise: IntegerNoise,
+    guarantee: Guarantee,
+    nobs: int | None,
+) -> Check:
+    """The counts of faults and places in rows: what was released over the steps that one row has in each."""
+    part = row_cells(places, STEPS)
+    units = np.full(1 + len(faults), STEPS)
+    units[0] -= len(places) * part
+    return Check(
+        formula=formula,
+        faults=faults,
+        counts=released[: len(units)] / units,
+        places=places,
+        at=released[len(units) :] / max(part, 1),
+        steps=(STEPS, int(units[0]), max(part, 1)),
+        std_err=noise.variance**0.5 / STEPS,
+        nobs=nobs,
+        guarantee=guarantee,
+        noise=noise.kind,
+    )
+
+
+def _public(
+    formula: str, domain: Domain, table: Table, family: Family
+) -> tuple[dict[str, Range | Levels | None], DesignSpec | None]:
+    """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
+    parsed = parse(formula)
+    open_ranges = numeric_columns_undeclared(formula, domain, table, family)
+    known = schema_domain(formula, domain, table, family)
+    facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
+    design = None
+    if not open_ranges:
+        design = design_spec(formula, known, family=family)
+        design.check_schema(table)
+    response = _binary_column(parsed, family)
+    if response is not None:
+        declared = facts[response]
+        # As the fit reads it: neither 0 nor 1 is missing, not clipped.
+        facts[response] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
+    return facts, design
+
+
+def _family_of(formula: str, domain: Domain) -> str:
+    """What the declaration of the response says of its family."""
+    parsed = parse(formula)
+    node = parsed.response.node
+    declared = domain.get(node.name) if isinstance(node, ColumnNode) else None
+    two = isinstance(declared, Levels) and len(declared.values) == 2
+    return "binomial" if two or declared == Range(0, 1) or parsed.failures is not None else "gaussian"
+
+
+def _binary_column(parsed: Formula, family: Family) -> str | None:
+    """The response's column, where it must be 0 or 1."""
+    if parsed.failures is not None:
+        return None
+    node = parsed.response.node
+    return node.name if family.response == "binary" and isinstance(node, ColumnNode) else None
+
+
+def _faults(
+    columns: Sequence[str], facts: Mapping[str, Range | Levels | None], design: DesignSpec | None
+) -> tuple[Fault, ...]:
+    """What may be wrong with a row: first what loses it, then what clips it; public."""
+    faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
+    if design is not None and design.notes:
+        faults.append(Fault("(formula)", "lost", "finite everywhere"))
+    for name in columns:
+        declared = facts[name]
+        if isinstance(declared, Range):
+            faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
+    return tuple(faults)
+
+
+def _declared(fact: Range | Levels | None) -> str:
+    if fact is None:
+        return "open"
+    return f"({fact.low:g}, {fact.high:g})" if isinstance(fact, Range) else f"{len(fact.values)} levels"
+
+
+def count_faults(
+    rows: Table | Rows[Table],
+    facts: Mapping[str, Range | Levels | None],
+    design: DesignSpec | None,
+    faults: Sequence[Fault],
+    places: Sequence[ColumnHistogram] = (),
+    block_rows: int = 65536,
+) -> NDArray[np.int64]:
+    """Sums over rows of their parts, in steps. Reads rows: charge first.
+
+    Returns
+    -------
+    ndarray of int64, shape (1 + number of faults + sizes of the places,)
+        Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
+    """
+    part = partial(_fault_sums, facts, design, tuple(faults), tuple(places), block_rows)
+    return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
+
+
+def _fault_sums(
+    facts: Mapping[str, Range | Levels | None],
+    design: DesignSpec | None,
+    faults: Sequence[Fault],
+    places: Sequence[ColumnHistogram],
+    block_rows: int,
+    tables: Iterable[Table],
+) -> NDArray[np.int64]:
+    """The sums over the rows of some tables."""
+    part = row_cells(places, STEPS)
+    total = np.zeros(1 + len(faults) + sum(len(place.names) for place in places), dtype=np.int64)
+    for table in tables:
+        for rows in slices(table.rows, block_rows):
+            block = table.select(rows, rows.stop - rows.start)
+            states = {name: _states(block, name, fact) for name, fact in facts.items()}
+            unusable = None
+            if design is not None and design.notes:
+                unusable = ~design.usable(block)
+            flags = _flags(states, faults, unusable)
+            clean = np.asarray(~flags.any(axis=1))
+            total[: 1 + len(faults)] += shared_steps(flags)
+            # What a row without a fault gives its places it does not give to "no fault".
+            total[0] -= len(places) * part * int(clean.sum())
+            total[1 + len(faults) :] += part * count_places(block, clean, places, facts)
+    return total
+
+
+def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, Flags]:
+    """Which cells are lost, below and above, each of shape (r,)."""
+    cells = table.column(name)
+    if isinstance(fact, Levels):
+        return {"lost": cells.codes(fact.code_of()) < 0}
+    numbers = cells.numbers()
+    lost = ~np.isfinite(numbers)
+    if fact is None:
+        return {"lost": lost}
+    return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}
+
+
+def _flags(states: Mapping[str, Mapping[str, Flags]], faults: Sequence[Fault], formula: Flags | None) -> Flags:
+    """Which faults count for each row, shape (r, faults): what loses it, or else what clips it."""
+    lost_somewhere = np.logical_or.reduce([state["lost"] for state in states.values()])
+    columns = []
+    for fault in faults:
+        if fault.column == "(formula)":
+            assert formula is not None
+            columns.append(formula & ~lost_somewhere)
+        else:
+            columns.append(states[fault.column][fault.kind])
+    flags = np.column_stack(columns)
+    losing = np.array([fault.kind == "lost" for fault in faults])
+    lost = flags[:, losing].any(axis=1)
+    flags[np.ix_(lost, ~losing)] = False
+    return flags
+
+
+def shared_steps(flags: Flags) -> NDArray[np.int64]:
+    """Sums over rows of one row's `STEPS`, shared among its faults, or given to the first place if it has none.
+
+    Parameters
+    ----------
+    flags : ndarray of bool, shape (r, faults)
+
+    Returns
+    -------
+    ndarray of int64, shape (1 + faults,)
+    """
+    number = flags.sum(axis=1)
+    part = STEPS // np.maximum(number, 1)
+    parts = flags * part[:, None]
+    # What is left of the division goes to the first fault, so that every row adds exactly STEPS.
+    faulty = np.flatnonzero(number)
+    parts[faulty, flags[faulty].argmax(axis=1)] += (STEPS - part * number)[faulty]
+    return np.concatenate([[STEPS * int(np.sum(number == 0))], parts.sum(axis=0)]).astype(np.int64)

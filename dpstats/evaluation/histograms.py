@@ -1,0 +1,467 @@
+"""Histograms with places, released together, on public cells of the real line (docs/proofs/evaluation)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import ArgumentError
+from dpstats.evaluation.integer_noise import IntegerNoise
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import PublicDesign
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+MARGIN = 9.0
+"""Log odds are held within so many of zero: probabilities within 1.2e-4 of 0 and 1."""
+
+LEAST_MEAN = 1e-3
+"""A predicted count is taken to be at least so much."""
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+class CellLines(NamedTuple):
+    """The straight line in each cell that stands for a function: constant + slope * place, shapes (cells,).
+
+    `error` bounds what it is off by anywhere in the cell, at the points looked at.
+    """
+
+    constant: Array
+    slope: Array
+    error: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Neighbouring cells; values beyond the first and the last are held at their outer ends.
+
+    Attributes
+    ----------
+    ends : ndarray, shape (cells + 1,)
+        Increasing; a cell holds its upper end, not its lower one.
+    whole : bool
+        Whether the values are whole numbers and the ends half ones.
+
+    Raises
+    ------
+    ArgumentError
+        If the ends are not finite and increasing.
+    """
+
+    ends: Array
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        with np.errstate(all="ignore"):
+            if not (np.isfinite(self.ends).all() and (np.diff(self.ends) > 0).all()):
+                raise ArgumentError("fit: the range of its response is too wide or too narrow to divide; rescale it")
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.ends) - 1
+
+    @property
+    def middle(self) -> Array:
+        """The middle of each cell."""
+        return (self.ends[1:] + self.ends[:-1]) / 2
+
+    @property
+    def half(self) -> Array:
+        """Half the width of each cell."""
+        return (self.ends[1:] - self.ends[:-1]) / 2
+
+    def locate(self, values: Array) -> tuple[Indices, Array]:
+        """The cell of each value and its place there, from -1 to 1; shapes (rows,). No value depends on another."""
+        held = np.clip(values, self.ends[0], self.ends[-1])
+        cell = np.searchsorted(self.ends[1:-1], held, side="left").astype(np.intp)
+        # Whatever the value is, a place is a number: what is none would become the greatest integer.
+        return cell, np.nan_to_num(np.clip((held - self.middle[cell]) / self.half[cell], -1.0, 1.0))
+
+    def line(self, function: Callable[[Array], Array]) -> CellLines:
+        """The best line for `function` in each cell, all its places alike: over whole numbers, or over the interval."""
+        if self.whole:
+            return self._whole_line(function)
+        middle, half = self.middle[:, None], self.half[:, None]
+        values = function(middle + half * NODES)
+        constant = values @ WEIGHTS / 2
+        slope = values @ (WEIGHTS * NODES) * 1.5
+        ends = function(middle + half * np.array([-1.0, 1.0]) * (1 - 1e-12))
+        off = np.concatenate([values, ends], axis=1)
+        places = np.append(NODES, [-1.0, 1.0])
+        return CellLines(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
+
+    def _whole_line(self, function: Callable[[Array], Array]) -> CellLines:
+        found = []
+        for low, high, middle, half in zip(self.ends[:-1], self.ends[1:], self.middle, self.half, strict=True):
+            points = np.arange(np.ceil(low), np.floor(high) + 1)
+            places, values = (points - middle) / half, function(points)
+            slope = float(places @ values / (places @ places)) if len(points) > 1 else 0.0
+            constant = float(values.mean())
+            found.append((constant, slope, float(np.abs(values - constant - slope * places).max())))
+        return CellLines(*(np.array(column) for column in zip(*found, strict=True)))
+
+
+def probability_grid(cells: int, low: float, high: float) -> Grid:
+    """Log odds from `low` to `high`, in cells of equal width in arcsin(sqrt(p)): a frequency's error is even there.
+
+    If zero lies between, on which decisions hang, it is the end of a cell.
+    """
+    low, high = max(low, -MARGIN), min(high, MARGIN)
+    first, last = (float(np.arcsin(np.sqrt(1 / (1 + np.exp(-end))))) for end in (low, high))
+    angles = np.linspace(first, last, cells + 1)[1:-1]
+    return _with_zero(low, np.log(np.sin(angles) ** 2) - np.log(np.cos(angles) ** 2), high)
+
+
+def decision_grid(cells: int, low: float, high: float) -> Grid:
+    """Margins of a support vector machine from `low` to `high`, within [-2, 2], in cells of equal width."""
+    low, high = max(low, -2.0), min(high, 2.0)
+    return _with_zero(low, np.linspace(low, high, cells + 1)[1:-1], high)
+
+
+def _with_zero(low: float, inner: Array, high: float) -> Grid:
+    """A grid with the given ends, the inner one nearest to zero moved there if zero lies between them."""
+    if low < 0 < high:
+        inner = np.append(inner, 0.0) if len(inner) == 0 else inner
+        inner[np.argmin(np.abs(inner))] = 0.0
+    return Grid(np.concatenate([[low], inner, [high]]))
+
+
+def residual_grid(width: float) -> Grid:
+    """Residuals from -width to width: half octaves down to a 64th on either side, and one cell around zero."""
+    sizes = width * 2.0 ** (-np.arange(13) / 2)
+    return Grid(np.concatenate([-sizes, sizes[::-1]]))
+
+
+def deviance_grid(most: float) -> Grid:
+    """Unit deviances from 0 to `most`, in octaves."""
+    return Grid(np.concatenate([[0.0], most * 2.0 ** -np.arange(14.0, -1.0, -1.0)]))
+
+
+def response_grid(low: float, high: float, *, count: bool) -> Grid:
+    """Responses: 32 cells of equal width, or every count up to six, then cells that grow by a third."""
+    if not count:
+        return Grid(np.linspace(low, high, 33))
+    ends = [-0.5]
+    while ends[-1] < high:
+        ends.append(ends[-1] + max(1.0, float(np.floor(ends[-1] / 3))))
+    return Grid(np.array(ends), whole=True)
+
+
+def fitted_grid(low: float, high: float, *, count: bool) -> Grid:
+    """Predicted responses in 16 cells: of equal width, or of equal width in the logarithm from `LEAST_MEAN` on."""
+    return Grid(np.geomspace(low, high, 17) if count else np.linspace(low, high, 17))
+
+
+def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
+    """Ends between which the linear predictor lies whatever a row is: of public bounds and released coefficients.
+
+    Parameters
+    ----------
+    design : PublicDesign
+    params : ndarray, shape (p,)
+        In model units.
+
+    Returns
+    -------
+    low, high : float
+        With low < high.
+    """
+    reach = np.concatenate([term.maxima for term in design.terms])
+    below, above = -reach, reach
+    if isinstance(design, DesignSpec):
+        below = np.minimum((design.lower - design.center) / design.scale, 0.0)
+        above = np.maximum((design.upper - design.center) / design.scale, 0.0)
+    least, most = np.minimum(params * below, params * above), np.maximum(params * below, params * above)
+    low = high = 0.0
+    for term in design.terms:
+        part = params[term.columns]
+        if len(part) == 0:
+            continue
+        sizes = min(float(np.abs(part).max()) * term.l1, float(np.linalg.norm(part)) * term.l2)
+        low += max(float(least[term.columns].sum()), -sizes)
+        high += min(float(most[term.columns].sum()), sizes)
+    room = 1e-3 + 1e-9 * (high - low)  # for rounding, and so that the ends differ
+    room += design.offset_bound
+    return low - room, high + room
+
+
+STEPS = 1024
+"""One row in lattice steps."""
+
+WEIGHTED_STEPS = 2**20
+"""The same where rows have weights: small ones must count too."""
+
+NORMAL = 1.959963984540054
+"""The 97.5 % point of the normal law."""
+
+ROWS_NEEDED = 5.0
+"""Standard deviations of its noise that a number of rows must have before it may stand below a ratio."""
+
+TAIL = 3.0
+"""Cells in the tails count as empty until their sum has so many standard deviations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """A histogram of one number of a row, in groups of rows, and the rows' places within its cells.
+
+    Attributes
+    ----------
+    grid : Grid
+    groups : int
+    place : float
+        The weight of a row's place beside that of its presence, from 0 (none) to 1.
+    steps : int
+        One row of weight 1 in lattice steps.
+    score_ratio : float
+        The sampling variance of a sum of weights, over the sum: 1 over the greatest number of trials where weights
+        are numbers of trials over that, else at most 1.
+    """
+
+    grid: Grid
+    groups: int = 1
+    place: float = 0.0
+    steps: int = STEPS
+    score_ratio: float = 1.0
+
+    @property
+    def place_steps(self) -> int:
+        """The greatest size of a place, in steps."""
+        return round(self.place * self.steps)
+
+    @property
+    def size(self) -> int:
+        """Numbers released."""
+        return self.grid.size * self.groups * (2 if self.place else 1)
+
+    @property
+    def largest(self) -> int:
+        """The greatest l1 norm of one row's part, in steps."""
+        return self.steps + self.place_steps
+
+    @property
+    def square(self) -> int:
+        """The greatest squared l2 norm of one row's part, in steps."""
+        return self.steps**2 + self.place_steps**2
+
+    def count(self, group: Indices, values: Array, weights: Array | None = None) -> NDArray[np.int64]:
+        """Sums over rows, in steps, shape (size,).
+
+        Parameters
+        ----------
+        group : ndarray of int, shape (rows,)
+        values : ndarray, shape (rows,)
+        weights : ndarray, shape (rows,), optional
+            Within [0, 1]; 1 by default. Parts of rows are rounded towards zero, so that those of one row that is
+            divided do not add up to more than the row.
+        """
+        cells = self.grid.size * self.groups
+        cell, place = self.grid.locate(values)
+        at = group * self.grid.size + cell
+        # Sums of whole numbers below 2**53: exact in floating point, in whatever order.
+        if weights is None:
+            present = np.bincount(at, minlength=cells).astype(np.int64) * self.steps
+        else:
+            present = np.bincount(at, weights=np.trunc(self.steps * weights), minlength=cells).astype(np.int64)
+        if not self.place:
+            return present
+        moved = np.rint(self.place_steps * place) if weights is None else np.trunc(self.place_steps * place * weights)
+        places = np.bincount(at, weights=moved, minlength=cells)
+        return np.concatenate([present, places.astype(np.int64)])
+
+    def measured(self, released: NDArray[np.int64], noise: IntegerNoise) -> ReleasedHistogram:
+        """The released numbers of this block, in rows."""
+        shape = (self.groups, self.grid.size)
+        cells = self.grid.size * self.groups
+        variance = noise.variance
+        counts = released[:cells].reshape(shape) / self.steps
+        places, place_variance = np.zeros(shape), 0.0
+        if self.place:
+            places = released[cells:].reshape(shape) / self.place_steps
+            place_variance = variance / self.place_steps**2
+        return ReleasedHistogram(
+            self.grid, counts, places, variance / self.steps**2, place_variance, noise.excess, self.score_ratio
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedHistogram:
+    """A released histogram.
+
+    Attributes
+    ----------
+    grid : Grid
+    counts, places : ndarray, shape (groups, cells)
+        Noisy numbers of rows, and noisy sums of their places.
+    count_variance, place_variance : float
+        Of the noise in each.
+    excess : float
+        Excess kurtosis of the noise.
+    score_ratio : float
+        As for `Histogram`.
+    """
+
+    grid: Grid
+    counts: Array
+    places: Array
+    count_variance: float
+    place_variance: float
+    excess: float
+    score_ratio: float = 1.0
+
+    @property
+    def rows(self) -> float:
+        """About how many rows there are."""
+        return float(self.counts.sum())
+
+    def enough(self, counts: Array) -> bool:
+        """Whether the sum of these counts stands out of its noise."""
+        return float(counts.sum()) > max(1.0, ROWS_NEEDED * math.sqrt(self.count_variance * counts.size))
+
+    def total(self, form: CellwiseLinear) -> float:
+        """The sum of a function over rows."""
+        return float((form.constant * self.counts).sum() + (form.slope * self.places).sum())
+
+
+class CellwiseLinear(NamedTuple):
+    """A function of a row by lines in cells, shapes (groups, cells), and what it is off by at most."""
+
+    constant: Array
+    slope: Array
+    error: Array
+
+
+class Influence(NamedTuple):
+    """How a figure moves with each released number of a block."""
+
+    block: ReleasedHistogram
+    counts: Array
+    places: Array
+
+
+class Estimate(NamedTuple):
+    """A figure with its two errors, and the excess kurtosis of the sum of both.
+
+    `cells` bounds what the figure is off by because functions are lines within cells.
+    """
+
+    value: float
+    noise_se: float
+    sampling_se: float
+    excess: float = 0.0
+    cells: float = 0.0
+
+    @property
+    def std_err(self) -> float:
+        """Both errors together."""
+        return math.hypot(self.noise_se, self.sampling_se)
+
+    def interval(self, low: float, high: float) -> tuple[float, float]:
+        """A 95 % interval within the possible range: normal, corrected for the noise's kurtosis (Cornish, Fisher)."""
+        reach = (NORMAL + (NORMAL**3 - 3 * NORMAL) * self.excess / 24) * self.std_err
+        return max(self.value - reach, low), min(self.value + reach, high)
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+def estimate(value: float, pulls: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
+    """A figure's errors by the delta method: of the noise, whose law is known, and of the rows as a sample.
+
+    Blocks are taken to be independent as samples. `hidden` is what rows that the noise may hide in a tail could add to
+    the figure; it counts as an error of the noise.
+    """
+    noise, fourth, sampling = hidden**2, 0.0, 0.0
+    for block, by_count, by_place in pulls:
+        noise += block.count_variance * float((by_count**2).sum()) + block.place_variance * float((by_place**2).sum())
+        fourth += block.count_variance**2 * float((by_count**4).sum())
+        fourth += block.place_variance**2 * float((by_place**4).sum())
+        # A third is the mean square of a place, all places alike.
+        squares = block.counts * (by_count**2 + by_place**2 / 3) + 2 * block.places * by_count * by_place
+        sampling += block.score_ratio * max(float(squares.sum()), 0.0)
+        excess = block.excess
+    spread = (noise + sampling) ** 2
+    return Estimate(value, math.sqrt(noise), math.sqrt(sampling), excess * fourth / spread if spread else 0.0, cells)
+
+
+def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = None) -> tuple[float, Influence, float]:
+    """The mean of a function over the rows of some cells, how it moves, and a bound on the error of its lines.
+
+    Parameters
+    ----------
+    chosen : ndarray, shape (groups, cells), optional
+        1 for the cells whose rows count, else 0; all of them by default.
+    """
+    inside = np.ones(block.counts.shape) if chosen is None else chosen
+    rows = float((inside * block.counts).sum())
+    form = CellwiseLinear(*(inside * part for part in form))
+    value = block.total(form) / rows
+    off = float((form.error * np.maximum(block.counts, 0.0)).sum()) / rows
+    return value, Influence(block, (form.constant - inside * value) / rows, form.slope / rows), off
+
+
+def scaled(pull: Influence, factor: float) -> Influence:
+    """How a figure moves that moves `factor` times as much."""
+    return Influence(pull.block, factor * pull.counts, factor * pull.places)
+
+
+def display_bins(counts: Array, bins: int, deviation: float) -> Indices:
+    """Neighbouring cells joined into at most `bins` groups of about equal numbers of rows; post-processing.
+
+    Parameters
+    ----------
+    counts : ndarray, shape (cells,)
+    bins : int
+    deviation : float
+        Standard deviation of the noise in each count. No group has fewer rows than eight of its own.
+
+    Returns
+    -------
+    ndarray of int, shape (cells,)
+        Non-decreasing from 0.
+    """
+    held = np.maximum(counts, 0.0)
+    total = float(held.sum())
+    for number in range(bins, 1, -1):
+        if total <= 0:
+            break
+        share = (np.cumsum(held) - held / 2) / total
+        labels = np.minimum((number * share).astype(np.intp), number - 1)
+        _, labels = np.unique(labels, return_inverse=True)
+        labels = labels.reshape(-1).astype(np.intp)
+        sums = np.bincount(labels, weights=counts)
+        if (sums > 8 * deviation * np.sqrt(np.bincount(labels))).all():
+            return labels
+    return np.zeros(len(counts), dtype=np.intp)
+
+
+def reach(counts: Array, deviation: Array | float) -> int:
+    """The last cell of an ordered row of them that is not in an empty tail; post-processing.
+
+    Parameters
+    ----------
+    counts : ndarray, shape (levels,)
+        From the middle outwards.
+    deviation : float or ndarray, shape (levels,)
+        Standard deviations of their noise.
+    """
+    tails = np.cumsum(counts[::-1])[::-1]
+    spread = np.sqrt(np.cumsum((np.ones(len(counts)) * np.square(deviation))[::-1])[::-1])
+    full = np.flatnonzero(tails > TAIL * spread)
+    return int(full[-1]) if len(full) else 0
+
+
+def monotone(values: Sequence[float] | Array) -> Array:
+    """The nearest non-decreasing sequence in the greatest difference, within [0, 1]; post-processing."""
+    array = np.clip(np.asarray(values, dtype=np.float64), 0.0, 1.0)
+    above = np.maximum.accumulate(array)
+    below = np.minimum.accumulate(array[::-1])[::-1]
+    return (above + below) / 2

@@ -1,0 +1,316 @@
+"""Rows set aside for testing, by a draw for each row that the ledger remembers (docs/proofs/evaluation, section 4)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_names, safe_repr
+from dpstats.data import Table, as_table
+from dpstats.data.columns import usable_kind
+from dpstats.data.table import Holds, Membership
+from dpstats.errors import ArgumentError, DataError, LedgerError
+from dpstats.ledger import LedgerLike, as_ledger
+from dpstats.ledger.accounts import read_books
+from dpstats.ledger.filters import HOLDOUT
+from dpstats.ledger.spender import Part, Spender
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import fail_closed, hide_frames
+
+Side = Literal["train", "test"]
+SIDES: tuple[Side, Side] = ("train", "test")
+NAMES: dict[Side, str] = {"train": "training", "test": "test"}
+
+
+@dataclass(frozen=True)
+class HoldoutRule:
+    """Which rows are for testing: those whose hash, a uniform number, is below the share.
+
+    Attributes
+    ----------
+    share : float
+        Of the rows, for testing.
+    by : tuple of str
+        The columns that are hashed. Rows that agree in them go to the same side.
+    key : str
+        Of the hash, hexadecimal; drawn independently of the data, and not secret.
+    """
+
+    share: float
+    by: tuple[str, ...]
+    key: str
+
+    def text(self) -> str:
+        """The rule as the ledger keeps it."""
+        return HOLDOUT + json.dumps({"share": self.share, "by": list(self.by), "key": self.key}, sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str) -> HoldoutRule:
+        """The rule whose `text` this is."""
+        facts = json.loads(text.removeprefix(HOLDOUT))
+        return cls(facts["share"], tuple(facts["by"]), facts["key"])
+
+    def tests(self, table: Table) -> NDArray[np.bool_]:
+        """Whether each row is for testing, shape (rows,)."""
+        for name in self.by:
+            if table.count(name) != 1:
+                raise DataError(f"data must have exactly one column {name!r}, which the holdout goes by")
+        tokens = np.empty((table.rows, len(self.by)), dtype="<u8")
+        for place, name in enumerate(self.by):
+            tokens[:, place] = table.column(name).tokens()
+        key, width, cells = bytes.fromhex(self.key), 8 * len(self.by), tokens.tobytes()
+        digests = b"".join(
+            hashlib.blake2b(cells[start : start + width], key=key, digest_size=8).digest()
+            for start in range(0, len(cells), width)
+        )
+        limit = int(Fraction(self.share) * 2**64)
+        return np.frombuffer(digests, dtype="<u8") < np.uint64(limit)
+
+    def membership(self, side: Side) -> Membership:
+        """One side, as tables remember it."""
+        return Membership(self.text(), side, f"the {NAMES[side]} rows of a holdout")
+
+    def trains(self, table: Table) -> NDArray[np.bool_]:
+        """Whether each row is for training, shape (rows,)."""
+        return ~self.tests(table)
+
+
+class HoldoutPart(Part):
+    """The training or the test rows of a holdout: a ledger for them alone."""
+
+    def __init__(self, parent: Spender, account: int, rule: HoldoutRule, side: Side) -> None:
+        super().__init__(parent, account, "holdout", SIDES, SIDES.index(side))
+        self.rule = rule
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide which rows belong to this part."""
+        above = self._parent.columns if isinstance(self._parent, Part) else ()
+        return tuple(dict.fromkeys((*above, *self.rule.by)))
+
+    def _own_membership(self) -> Membership:
+        return self.rule.membership("test" if self.value == "test" else "train")
+
+    def _own_rule(self) -> Holds:
+        return self.rule.tests if self.value == "test" else self.rule.trains
+
+
+def open_holdout(
+    spender: Spender, share: float, by: Sequence[str] | None, columns: Sequence[str], key: str | None, fresh: str
+) -> tuple[HoldoutPart, HoldoutPart]:
+    """The training and the test part of a ledger, made on the first call and found again on every later one.
+
+    Parameters
+    ----------
+    spender : Ledger or Part
+    share : float
+        Of the rows, for testing.
+    by : sequence of str or None
+        None takes what the ledger knows, else `columns`.
+    columns : sequence of str
+        What a new rule goes by if `by` is None.
+    key, fresh : str
+        A key that the rule must have, if any, and one for a new rule otherwise.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger knows a holdout with another share, other columns or another key: a row could be on both sides.
+        If it is for persons and `by` is not the column that tells them apart.
+    """
+    if spender.unit is not None:
+        by = (spender.unit,) if by is None else by
+        spender.check_division(by)
+    with spender._store.transaction(write=True) as connection:
+        known = read_books(connection).holdout(spender._account)
+        if known is None:
+            known = HoldoutRule(share, tuple(columns if by is None else by), key or fresh).text()
+            connection.executemany(
+                "INSERT INTO account (parent, rule, part) VALUES (?, ?, ?)",
+                [(spender._account, known, json.dumps(side)) for side in SIDES],
+            )
+        accounts = read_books(connection).parts(spender._account, known)
+    rule = HoldoutRule.from_text(known)
+    asked = (share, rule.by if by is None else tuple(by), rule.key if key is None else key)
+    if asked != (rule.share, rule.by, rule.key):
+        columns = ", ".join(rule.by[:6]) + (f" and {len(rule.by) - 6} more" if len(rule.by) > 6 else "")
+        raise LedgerError(
+            f"share, by or seed: the ledger knows a holdout of share {rule.share:g} by {columns}, which every later "
+            "call must repeat; another split of the same rows would put some of them on both sides"
+        )
+    train, test = (HoldoutPart(spender, account.id, rule, side) for account, side in zip(accounts, SIDES, strict=True))
+    return train, test
+
+
+@dataclass(frozen=True, eq=False)
+class Holdout:
+    """Training and test rows, and the parts of the ledger that pay for them.
+
+    Attributes
+    ----------
+    train, test : Table
+        Pass them wherever a data frame is expected. How many rows they have is private.
+    train_ledger, test_ledger : Part or None
+        Charges to them compose in parallel: the whole ledger pays for the greater. None without a ledger.
+    share : float
+        The chance of each row to be a test row.
+    by : tuple of str
+        The columns that decide; rows that agree in them go to the same side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> split = dp.holdout(rows, 0.3, by="x")
+    >>> split.by
+    ('x',)
+    """
+
+    train: Table
+    test: Table
+    train_ledger: Part | None
+    test_ledger: Part | None
+    share: float
+    by: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Holdout: about {self.share:g} of the rows for testing, by {len(self.by)} columns>"
+
+    def __getstate__(self) -> Any:
+        """Refuse to be pickled: the rows would go along."""
+        raise DataError("a holdout holds private rows and cannot be pickled; call dp.holdout again with the ledger")
+
+
+@hide_frames
+def holdout(
+    data: object,
+    share: float,
+    *,
+    by: str | Sequence[str] | None = None,
+    seed: int | None = None,
+    ledger: LedgerLike = None,
+    engine: str | None = None,
+) -> Holdout:
+    """Set rows aside for testing: each with the same chance, by a draw of its own.
+
+    Parameters
+    ----------
+    data : DataFrame or another table
+    share : float
+        The chance of a row to be set aside, strictly between 0 and 1.
+    by : str or sequence of str, optional
+        Columns that are never altered later, such as a person's identifier; rows that agree in all of them stay
+        together. By default every column of numbers or text; the ledger remembers which.
+    seed : int, optional
+        Fixes the draws; with different seeds, splits are independent. The guarantees of later releases do not depend
+        on it. Left out, the draws are new, or those that the ledger remembers.
+    ledger : Ledger, Part or path, optional
+        Remembers the split, and knows it as a partition: what is charged to the two sides composes in parallel. Nothing
+        is charged here.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
+
+    Returns
+    -------
+    Holdout
+
+    Raises
+    ------
+    ArgumentError, DataError, DomainError
+        If an argument is invalid, or a column of `by` is missing, repeated, or neither numbers nor text.
+    LedgerError
+        If the ledger remembers another holdout, with another share, other columns or another seed.
+
+    Notes
+    -----
+    A row's side is a keyed hash of its cells, hence a function of that row alone, whatever the other rows are and in
+    whatever order they come (docs/proofs/evaluation, section 4). It follows that a row whose cells are altered between
+    calls may change sides: keep the data as they are, or name columns with `by` that stay.
+
+    Releases from one side are private for that side's rows under add_remove, where the number of its rows is private
+    too. ``adjacency="replace_one"`` is refused on one side: a replaced row may change sides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> split = dp.holdout(rows, 0.3)
+    >>> split
+    <Holdout: about 0.3 of the rows for testing, by 2 columns>
+    >>> fit = dp.ols("y ~ x", split.train, eps=1.0, domain=domain)
+    """
+    chance = _check_share(share)
+    random_source(seed)  # refuses what is no seed
+    ledger = as_ledger(ledger)
+    table = as_table(data, engine)
+    columns = usable_columns(table)
+    names = None if by is None else _check_by(by, table)
+    if names is None and not columns:
+        raise DataError("data must have a column of numbers or text for the holdout to go by")
+    key = None if seed is None else seeded_key(seed, chance)
+    fresh = secrets.token_hex(16)
+    if ledger is None:
+        rule = HoldoutRule(chance, tuple(names or columns), key or fresh)
+        train, test = fail_closed(lambda: (_side(table, rule, "train"), _side(table, rule, "test")))
+        return Holdout(train, test, None, None, chance, rule.by)
+    if isinstance(ledger, Part):
+        ledger.check_rows(table)
+    parts = open_holdout(ledger, chance, names, columns, key, fresh)
+    by = parts[1].rule.by
+    _check_by(by, table)
+    train, test = fail_closed(lambda: (parts[0].rows_of(table), parts[1].rows_of(table)))
+    return Holdout(train, test, *parts, chance, by)
+
+
+def _side(table: Table, rule: HoldoutRule, side: Side) -> Table:
+    """The rows of one side, which know that they are."""
+    kept = (*table.memberships, rule.membership(side))
+    return table.where(rule.tests if side == "test" else rule.trains, rule.by).within_parts(kept)
+
+
+def seeded_key(seed: int, share: float) -> str:
+    """The key that a seed stands for; another one for another share, so that splits of splits differ."""
+    return hashlib.blake2b(f"{int(seed)} {share!r}".encode(), digest_size=16).hexdigest()
+
+
+def usable_columns(table: Table) -> list[str]:
+    """Names of the columns that can be hashed, by their names and declared types alone, in order of the alphabet."""
+    names = sorted({label for label in table.labels if isinstance(label, str)})
+    once = [name for name in names if table.count(name) == 1]
+    return [name for name in once if _kind_of(table, name) is not None]
+
+
+def _kind_of(table: Table, name: str) -> str | None:
+    try:
+        return table.column(name).kind
+    except DataError:  # a mapping may hold values that are no columns
+        return None
+
+
+def _check_share(share: object) -> float:
+    number = isinstance(share, (int, float, np.integer, np.floating)) and not isinstance(share, bool)
+    if not number or not 0 < share < 1:  # type: ignore[operator]
+        raise ArgumentError(f"share must lie strictly between 0 and 1, got {safe_repr(share)}")
+    return float(share)  # type: ignore[arg-type]
+
+
+def _check_by(by: str | Sequence[str], table: Table) -> list[str]:
+    """The columns to go by, each of them one column of numbers or text."""
+    names = [by] if isinstance(by, str) else check_names("by", by)
+    for name in names:
+        usable_kind(name, table.column(name))
+    return names

@@ -1,0 +1,334 @@
+"""How good a released model is on private rows: one release of histograms (docs/proofs/evaluation)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_names, explain_calls, safe_repr
+from dpstats.call import SEEDED
+from dpstats.data import Block as RowBlock
+from dpstats.data import Rows, Table, as_endog, as_exog, as_rows, as_table
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, DataError
+from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
+from dpstats.evaluation.histograms import (
+    STEPS,
+    WEIGHTED_STEPS,
+    Array,
+    Histogram,
+    Indices,
+    ReleasedHistogram,
+    linear_range,
+)
+from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
+from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, NumericModel
+from dpstats.evaluation.result import Evaluation, Tables
+from dpstats.families import BinomialCounts
+from dpstats.formula.design import DesignSpec
+from dpstats.ledger import LedgerLike
+from dpstats.mechanisms.design import ArrayDesign
+from dpstats.models.charging import run_charged
+from dpstats.models.persons import check_unit, counted_rows
+from dpstats.models.sources import OFFSET_BOUND, ArrayBeside, array_beside, array_blocks
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_budget, make_unit
+from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.quiet import hide_frames
+from dpstats.results.glm_results import GLMResults
+
+
+class Model(Protocol):
+    """What to release of a model, and what to make of it."""
+
+    def blocks(self) -> tuple[Histogram, ...]:
+        """The histograms."""
+
+    def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
+        """Group and value of each row for each histogram."""
+
+    def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
+        """Figures and tables of the released histograms."""
+
+
+@hide_frames
+@explain_calls()
+def evaluate(
+    fit: GLMResults,
+    data: object,
+    eps: float,
+    *,
+    metrics: Sequence[str] | None = None,
+    delta: float = 0.0,
+    adjacency: str = "add_remove",
+    ledger: LedgerLike = None,
+    seed: int | None = None,
+    bins: int = 10,
+    weights: Any = None,
+    offset: Any = None,
+    unit: str | None = None,
+    engine: str | None = None,
+) -> Evaluation:
+    """How good a released model is: accuracy, calibration, ROC curve, R2, residuals; in one release, with errors.
+
+    Parameters
+    ----------
+    fit : GLMResults
+        Public: its coefficients are released already.
+    data : DataFrame or another table
+        The private rows, best those that the model was not fitted to (`dpstats.holdout`). Incomplete rows are left
+        out. For a model of plain arrays the pair (endog, exog). Weights and offset of a formula are taken into account.
+    eps, delta : float
+        The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
+    metrics : sequence of str, optional
+        All that the family has, by default; fewer have less noise. Binomial: accuracy, brier, log_score, deviance (the
+        share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae, residuals.
+        Poisson: deviance, mae, residuals; negative binomial without the deviance.
+    adjacency : {"add_remove", "replace_one"}
+    ledger : Ledger, Part or path, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+    bins : int
+        Bins of the tables of calibration and residuals, at most; from 1 to 100. They are formed from the release, and
+        fewer where the noise asks for it.
+    weights, offset : array_like, shape (rows,), optional
+        Those of the rows of plain arrays, within the bounds that the model was fitted with.
+    unit : str, optional
+        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
+        draw among the complete ones, so that errors of sampling are right.
+    engine : {"dask"}, optional
+        Read files on the cluster that this process is a client of; see `dpstats.glm`.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    ArgumentError, DataError, DomainError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    A row falls into one cell of each histogram, so that the noise does not grow with the number of metrics that share
+    one, nor with the number of bins (docs/proofs/evaluation).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
+    >>> found = dp.evaluate(fit, rows, 0.5)
+    >>> "r2" in found.metrics.index
+    True
+    """
+    eps, delta = check_budget(eps, delta)
+    notion = check_adjacency(adjacency)
+    random = random_source(seed)
+    if not isinstance(fit, GLMResults):
+        raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
+    model = plan_evaluation(fit, metrics, bins)
+    record = make_unit(unit, max_rows=None if unit is None else 1)
+    source, beside = _source(fit.plan, data, weights, offset, record, engine)
+    blocks = _weighted(model.blocks(), fit.plan, beside)
+    largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
+    noise = choose_noise(largest, square, eps, delta, notion)
+    guarantee = replace(noise.guarantee(notion), unit=record.column)
+    if seed is not None:
+        guarantee = guarantee.uncertified(SEEDED)
+
+    def release(rows: Table | None) -> Evaluation:
+        found = _row_blocks(fit.plan, rows, data, beside, record, random)
+        values = count_rows(model, blocks, found, fit.scaled_params)
+        return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
+
+    return run_charged(
+        ledger,
+        guarantee,
+        source,
+        release,
+        label=f"evaluation of {fit.plan.title}",
+        method="evaluate",
+        columns=(*design.columns, *record.columns) if isinstance(design := fit.plan.design, DesignSpec) else (),
+        formula=fit.plan.formula,
+        plan_hash=fit.plan.digest(),
+        domain=_declared(fit.plan),
+    )
+
+
+def _declared(plan: Plan) -> Domain:
+    """What the fit declared of its columns: without bought ranges, and without what its family implies."""
+    if not isinstance(plan.design, DesignSpec):
+        return Domain()
+    known = plan.design.domain
+    return Domain({n: known[n] for n in known if n not in plan.bought and n != plan.design.response_name})
+
+
+def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
+    """What to release for these metrics; reads no row.
+
+    Raises
+    ------
+    ArgumentError
+        If a metric does not suit the family, or `bins` is no number of bins.
+    """
+    plan, family = fit.plan, fit.plan.family
+    known: dict[str, Sequence[str]] = {"gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
+    known["negative_binomial"] = COUNT_METRICS[1:]  # the deviance is Poisson's
+    known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
+    chosen = _check_metrics(metrics, known.get(family.name, DECISION_METRICS), family.name)
+    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
+        raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")
+    ends = linear_range(plan.design, fit.scaled_params)
+    if family.response == "binary":
+        return BinaryModel(family, *ends, chosen, int(bins))
+    count = family.response == "count"
+    middle, scale = plan.design.response_scaling()
+    if isinstance(plan.design, DesignSpec):
+        low, high = plan.design.response.low, plan.design.response.high
+    else:
+        low, high = (0.0, float(family.y_max)) if count else (-1.0, 1.0)  # type: ignore[attr-defined]
+    return NumericModel(family, 0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
+
+
+def count_rows(
+    model: Model, blocks: Sequence[Histogram], rows: Rows[RowBlock] | Sequence[RowBlock], params: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Sums over rows of their parts of the release, in steps. Reads rows: charge first."""
+    return as_rows(rows).total(partial(_counts, model, blocks, params), operator.add)
+
+
+def _counts(
+    model: Model, blocks: Sequence[Histogram], params: NDArray[np.float64], rows: Iterable[RowBlock]
+) -> NDArray[np.int64]:
+    """The sums over some rows."""
+    total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
+    for row in rows:
+        linear = np.zeros(len(row.exog)) if row.offset is None else np.array(row.offset, dtype=np.float64)
+        # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
+        for column, coefficient in zip(row.exog.T, params, strict=True):
+            linear += column * coefficient
+        endog, weights = row.endog, row.weights
+        if isinstance(model, BinaryModel) and isinstance(model.family, BinomialCounts):
+            linear, endog, weights = _each_outcome(linear, row)
+        for place, (group, values) in enumerate(model.locate(linear, np.asarray(endog, dtype=np.float64))):
+            given = None if weights is None else np.asarray(weights, dtype=np.float64)
+            total[place] += blocks[place].count(group, values, given)
+    return np.concatenate(total)
+
+
+def _each_outcome(linear: Array, row: RowBlock) -> tuple[Array, Array, Array]:
+    """The successes of rows of trials, then their failures, as weighted 0/1 responses: shapes (2 rows,)."""
+    size, whole = len(linear), 1.0 if row.weights is None else row.weights
+    outcomes = np.concatenate([np.ones(size), np.zeros(size)])
+    return np.tile(linear, 2), outcomes, np.concatenate([whole * row.endog, whole * (1 - row.endog)])
+
+
+def _weighted(blocks: Sequence[Histogram], plan: Plan, beside: ArrayBeside) -> tuple[Histogram, ...]:
+    """The histograms on a lattice fine enough for weights, where rows have any."""
+    if plan.design.score_ratio == 1.0 and beside.weights is None:
+        return tuple(blocks)
+    ratio = 1.0 if plan.design.score_ratio is None else plan.design.score_ratio
+    return tuple(replace(block, steps=WEIGHTED_STEPS, score_ratio=ratio) for block in blocks)
+
+
+def weights_note(blocks: Sequence[Histogram]) -> list[str]:
+    """What a reader must know where rows have weights."""
+    if all(block.steps == STEPS for block in blocks):
+        return []
+    ratio = blocks[0].score_ratio
+    if ratio < 1:
+        return [f"'rows' counts the trials of all rows over {1 / ratio:.4g}, the greatest number of a row."]
+    return [
+        "Rows are weighted: 'rows' adds up their weights over the greatest weight. sampling takes every weight for the "
+        "greatest; it is at most too large."
+    ]
+
+
+def describe(
+    plan: Plan,
+    model: Model,
+    blocks: Sequence[Histogram],
+    released: NDArray[np.int64],
+    noise: IntegerNoise,
+    guarantee: Guarantee,
+) -> Evaluation:
+    """What follows from the released integers: post-processing."""
+    ends = np.cumsum([block.size for block in blocks])[:-1]
+    measured = [block.measured(part, noise) for block, part in zip(blocks, np.split(released, ends), strict=True)]
+    found = model.tables(measured)
+    return Evaluation(
+        model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
+        rows=max(found.rows.value, 0.0),
+        rows_se=found.rows.noise_se,
+        metrics=found.frame(),
+        calibration=found.calibration,
+        roc=found.roc,
+        residuals=found.residuals,
+        confusion=found.confusion,
+        guarantee=guarantee,
+        noise=noise,
+        notes=(*found.notes, *weights_note(blocks)),
+    )
+
+
+def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: str) -> tuple[str, ...]:
+    if metrics is None:
+        return tuple(known)
+    if isinstance(metrics, str):
+        raise ArgumentError(f"metrics must be a list of names: metrics=[{safe_repr(metrics)}]")
+    chosen = check_names("metrics", metrics, "metrics")
+    if any(name not in known for name in chosen):
+        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {safe_repr(chosen)}")
+    return tuple(chosen)
+
+
+def _source(
+    plan: Plan, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None
+) -> tuple[Table | None, ArrayBeside]:
+    """The rows of a model by formula, whose schema suits it; of arrays, which are checked too, what is beside them."""
+    design = plan.design
+    if isinstance(design, DesignSpec):
+        if weights is not None or offset is not None:
+            raise ArgumentError("weights and offset are those of the formula; leave them out")
+        table = as_table(data, engine)
+        design.check_schema(table)
+        check_unit(table, record)
+        return table, ArrayBeside()
+    assert isinstance(design, ArrayDesign)
+    if record.column is not None:
+        raise ArgumentError("unit names a column of a data frame; a model of plain arrays has none")
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise DataError("data must be the pair (endog, exog) for a model of plain arrays")
+    endog, exog = as_endog(data[0]), as_exog(data[1])
+    if len(endog) != exog.rows or exog.size != len(plan.names):
+        raise DataError(f"data must be (endog, exog) with as many rows in both, and {len(plan.names)} columns in exog")
+    if (offset is None) != (design.offset_bound == 0):
+        raise ArgumentError("offset must be given if the model was fitted with one, and only then")
+    if weights is not None and design.weight_bound is None:
+        raise ArgumentError("weights are for models that were fitted with weights, whose bound they follow")
+    bounds = design.weight_bound or 1.0, design.offset_bound or OFFSET_BOUND
+    return None, array_beside(weights, offset, *bounds, exog.rows)
+
+
+def _row_blocks(
+    plan: Plan, rows: Table | None, data: Any, beside: ArrayBeside, record: Unit, random: RandomSource
+) -> Rows[RowBlock]:
+    """Complete rows in model units. Reads rows: charge first."""
+    if rows is not None:
+        assert isinstance(plan.design, DesignSpec)
+        return counted_rows(plan.design, rows, record, random)
+    assert isinstance(plan.design, ArrayDesign)
+    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, beside)

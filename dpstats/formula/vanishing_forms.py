@@ -1,0 +1,288 @@
+"""What a design knows of every matrix sum of w x x': quadratic forms that vanish on its rows, columns that read the
+same numbers."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.domain import Domain, Levels, Range
+from dpstats.formula.coding import PublicFactor
+from dpstats.formula.expression import columns_of
+from dpstats.privacy.information import JointColumns, optimal_design
+from dpstats.quiet import quiet
+
+if TYPE_CHECKING:
+    from dpstats.formula.design import DesignSpec, ScaledDesign
+
+LARGEST_POWER = 12
+
+AFFINE = ("center", "standardize", "scale")
+"""Transforms of their first argument that move and stretch it."""
+
+
+def is_polynomial(factor: PublicFactor, domain: Domain) -> bool:
+    """Whether a factor's columns are polynomials of columns that are declared by a range.
+
+    Not by pieces, as a spline or np.where is: its identities may hold on all pieces but a small one.
+    """
+    ranges = all(isinstance(domain[name], Range) for name in columns_of(factor.node))
+    return ranges and _polynomial(ast.parse(factor.code, mode="eval").body)
+
+
+def _polynomial(tree: ast.AST) -> bool:
+    match tree:
+        case ast.Name():
+            return True
+        case ast.Call(func=ast.Name("Q")):
+            return True
+        case ast.Call(func=ast.Name("I"), args=[inner]):
+            return _polynomial(inner)
+        case ast.Call(func=ast.Name(name), args=[inner, *_]) if name in AFFINE:
+            return _polynomial(inner)
+        # Of an expression it clips what lies beyond the values that its ends were learned from.
+        case ast.Call(func=ast.Name("poly"), args=[inner, *_]):
+            return isinstance(inner, ast.Name)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=inner):
+            return _polynomial(inner)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            return all(_constant(side) or _polynomial(side) for side in (left, right))
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return _polynomial(left) and _constant(right)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() | float() as power)):
+            return _polynomial(left) and power in range(1, LARGEST_POWER + 1)
+    return False
+
+
+def _constant(tree: ast.AST) -> bool:
+    return isinstance(tree, ast.Constant) and type(tree.value) in (int, float)
+
+
+Array = NDArray[np.float64]
+Values = Mapping[Any, NDArray[Any]]
+
+MOST_COLUMNS = 45
+"""Beyond it forms are not looked for: their number grows with the square of the columns."""
+
+MOST_ROWS = 30_000
+"""Designs that need more rows to show every combination of levels are taken to have no forms."""
+
+REPEATS = 3
+"""Rows for each combination of the levels of two terms."""
+
+SEED = 20_261_122
+"""Public: the rows are a function of the formula's coding."""
+
+VANISHING = 1e-12
+"""Mean square of a form on rows, its coefficients' squares adding up to one and entries of unit mean square."""
+
+DEPENDENT = 1e-8
+"""Root mean square of a combination of columns, over that of the largest, below which it vanishes."""
+
+
+def design_forms(spec: ScaledDesign, columns: NDArray[np.intp] | None = None) -> Array:
+    """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
+
+    Parameters
+    ----------
+    spec : ScaledDesign
+    columns : ndarray of int (p,), optional
+        Some of its columns; all by default.
+
+    Returns
+    -------
+    ndarray
+        No forms for more than `MOST_COLUMNS` columns, or where too many combinations of levels exist.
+    """
+    kept = np.arange(len(spec.names)) if columns is None else columns
+    rows = _symbolic_rows(spec) if len(kept) <= MOST_COLUMNS else None
+    return np.zeros((0, len(kept), len(kept))) if rows is None else vanishing_forms(rows[:, kept])
+
+
+def vanishing_forms(rows: Array) -> Array:
+    """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in all of `rows`, shape (m, p).
+
+    The rows must be so many and so varied that what vanishes on them does on every row.
+    """
+    upper, axes = np.triu_indices(rows.shape[1]), _own_axes(rows)
+    count, free = len(upper[0]), rows @ axes
+    total = np.zeros((count, count))
+    for start in range(0, len(free), 4096):
+        part = free[start : start + 4096]
+        products = part[:, upper[0]] * part[:, upper[1]]
+        total += products.T @ products
+    deviation = np.sqrt(np.diag(total) / max(len(rows), 1))
+    unit = np.where(deviation > 0, deviation, 1.0)
+    values, vectors = np.linalg.eigh(total / np.outer(unit, unit) / max(len(rows), 1))
+    loads = (vectors[:, values <= VANISHING] / unit[:, None]).T
+    forms = np.zeros((len(loads), rows.shape[1], rows.shape[1]))
+    forms[:, upper[0], upper[1]] = loads / 2
+    turned = axes @ (forms + forms.transpose(0, 2, 1)) @ axes.T
+    return np.asarray((turned + turned.transpose(0, 2, 1)) / 2, dtype=np.float64)
+
+
+def _own_axes(rows: Array) -> Array:
+    """T, shape (p, p), with columns of x'T uncorrelated and of mean square 1, or all but 0.
+
+    A number of a short range far from zero and its square hardly differ: the square of the difference is small, but no
+    smaller than is to be expected of it.
+    """
+    unit = np.sqrt(np.mean(rows**2, axis=0)) if len(rows) else np.ones(rows.shape[1])
+    unit = np.where(unit > 0, unit, 1.0)
+    triangle = np.asarray(np.linalg.qr(rows / unit, mode="r"))
+    _, sizes, axes = np.linalg.svd(triangle / math.sqrt(max(len(rows), 1)))
+    padded = np.concatenate((sizes, np.zeros(rows.shape[1] - len(sizes))))
+    large = padded > DEPENDENT * padded.max(initial=0.0)
+    return np.asarray(axes.T / np.where(large, padded, 1.0) / unit[:, None], dtype=np.float64)
+
+
+def _symbolic_rows(spec: ScaledDesign) -> Array | None:
+    """Rows in model units for levels in all combinations of two terms, and normal numbers; None if they are many."""
+    known = spec.coding.factor_infos
+    levels = {factor: len(info.categories) for factor, info in known.items() if info.type == "categorical"}
+    terms = [frozenset(factor for factor in term.factors if factor in levels) for term in spec.coding.term_codings]
+    pairs = dict.fromkeys(one | other for one, other in itertools.combinations_with_replacement(terms, 2))
+    free = 2 * len(spec.names) * (len(spec.names) + 1)
+    counts = [REPEATS * math.prod(levels[factor] for factor in pair) for pair in pairs]
+    total = free + sum(counts)
+    if total > MOST_ROWS:
+        return None
+    random = np.random.default_rng(SEED)
+    values: dict[Any, NDArray[Any]] = {factor: random.integers(0, size, total) for factor, size in levels.items()}
+    start = free
+    for pair, count in zip(pairs, counts, strict=True):
+        fixed = [factor for factor in levels if factor in pair]
+        if fixed:
+            grid = np.indices([levels[factor] for factor in fixed]).reshape(len(fixed), -1)
+            for factor, codes in zip(fixed, grid, strict=True):
+                values[factor][start : start + count] = np.tile(codes, REPEATS)
+        start += count
+    values |= _numbers(spec, total, random)
+    return (_coded_rows(spec, values, total) - spec.center) / spec.scale
+
+
+def _numbers(spec: ScaledDesign, count: int, random: np.random.Generator) -> dict[Any, NDArray[Any]]:
+    """The columns of numeric factors: polynomials of numbers within their ranges, others normal, by factor."""
+    sizes, values, drawn = _sizes(spec), {}, {}
+    for factor, info in spec.coding.factor_infos.items():
+        if info.type != "numerical":
+            continue
+        if is_polynomial(factor, spec.domain):
+            for name in columns_of(factor.node):
+                declared = spec.domain[name]
+                if name not in drawn and isinstance(declared, Range):
+                    drawn[name] = random.uniform(declared.low, declared.high, count)
+            values[factor] = factor.eval(None, drawn).reshape(count, info.num_columns)
+        else:
+            values[factor] = sizes[factor] * random.standard_normal((count, info.num_columns))
+    return values
+
+
+def _sizes(spec: ScaledDesign) -> dict[Any, float]:
+    """For each factor the largest absolute value of the columns that it enters, in the user's units.
+
+    Numbers much smaller than their column's centre would be almost constant in model units, and nearly collinear with
+    the intercept: squares of what is left would seem to vanish.
+    """
+    largest = np.maximum(np.abs(spec.lower), np.abs(spec.upper))
+    sizes: dict[Any, float] = {}
+    start = 0
+    for subterms in spec.coding.term_codings.values():
+        for subterm in subterms:
+            size = float(largest[start : start + subterm.num_columns].max())
+            start += subterm.num_columns
+            for factor in subterm.factors:
+                sizes[factor] = max(sizes.get(factor, 0.0), size)
+    return {factor: size if size > 0 else 1.0 for factor, size in sizes.items()}
+
+
+def _coded_rows(spec: ScaledDesign, values: Values, count: int) -> Array:
+    """The design's columns in the user's units from each factor's codes or numbers, shape (count, p)."""
+    parts = []
+    for subterms in spec.coding.term_codings.values():
+        for subterm in subterms:
+            columns = np.ones((count, 1))
+            for factor in subterm.factors:
+                contrast = subterm.contrast_matrices.get(factor)
+                own = values[factor] if contrast is None else contrast.matrix[values[factor]]
+                # The first factor's columns vary fastest.
+                columns = (own[:, :, None] * columns[:, None, :]).reshape(count, -1)
+            parts.append(columns)
+    return np.concatenate(parts, axis=1)
+
+
+GRID = {1: 65, 2: 13, 3: 7, 4: 5}
+"""Grid points of each range, by how many ranges there are: the ends, the middle, and some between."""
+
+MOST_WORK = 400_000
+"""Points times squared columns: beyond it the search for an optimal design would take too long."""
+
+
+def joined_columns(spec: DesignSpec) -> tuple[JointColumns, ...]:
+    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept.
+
+    Parameters
+    ----------
+    spec : DesignSpec
+    """
+    if not spec.has_intercept:
+        return ()
+    found = []
+    for columns, variables in _groups(spec):
+        points = _points(spec, variables)
+        if points is not None and len(points) * (len(columns) + 1) ** 2 <= MOST_WORK:
+            found.append(optimal_design(columns, points[:, columns]))
+    return tuple(one for one in found if one is not None)
+
+
+def _groups(spec: DesignSpec) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+    """Columns and variables of terms that share a variable, where a body for each subterm would be too large."""
+    info = spec.coding
+    groups: list[tuple[set[int], set[str], int]] = []
+    for term in info.term_codings:
+        where = info.term_slices[term]
+        inside = set(range(where.start, where.stop))
+        reads = {name for factor in term.factors for name in columns_of(factor.node)}
+        if not reads or not inside:
+            continue
+        shared = [group for group in groups if group[1] & reads]
+        groups = [group for group in groups if not group[1] & reads]
+        columns, names = inside.union(*(one for one, _, _ in shared)), reads.union(*(two for _, two, _ in shared))
+        groups.append((columns, names, 1 + sum(count for _, _, count in shared)))
+    coded = {column for factor in spec.dummies for column in factor.columns}
+    return [
+        (tuple(sorted(columns)), tuple(sorted(names)))
+        for columns, names, terms in groups
+        if terms > 1 or (len(columns) > 1 and not columns <= coded)
+    ]
+
+
+def _points(spec: DesignSpec, variables: tuple[str, ...]) -> NDArray[np.float64] | None:
+    """Rows of the design in model units for a grid of some variables; None where it would be too fine."""
+    ranges = [name for name in variables if not isinstance(spec.domain[name], Levels)]
+    if len(ranges) > max(GRID):
+        return None
+    choices: dict[str, list[object]] = {}
+    for name in variables:
+        declared = spec.domain[name]
+        if isinstance(declared, Levels):
+            choices[name] = list(declared.values)
+        else:
+            choices[name] = np.linspace(declared.low, declared.high, GRID[len(ranges)]).tolist()
+    if math.prod(len(values) for values in choices.values()) > MOST_WORK / 4:
+        return None
+    rows = list(itertools.product(*choices.values()))
+    table: dict[str, list[object]] = {name: [row[at] for row in rows] for at, name in enumerate(choices)}
+    for name in spec.exog_columns:
+        if name not in table:
+            declared = spec.domain[name]
+            table[name] = [declared.values[0] if isinstance(declared, Levels) else declared.high] * len(rows)
+    with quiet():
+        exog, complete = spec.exog(table)
+    return np.asarray(exog[complete], dtype=np.float64)

@@ -1,0 +1,232 @@
+"""The information on the way from the shrunken coefficients to the debiased ones (docs/proofs/inference, 11).
+
+The information was released at the shrunken coefficients, where a logistic model is steeper than at the truth.
+What undoes the shrinkage is its average on the way. That is a sum over rows; made-up rows with the released second
+moments, on which a factor's columns are its dummies, stand for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from dpstats.inference.basis import Dummies, MappedMatrix
+from dpstats.inference.inverse import Identified
+
+Float = NDArray[np.float64]
+
+ROWS = 4096
+"""Made-up rows."""
+
+SEED = 20_261_122
+"""Public seed of the made-up rows: they are a function of what was released."""
+
+STEPS = 4
+"""The way is where the step before led; on real rows four steps are within 0.01 standard errors of the limit."""
+
+GREATEST = 10.0
+"""A row's average weight on the way is at most this times its weight at the start, and at least 1 / this."""
+
+NEAR = 1e-6
+"""Predictors closer than this are one."""
+
+SPARE = 1e-3
+"""Share of the released information that stays as it is, so that levels without a made-up row do no harm."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeanFunction:
+    """How the response moves with the linear predictor; everything is elementwise.
+
+    Attributes
+    ----------
+    mean : callable
+        The mean response at predictors.
+    slope, weight : callable
+        l' and l'' at predictors and responses, which may be means.
+    """
+
+    mean: Callable[[Float], Float]
+    slope: Callable[[Float, Float], Float]
+    weight: Callable[[Float, Float], Float]
+
+
+def average_along_path(
+    found: Identified,
+    coef: Float,
+    score: Float,
+    response: MeanFunction,
+    constant: tuple[int, float] | None,
+    factors: Sequence[Dummies],
+) -> Identified:
+    """What is identified, with the information averaged on the way to the debiased coefficients.
+
+    Parameters
+    ----------
+    found : Identified
+        By the information at the released coefficients.
+    coef : ndarray, shape (p,)
+        These, with nothing taken off: predictors are x'coef.
+    score : ndarray, shape (p,)
+        M theta, what the quadratic term's slope is there.
+    response : Response
+    constant : tuple of int and float, or None
+        The column of x that has one value in every row, and that value.
+    factors : sequence of Dummies
+        Of the columns of x.
+
+    Returns
+    -------
+    Identified
+        `found` itself where no constant column is known or it is not identified: the rows' mean is not known then.
+    """
+    if constant is None or not found.active[constant[0]]:
+        return found
+    place = np.cumsum(found.active) - 1
+    dummies = [_among(factor, found.active, place) for factor in factors]
+    information = _inverse(found.inverse)
+    rows, mass = moment_matched_rows(
+        information, int(place[constant[0]]), constant[1], [factor for factor in dummies if factor.columns]
+    )
+    start, slope = coef[found.active], score[found.active]
+    return perturb_information(found, information, path_average(rows, mass, information, start, slope, response))
+
+
+def path_average(
+    rows: Float, mass: Float | float, information: Float, coef: Float, score: Float, response: MeanFunction
+) -> Float:
+    """The relative change K of the information: on the way it is L K L', L L' the information at the start.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (m, k)
+        Of second moments like the information's.
+    mass : float or ndarray, shape (m,)
+        The weight of each.
+    information : ndarray, shape (k, k)
+    coef, score : ndarray, shape (k,)
+    response : Response
+
+    Returns
+    -------
+    ndarray, shape (k, k)
+        Positive definite.
+    """
+    eta = rows @ coef
+    spare = SPARE * information
+    root: Float = np.asarray(np.linalg.cholesky(information), dtype=np.float64)
+    own = np.linalg.cholesky((rows * np.broadcast_to(mass, len(rows))[:, None]).T @ rows + spare)
+    change: Float = np.eye(len(coef))
+    for _ in range(STEPS):
+        shift = _solve(root, change, score)
+        weights = _relative_weights(response, eta, rows @ shift)
+        whole = (rows * (mass * weights)[:, None]).T @ rows + spare
+        inner = linalg.solve_triangular(own, whole, lower=True)
+        change = linalg.solve_triangular(own, inner.T, lower=True)
+        change = (change + change.T) / 2
+    return change
+
+
+def _relative_weights(response: MeanFunction, eta: Float, step: Float) -> Float:
+    """A row's average weight on the way over that at its start, shape (m,), of the mean response at the end."""
+    with np.errstate(all="ignore"):
+        endog = response.mean(eta + step)
+        rise = response.slope(eta + step, endog) - response.slope(eta, endog)
+        start = np.maximum(response.weight(eta, endog), np.finfo(np.float64).tiny)
+        ratio = rise / (np.where(np.abs(step) > NEAR, step, 1.0) * start)
+    return np.clip(np.where(np.abs(step) > NEAR, ratio, 1.0), 1 / GREATEST, GREATEST)
+
+
+def perturb_information(found: Identified, information: Float, change: Float) -> Identified:
+    """`found` for the information B H B' with B = L K^1/2 L^-1, H = L L': a relative error of H is one of that."""
+    root = np.linalg.cholesky(information)
+    values, vectors = np.linalg.eigh(change)
+    half = vectors * np.sqrt(np.maximum(values, 1 / GREATEST)) @ vectors.T
+    transform = linalg.solve_triangular(root, (root @ half).T, trans=1, lower=True)
+    inverse = _inverse(transform.T @ information @ transform)
+    return replace(found, inverse=inverse, law=MappedMatrix(found.law, transform))
+
+
+def moment_matched_rows(
+    information: Float, base: int, constant: float, factors: Sequence[Dummies], count: int = ROWS
+) -> tuple[Float, float]:
+    """Rows whose second moments are about those of the information, and the weight of each.
+
+    Column by column, each given those before it by linear regression: a factor's level is drawn, with the regression
+    for its probabilities; other columns are normal.
+
+    Parameters
+    ----------
+    information : ndarray, shape (k, k)
+        Positive definite.
+    base : int
+        The column of the intercept.
+    constant : float
+        Its value.
+    factors : sequence of Dummies
+    count : int
+        m.
+
+    Returns
+    -------
+    rows : ndarray, shape (m, k)
+    mass : float
+    """
+    total = float(information[base, base]) / constant**2
+    mean = information[base] / (total * constant)
+    covariance = information / total - np.outer(mean, mean)
+    random, size = np.random.default_rng(SEED), len(information)
+    rows, known = np.zeros((count, size)), np.zeros(0, dtype=np.intp)
+    rows[:, base] = constant
+    for factor in factors:
+        columns = np.array(factor.columns)
+        expected, _ = _regression(rows, mean, covariance, known, columns)
+        ranks = random.permutation((np.arange(count) + 0.5) / count)
+        rows[:, columns] = _drawn(expected / np.array(factor.codes), ranks) * np.array(factor.codes)
+        known = np.concatenate((known, columns))
+    rest = np.setdiff1d(np.arange(size), [base, *known])
+    expected, left = _regression(rows, mean, covariance, known, rest)
+    values, vectors = np.linalg.eigh((left + left.T) / 2)
+    plain = random.standard_normal((count, len(rest)))
+    rows[:, rest] = expected + plain * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    return rows, total / count
+
+
+def _regression(
+    rows: Float, mean: Float, covariance: Float, known: NDArray[np.intp], wanted: NDArray[np.intp]
+) -> tuple[Float, Float]:
+    """The expectation of the columns `wanted` given those known, shape (m, q), and what is left of their covariance."""
+    across = covariance[np.ix_(known, wanted)]
+    loads = np.linalg.lstsq(covariance[np.ix_(known, known)], across, rcond=1e-10)[0]
+    return mean[wanted] + (rows[:, known] - mean[known]) @ loads, covariance[np.ix_(wanted, wanted)] - across.T @ loads
+
+
+def _drawn(chances: Float, ranks: Float) -> Float:
+    """1 for the level drawn, shape (m, q), of levels with these chances and one more with the rest."""
+    inside = np.maximum(chances, 0.0)
+    rest = np.maximum(1 - inside.sum(axis=1, keepdims=True), 0.0)
+    below = np.cumsum(inside, axis=1)
+    level = np.sum(ranks[:, None] * (below[:, -1:] + rest) > below, axis=1)
+    return (level[:, None] == np.arange(chances.shape[1])).astype(np.float64)
+
+
+def _among(factor: Dummies, active: NDArray[np.bool_], place: NDArray[np.intp]) -> Dummies:
+    """The dummies of the active levels; rows of the others count as of the reference."""
+    kept = [(int(place[at]), code) for at, code in zip(factor.columns, factor.codes, strict=True) if active[at]]
+    return Dummies(int(place[factor.base]), factor.constant, tuple(at for at, _ in kept), tuple(c for _, c in kept))
+
+
+def _inverse(matrix: Float) -> Float:
+    """The inverse of a positive definite matrix, symmetric."""
+    inverse = linalg.cho_solve(linalg.cho_factor(matrix), np.eye(len(matrix)))
+    return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+
+
+def _solve(root: Float, change: Float, score: Float) -> Float:
+    """(L K L')^-1 u."""
+    inner = np.linalg.solve(change, linalg.solve_triangular(root, score, lower=True))
+    return np.asarray(linalg.solve_triangular(root, inner, trans=1, lower=True), dtype=np.float64)

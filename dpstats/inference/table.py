@@ -1,0 +1,248 @@
+"""A table of coefficients with errors, mean responses, and what the noise can do at most (docs/proofs/inference, 9
+and 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from dpstats.arguments import safe_repr
+from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
+from dpstats.inference.estimates import Contrasts, Estimates
+from dpstats.inference.inverse import check_symmetric
+from dpstats.inference.joint_tests import JointTest, standardised_law, wald_test
+
+Float = NDArray[np.float64]
+
+
+class CombinationTests(NamedTuple):
+    """Tests of k linear combinations; arrays of shape (k,), intervals of shape (k, 2).
+
+    ``statistics`` are (effect - null) / se, 0 where se is infinite; p-values do not derive from them but from the law.
+    """
+
+    effect: Float
+    se: Float
+    statistics: Float
+    pvalues: Float
+    conf_int: Float
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Coefficients A theta + shift with their errors.
+
+    Attributes
+    ----------
+    estimates : Estimates
+        In model units.
+    transform : ndarray, shape (q, p), optional
+        A, public; the identity by default, for model units.
+    shift : ndarray, shape (q,), optional
+        0 by default.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes disagree or a value is not finite.
+    """
+
+    estimates: Estimates
+    transform: Float | None = None
+    shift: Float | None = None
+
+    def __post_init__(self) -> None:
+        rows = self.estimates.check_rows(self.map)
+        if np.shape(self.offset) != (len(rows),) or not np.all(np.isfinite(self.offset)):
+            raise ArgumentError("shift must be finite and have one entry for each row of transform")
+
+    @property
+    def map(self) -> Float:
+        """A, shape (q, p)."""
+        return np.eye(self.estimates.size) if self.transform is None else np.asarray(self.transform, dtype=np.float64)
+
+    @property
+    def offset(self) -> Float:
+        """The shift, shape (q,)."""
+        return np.zeros(len(self.map)) if self.shift is None else np.asarray(self.shift, dtype=np.float64)
+
+    @cached_property
+    def contrasts(self) -> Contrasts:
+        """The rows of A as combinations of the coefficients in model units."""
+        return self.estimates.contrasts(self.map)
+
+    @cached_property
+    def coef(self) -> Float:
+        """Debiased coefficients, shape (q,); released ones where not identified."""
+        return self.contrasts.estimates + self.offset
+
+    @property
+    def se(self) -> Float:
+        """Half-widths of 95 % intervals over 1.96, shape (q,); infinite where unbounded."""
+        return self.contrasts.se
+
+    @property
+    def identified(self) -> NDArray[np.bool_]:
+        """Whether the budget identifies the coefficient, shape (q,)."""
+        return self.contrasts.identified
+
+    @property
+    def shares(self) -> Float:
+        """Shares of se^2: sampling, noise, information; shape (q, 3)."""
+        return self.contrasts.shares
+
+    @cached_property
+    def pvalues(self) -> Float:
+        """p-values of coefficients of 0, shape (q,)."""
+        return self.contrasts.pvalues(-self.offset)
+
+    @property
+    def tvalues(self) -> Float:
+        """coef / se, shape (q,); 0 where se is infinite."""
+        return self.coef / self.se
+
+    def conf_int(self, alpha: float = 0.05) -> Float:
+        """Intervals of coverage 1 - alpha, shape (q, 2)."""
+        return self.contrasts.conf_int(alpha) + self.offset[:, None]
+
+    def cov_params(self) -> Float:
+        """Covariance of the coefficients' errors, shape (q, q).
+
+        On the diagonal A, the variance as if the information were exact: its root is a little below `se`, which pays
+        for noise in the information and for tails. For coefficients that are not identified infinite there, and NaN
+        elsewhere. `t_test` and `wald_test` are better for combinations than what this matrix gives.
+        """
+        size, where = len(self.map), np.flatnonzero(self.identified)
+        covariance = np.full((size, size), np.nan)
+        np.fill_diagonal(covariance, np.inf)
+        if len(where):
+            roots = np.sqrt(self.contrasts.variances[where])
+            law = standardised_law(self.estimates, self.map[where])
+            covariance[np.ix_(where, where)] = law.correlation * np.outer(roots, roots)
+        return covariance
+
+    def t_test(self, rows: Float, null: Float | float = 0.0, alpha: float = 0.05) -> CombinationTests:
+        """Test each combination r'coef = null for rows r, shape (k, q)."""
+        inner, moved = self._model_rows(rows)
+        found = self.estimates.contrasts(inner)
+        null = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(inner),))
+        effect = found.estimates + moved
+        statistics, interval = (effect - null) / found.se, found.conf_int(alpha) + moved[:, None]
+        return CombinationTests(effect, found.se, statistics, found.pvalues(null - moved), interval)
+
+    def wald_test(self, rows: Float, null: Float | float = 0.0) -> JointTest:
+        """Test all combinations r'coef = null for rows r, shape (k, q), at once."""
+        inner, moved = self._model_rows(rows)
+        return wald_test(self.estimates, inner, np.asarray(null, dtype=np.float64) - moved)
+
+    def _model_rows(self, rows: Float) -> tuple[Float, Float]:
+        """r'A, shape (k, p), and r'shift."""
+        rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+        if rows.ndim != 2 or rows.shape[1] != len(self.map) or not np.all(np.isfinite(rows)):
+            raise ArgumentError(f"rows must be finite and have {len(self.map)} columns")
+        return rows @ self.map, rows @ self.offset
+
+
+AT_ONCE = 1024
+"""Rows at once: what they take of memory goes with the square of the columns."""
+
+
+class MeanResponse(NamedTuple):
+    """Predictions at k rows: arrays of shape (k,), intervals of shape (k, 2)."""
+
+    linear: Float
+    linear_se: Float
+    linear_interval: Float
+    mean: Float
+    mean_interval: Float
+
+
+def mean_response(
+    estimates: Estimates,
+    rows: Float,
+    inverse_link: Callable[[Float], Float],
+    offset: Float | float = 0.0,
+    alpha: float = 0.05,
+) -> MeanResponse:
+    """The mean response of rows of the design, each with an interval of coverage 1 - alpha.
+
+    Parameters
+    ----------
+    estimates : Estimates
+    rows : ndarray, shape (k, p)
+        In model units, public.
+    inverse_link : callable
+        From linear predictors to means, nondecreasing; called at -inf and inf where a row is not identified.
+    offset : float or ndarray, shape (k,)
+        Added to the linear predictor.
+    alpha : float
+
+    Returns
+    -------
+    MeanResponse
+        The interval of the mean is the image of the linear predictor's, so it covers exactly when that does. Each
+        row's interval holds by itself, not all of them at once.
+    """
+    rows = estimates.check_rows(rows)
+    moved = np.broadcast_to(np.asarray(offset, dtype=np.float64), (len(rows),))
+    if not np.all(np.isfinite(moved)):
+        raise ArgumentError("offset must be finite")
+    found = [_linear(estimates, rows[at : at + AT_ONCE], alpha) for at in range(0, max(len(rows), 1), AT_ONCE)]
+    effect, error, interval = (np.concatenate(part) for part in zip(*found, strict=True))
+    linear, ends = effect + moved, interval + moved[:, None]
+    with np.errstate(over="ignore"):
+        return MeanResponse(linear, error, ends, inverse_link(linear), inverse_link(ends))
+
+
+def _linear(estimates: Estimates, rows: Float, alpha: float) -> tuple[Float, Float, Float]:
+    """Estimates, standard errors and intervals of rows, shape (k, p)."""
+    found = estimates.contrasts(rows)
+    return found.estimates, found.se, found.conf_int(alpha)
+
+
+Reading = Literal["linear", "normal", "l1", "any"]
+
+
+def noise_bound(
+    covariance: Float, curvature: Float, directions: Float | None = None, *, reading: Reading = "linear"
+) -> Float:
+    """A bound on the standard deviation that the noise alone gives each coefficient, whatever the rows are.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (p, p)
+        Of the objective's noise b.
+    curvature : ndarray, shape (p, p)
+        M, positive definite: the objective had theta'M theta / 2.
+    directions : ndarray, shape (k, p), optional
+        Rows c, for sd(c'theta); the coefficients by default.
+    reading : {"linear", "normal", "l1", "any"}
+        "linear": for the part of theta that is linear in b, whatever its law, the least of lambda c'M^-1 c, with
+        lambda the largest eigenvalue of M^-1/2 Sigma M^-1/2, and of the bound of "any". The others hold for theta
+        itself, given the rows, for any convex loss and penalty: "normal" b has the same bound, "l1" (independent
+        Laplace entries) twice lambda, and "any" law ((tr(M^-1 Sigma) c'M^-1 c)^1/2 + (c'M^-1 Sigma M^-1 c)^1/2)^2 / 4.
+
+    Returns
+    -------
+    ndarray, shape (k,)
+    """
+    if reading not in get_args(Reading):
+        raise ArgumentError(f"reading must be one of {list(get_args(Reading))}, got {safe_repr(reading)}")
+    curvature = check_symmetric("curvature", curvature, len(curvature))
+    covariance = check_symmetric("covariance", covariance, len(curvature))
+    if np.linalg.eigvalsh(curvature)[0] <= 0:
+        raise ArgumentError("curvature must be positive definite")
+    rows = np.eye(len(curvature)) if directions is None else np.asarray(directions, dtype=np.float64)
+    moved = np.linalg.solve(curvature, rows.T).T
+    plain = np.sum(rows * moved, axis=1)
+    values = linalg.eigh(covariance, curvature, eigvals_only=True)
+    largest = max(float(values[-1]), 0.0) * plain
+    every = (np.sqrt(float(values.sum()) * plain) + np.sqrt(np.sum(moved @ covariance * moved, axis=1))) ** 2 / 4
+    factor = {"linear": 1.0, "normal": 1.0, "l1": 2.0, "any": np.inf}[reading]
+    return np.sqrt(np.minimum(factor * largest, every))

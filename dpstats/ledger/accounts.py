@@ -1,0 +1,252 @@
+"""The books as the file has them: what was spent, by whom, what is left, and whether a charge may be made."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+import pandas as pd
+
+from dpstats.arguments import near_miss
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
+from dpstats.frames import WideFrame
+from dpstats.ledger.filters import Account, Amount, Books, LedgerAccountant, largest
+from dpstats.ledger.store import ROOT
+from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, group_rule
+from dpstats.privacy.guarantee import Adjacency, Guarantee
+
+
+class Quota(NamedTuple):
+    """What one analyst may spend: as it was said, and on the ledger's grid."""
+
+    eps: float
+    delta: float
+    limit: Amount
+
+
+def read_books(connection: sqlite3.Connection) -> Books:
+    """The tree of accounts."""
+    rows = connection.execute(
+        "SELECT id, parent, rule, part, spent_eps, spent_delta, spent_rho FROM account ORDER BY id"
+    )
+    return Books(Account(row[0], row[1], row[2], row[3], Amount(*row[4:])) for row in rows)
+
+
+def analyst_books(connection: sqlite3.Connection, analyst: str | None) -> Books:
+    """The tree of accounts with what `analyst` has spent alone; None stands for charges without a name."""
+    rows = connection.execute(
+        "SELECT account.id, parent, rule, part, COALESCE(SUM(cost_eps), 0), COALESCE(SUM(cost_delta), 0), "
+        "COALESCE(SUM(cost_rho), 0) FROM account LEFT JOIN entry ON entry.account = account.id "
+        "AND state <> 'refunded' AND analyst IS ? GROUP BY account.id ORDER BY account.id",
+        (analyst,),
+    )
+    return Books(Account(row[0], row[1], row[2], row[3], Amount(*row[4:])) for row in rows)
+
+
+def read_quotas(connection: sqlite3.Connection) -> dict[str | None, Quota]:
+    """The quotas in force: the latest of each analyst, and under None that of all who have none of their own."""
+    rows = connection.execute(
+        "SELECT analyst, eps, delta, limit_eps, limit_delta, limit_rho FROM quota ORDER BY id"
+    ).fetchall()
+    return {row[0]: Quota(row[1], row[2], Amount(*row[3:])) for row in rows}
+
+
+def quota_of(quotas: dict[str | None, Quota], analyst: str | None) -> Quota | None:
+    """The analyst's own quota, else that of everyone without one, else None."""
+    return quotas.get(analyst, quotas.get(None))
+
+
+def quota_left(connection: sqlite3.Connection, analyst: str | None, account: int) -> Amount | None:
+    """What the analyst's quota leaves for one more charge to `account`; None without a quota."""
+    quota = quota_of(read_quotas(connection), analyst)
+    if quota is None:
+        return None
+    books = analyst_books(connection, analyst)
+    left = quota.limit.minus(books.total(ROOT)).plus(books.slack(account))
+    return Amount(*(max(amount, 0) for amount in left))  # a quota may be lowered below what is spent
+
+
+def read_analysts(connection: sqlite3.Connection) -> list[str | None]:
+    """Everyone who has charged or has a quota, in order of the alphabet; None for charges without a name."""
+    named = connection.execute("SELECT analyst FROM entry UNION SELECT analyst FROM quota WHERE analyst IS NOT NULL")
+    return sorted((row[0] for row in named), key=lambda name: (name is None, name or ""))
+
+
+class Budget(NamedTuple):
+    """An (eps, delta)."""
+
+    eps: float
+    delta: float
+
+
+class LedgerFacts(NamedTuple):
+    """What was fixed when the ledger was made."""
+
+    dataset: str
+    eps: float
+    delta: float
+    adjacency: Adjacency
+    accountant: LedgerAccountant
+    limit: Amount
+    unit: str | None = None
+
+
+class Statement(NamedTuple):
+    """What a report tells: of the whole data set or of one part (in words; empty for the whole)."""
+
+    facts: LedgerFacts
+    part: str
+    spent: Amount
+    left: Amount
+    entries: pd.DataFrame
+    analysts: pd.DataFrame
+    domain: Domain | None
+
+
+def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) -> Guarantee:
+    """The guarantee under the ledger's adjacency.
+
+    Raises
+    ------
+    ArgumentError, UncertifiedError, LedgerError
+        If it is none, is not certified, or cannot be converted.
+    """
+    if not isinstance(guarantee, Guarantee):
+        raise ArgumentError("guarantee must be a dpstats.Guarantee")
+    if not guarantee.certified:
+        raise UncertifiedError(
+            f"guarantee is not certified ({guarantee.reason}); no ledger accepts it: "
+            "use a certified method, or run without a ledger"
+        )
+    if guarantee.unit != facts.unit:
+        raise LedgerError(f"guarantee: {_whose(guarantee.unit)}, and the ledger is {_other(facts.unit)}")
+    if guarantee.adjacency == "replace_one" and (facts.adjacency == "add_remove" or account != ROOT):
+        where = "a part of a partition" if account != ROOT else "an add_remove ledger"
+        raise LedgerError(
+            f"guarantee: replace_one takes the number of rows for public, which {where} does not; "
+            'make the release with adjacency="add_remove"'
+        )
+    return guarantee if guarantee.adjacency == facts.adjacency else group_rule(guarantee)
+
+
+def left_of(books: Books, facts: LedgerFacts, account: int) -> Amount:
+    """What one more charge to `account` may take of the whole budget."""
+    return facts.limit.minus(books.total(ROOT)).plus(books.slack(account))
+
+
+def check_price(
+    connection: sqlite3.Connection, books: Books, facts: LedgerFacts, account: int, price: Amount, analyst: str | None
+) -> None:
+    """Raise BudgetExceeded, with the most that both leave, unless the budget and a quota of the analyst cover it."""
+    whole, quota = left_of(books, facts, account), quota_left(connection, analyst, account)
+    short = [] if books.charged(account, price).total(ROOT).within(facts.limit) else [repr(facts.dataset)]
+    signature = ""
+    if quota is not None and not price.within(quota):
+        quotas = read_quotas(connection)
+        limit = quota_of(quotas, analyst)
+        assert limit is not None, "there is something left of it"
+        whose = "those who give no name" if analyst is None else f"analyst {analyst!r}"
+        short.append(f"the quota of {whose}, eps={limit.eps:g}, delta={limit.delta:g}")
+        signature = _signature(quotas, analyst)
+    if short:
+        left = whole if quota is None else whole.least(quota)
+        raise _exceeded(f"what remains of {' and of '.join(short)}", left, facts, signature)
+
+
+def _signature(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:
+    """What to do about a charge that is under the quota of those without one of their own."""
+    if analyst in quotas and analyst is not None:
+        return ""
+    if analyst is None:
+        return "; sign with analyst= or ledger.signed(...) if a quota is yours"
+    meant = near_miss(analyst, [name for name in quotas if name is not None])
+    return f"; {analyst!r} has no quota of its own" + (f": did you mean {meant!r}?" if meant else "")
+
+
+def _exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str) -> BudgetExceeded:
+    eps, delta = largest(facts.accountant, left)
+    offer = f"at most eps={eps!r} for a pure charge, delta={delta!r}; lower eps or delta"
+    if not facts.delta:  # all charges are pure
+        offer = f"at most eps={eps!r}; lower eps"
+    if eps == 0:
+        offer = "nothing is left"
+    return BudgetExceeded(f"exceeds {what}: {offer}{signature} (nothing was charged or released)")
+
+
+def _whose(unit: str | None) -> str:
+    return "it is for rows" if unit is None else f"it is per {unit}"
+
+
+def _other(unit: str | None) -> str:
+    """What the ledger is for, and what to do about a guarantee that is not."""
+    if unit is None:
+        return "for rows; neither bounds the other, so keep another ledger, made with that unit"
+    return f"per {unit}; pass unit={unit!r} to the call, or keep another ledger"
+
+
+COLUMNS = (*("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remaining_eps", "remaining_delta"),)
+
+
+def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame:
+    """One row an analyst, by name; see `Spender.spending`."""
+    quotas, whole = read_quotas(connection), left_of(read_books(connection), facts, ROOT)
+    counted = dict(
+        connection.execute("SELECT analyst, COUNT(*) FROM entry WHERE state <> 'refunded' GROUP BY analyst").fetchall()
+    )
+    rows = {}
+    for analyst in read_analysts(connection):
+        spent = analyst_books(connection, analyst).total(ROOT)
+        quota, left = quota_of(quotas, analyst), quota_left(connection, analyst, ROOT)
+        eps, rho = (float(spent.eps * EPS_UNIT), math.nan)
+        if facts.accountant == "zcdp":
+            eps, rho = math.nan, float(spent.rho * RHO_UNIT)
+        limits = (math.nan, math.nan) if quota is None else (quota.eps, quota.delta)
+        remaining = largest(facts.accountant, whole if left is None else whole.least(left))
+        rows[analyst or ""] = (
+            counted.get(analyst, 0),
+            *(eps, float(spent.delta * DELTA_UNIT), rho),
+            *(*limits, *remaining),
+        )
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
+    return WideFrame(
+        table.astype({name: int if name == "entries" else float for name in COLUMNS}).rename_axis("analyst")
+    )
+
+
+def history(connection: sqlite3.Connection, facts: LedgerFacts, account: int) -> pd.DataFrame:
+    """What was spent after each entry that counts; see `Spender.history`."""
+    books = read_books(connection)
+    below = set(books.below(account))
+    rows = connection.execute(
+        "SELECT id, account, analyst, time, cost_eps, cost_delta, cost_rho FROM entry WHERE state <> 'refunded' "
+        "ORDER BY id"
+    )
+    entries = [row for row in rows if row[1] in below]
+    by_analyst: dict[str, Books] = {}
+    whole, found = _empty(books), {}
+    for number, place, analyst, time, *cost in entries:
+        name, price = analyst or "", Amount(*cost)
+        whole = whole.charged(place, price)
+        by_analyst[name] = by_analyst.get(name, _empty(books)).charged(place, price)
+        spent, own = whole.total(account), by_analyst[name].total(account)
+        zcdp = facts.accountant == "zcdp"
+        counted = [math.nan, _float(spent.rho, RHO_UNIT)] if zcdp else [_float(spent.eps, EPS_UNIT), math.nan]
+        personal = _float(own.rho, RHO_UNIT) if zcdp else _float(own.eps, EPS_UNIT)
+        found[number] = [time, counted[0], _float(spent.delta, DELTA_UNIT), counted[1], name, personal]
+    names = ["time", "eps", "delta", "rho", "analyst", "by_analyst"]
+    table = pd.DataFrame.from_dict(found, orient="index", columns=names).rename_axis("entry")
+    table["time"] = pd.to_datetime(table["time"], utc=True, format="ISO8601")
+    return WideFrame(table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object}))
+
+
+def _empty(books: Books) -> Books:
+    """The same accounts with nothing spent."""
+    return Books(one._replace(spent=Amount(0, 0, 0)) for one in books.accounts())
+
+
+def _float(amount: int, unit: Fraction) -> float:
+    return float(amount * unit)

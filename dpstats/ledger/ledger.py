@@ -1,0 +1,262 @@
+"""The budget of one data set: charged durably before any row is read, and never overspent."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from dpstats._version import __version__
+from dpstats.arguments import can_be_path, check_choice, is_number, safe_repr
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, LedgerError
+from dpstats.ledger.accounts import Budget, LedgerFacts
+from dpstats.ledger.filters import Amount, LedgerAccountant, limits
+from dpstats.ledger.reader import keep_codebook
+from dpstats.ledger.spender import Part, Spender, check_texts
+from dpstats.ledger.store import ROOT, Store, create, insert
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+
+_FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
+"""What is fixed when a ledger is made."""
+
+
+class Ledger(Spender):
+    """The budget of one data set in a file, shared safely by processes and threads of one machine.
+
+    Opens the file at `path`, or makes it. Totals are fixed when it is made: an existing file must agree with the
+    arguments. Opening checks the whole file. docs/ledger says what the file must be protected from.
+
+    Parameters
+    ----------
+    path : str or path-like
+        On a local disk; SQLite keeps a ``-wal`` and a ``-shm`` file beside it.
+    dataset : str
+        The name of the data set.
+    eps, delta : float
+        The total budget.
+    adjacency : {"add_remove", "replace_one"}
+        The notion of neighbouring data that the total is stated for.
+    unit : str, optional
+        The column that tells persons apart, if the total is for persons with all their rows: it then takes charges of
+        calls with the same ``unit`` only. Left out, it is for rows, and takes charges of calls without.
+    accountant : {"basic", "zcdp"}
+        "basic" adds eps and delta. "zcdp" adds rho, which is better for many Gaussian releases; half of delta pays
+        for its conversion, the other half for charges that have a delta and no rho.
+    domain : Domain or dict, optional
+        The codebook of the data set, kept in the file: every call that is charged must declare its columns as this
+        does, so that a fit to another data set is refused. A file that keeps none yet keeps it from now on.
+    timeout : float
+        Seconds to wait for other processes' charges.
+
+    Raises
+    ------
+    LedgerError
+        If the file is not a ledger, is damaged, was written by another version, cannot be written, or disagrees
+        with an argument.
+    ArgumentError
+        If an argument is invalid.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> path = f"{tempfile.mkdtemp()}/survey.ledger"
+    >>> ledger = dp.Ledger(path, dataset="survey", eps=1.0)
+    >>> charge = ledger.signed("Ada").charge(dp.Guarantee(0.25), label="a count")
+    >>> ledger.remaining
+    Budget(eps=0.75, delta=0.0)
+    >>> ledger.set_quota("Ada", eps=0.5)
+    >>> ledger.signed("Ada").remaining.eps
+    0.25
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        dataset: str,
+        eps: float,
+        delta: float = 0.0,
+        *,
+        adjacency: Adjacency = "add_remove",
+        unit: str | None = None,
+        accountant: LedgerAccountant = "basic",
+        domain: Domain | Mapping[str, Any] | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        eps, delta = check_budget(eps, delta)
+        declared = None if domain is None else Domain.coerce(domain)
+        check_choice("accountant", accountant, get_args(LedgerAccountant))
+        check_texts({"dataset": dataset if isinstance(dataset, str) else None, "unit": unit})
+        if not isinstance(dataset, str) or not dataset.strip():
+            raise ArgumentError("dataset must be a non-empty name")
+        if unit is not None and not (isinstance(unit, str) and unit.strip()):
+            raise ArgumentError(f"unit must be None or the name of a column, got {safe_repr(unit)}")
+        limit = limits(accountant, eps, delta)
+        asked = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
+        file = _resolve(path)
+        if not file.exists():
+            create(file, _row(asked))
+        self._open(file, timeout)
+        for name in _FIXED:
+            found, wanted = getattr(self._facts, name), getattr(asked, name)
+            if found != wanted:
+                self.close()
+                raise LedgerError(
+                    f"{name}: ledger {file} was made with {name}={found!r}, not {wanted!r}; pass {name}={found!r}, "
+                    "or another path for another budget"
+                )
+        if declared is not None:
+            with self._store.transaction(write=True) as connection:
+                keep_codebook(connection, declared, file)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
+        """Open an existing ledger whatever its totals. Raises LedgerError as the constructor, and if it is missing.
+
+        Examples
+        --------
+        >>> dp.Ledger.open(path).dataset
+        'survey'
+        """
+        ledger = cls.__new__(cls)
+        ledger._open(_resolve(path), timeout)
+        return ledger
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def total(self) -> Budget:
+        """The whole budget, (eps, delta)."""
+        return Budget(self._facts.eps, self._facts.delta)
+
+    def set_quota(self, analyst: str | None, eps: float, delta: float = 0.0) -> None:
+        """Limit what one analyst may spend of the budget, from now on; earlier quotas stay on record.
+
+        Charges to parts compose in parallel for a quota as they do for the whole. Quotas may add up to more than the
+        total, which holds in any case.
+
+        Parameters
+        ----------
+        analyst : str or None
+            Whose charges, as `Spender.signed` names them; None for everyone without a quota of their own, each for
+            themselves, and for charges without a name together.
+        eps, delta : float
+            eps may be 0: nothing may be spent.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is invalid, or a name differs in case alone from one that the ledger knows.
+        LedgerError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> ledger.set_quota("Grace", eps=0.25)
+        >>> ledger.signed("Grace").remaining.eps
+        0.25
+        """
+        check_texts({"analyst": analyst})
+        alike = [name for name in self.spending().index if name and name != analyst]
+        if analyst and (known := next((name for name in alike if name.casefold() == analyst.casefold()), None)):
+            raise ArgumentError(f"analyst: the ledger knows {known!r}, which {analyst!r} differs from in case alone")
+        number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
+        eps, delta = (0.0, check_budget(1.0, delta)[1]) if number and eps == 0 else check_budget(eps, delta)
+        limit = Amount(0, 0, 0) if eps == 0 else limits(self.accountant, eps, delta)
+        row = {
+            **{"analyst": analyst, "eps": eps, "delta": delta},
+            **{f"limit_{name}": value for name, value in limit._asdict().items()},
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        with self._store.transaction(write=True) as connection:
+            insert(connection, "quota", row)
+
+    def close(self) -> None:
+        """Close the file; a later charge would open it again.
+
+        Examples
+        --------
+        >>> dp.Ledger.open(path).close()
+        """
+        self._store.disconnect()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        signed = "" if self._signature.analyst is None else f", analyst={self._signature.analyst!r}"
+        facts = f"dataset={self.dataset!r}, eps={self.total.eps}, delta={self.total.delta}"
+        return f"Ledger({str(self.path)!r}, {facts}{signed})"
+
+    def _open(self, path: Path, timeout: float) -> None:
+        if not is_number(timeout) or timeout < 0:
+            raise ArgumentError(f"timeout must be a number of seconds, 0 or more; got {safe_repr(timeout)}")
+        self._store, self._account = Store(path, timeout), ROOT
+        self._store.verify()
+        with self._store.transaction(write=False) as connection:
+            row = connection.execute(
+                "SELECT dataset, eps, delta, adjacency, accountant, limit_eps, limit_delta, limit_rho, unit FROM ledger"
+            ).fetchone()
+        self._facts = LedgerFacts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:8]), row[8])
+
+
+def _resolve(path: str | os.PathLike[str]) -> Path:
+    """The absolute path without symbolic links, so that every process agrees on the name of the log."""
+    try:
+        found = Path(path)
+    except TypeError as error:
+        raise ArgumentError("path must be a string or a path-like object") from error
+    if not can_be_path(str(found)):
+        raise ArgumentError("path must name a file; this text is too long for that, or has several lines")
+    return found.resolve()
+
+
+def _row(facts: LedgerFacts) -> dict[str, Any]:
+    return {
+        "identity": secrets.token_hex(16),
+        **{name: getattr(facts, name) for name in _FIXED},
+        **{f"limit_{name}": value for name, value in facts.limit._asdict().items()},
+        "version": __version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+LedgerLike = Ledger | Part | str | os.PathLike[str] | None
+"""A ledger, a part of one, the path of an existing ledger's file, or None: nothing is charged."""
+
+
+def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
+    """The ledger that is meant; a path is opened, and no file is ever made.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of `LedgerLike`.
+    LedgerError
+        If the file is missing, is no ledger or is damaged.
+    """
+    if ledger is None or isinstance(ledger, (Ledger, Part)):
+        return ledger
+    if not isinstance(ledger, (str, os.PathLike)):
+        raise ArgumentError(
+            "ledger must be a Ledger, a part of one, or the path of its file, as dp.Ledger(path, dataset=, eps=) "
+            f"makes; got {safe_repr(ledger)}"
+        )
+    if not can_be_path(os.fspath(ledger)):
+        raise LedgerError("ledger must name a file; this text is too long for that, or has several lines")
+    if not Path(ledger).exists():
+        raise LedgerError(
+            f"ledger {safe_repr(os.fspath(ledger))} is missing; correct the path, restore the file, or make it: "
+            "dp.Ledger(path, dataset=..., eps=...) (nothing was charged or released)"
+        )
+    return Ledger.open(ledger)

@@ -1,0 +1,433 @@
+"""Noise and curvature of a fit: the candidate laws, the default curvature, and what both cost
+(docs/proofs/objective, noise)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
+from dpstats.mechanisms.information import InformationPlan, InformationPurchase, matrix_metric
+from dpstats.mechanisms.release import ROWS_AT_MOST
+from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information import (
+    JointScales,
+    MatrixLaw,
+    MatrixNoise,
+    best_joint_scales_delta,
+    free_ratio,
+    headroom,
+    joint_scales,
+    joint_scales_delta,
+)
+from dpstats.privacy.k_norm import ROUNDED, KNormNoise, k_norm_noise
+from dpstats.privacy.noise import Kind, Noise
+
+Vector = NDArray[np.float64]
+
+SEARCHED = (0.3, 50.0)
+"""Multiples of the curvature that would be best if the Jacobian were free, between which the best one is sought."""
+
+
+def typical_sizes(family: Family, design: Bounds, radius: float | None = None) -> Vector:
+    """A guess at the size of each coefficient in model units, shape (p,), settled by the experiments in docs/defaults.
+
+    For rows of Euclidean norm one the family's `typical_norm` in equal parts, none above its `typical_size`. An
+    intercept's column is as small as the row has terms: it has the family's `typical_intercept`, in units of the linear
+    predictor, where that is more.
+
+    Parameters
+    ----------
+    radius : float, optional
+        The norm of the coefficients to assume instead; the same proportions.
+    """
+    size = len(design.names)
+    each = min(family.typical_size, family.typical_norm / float(np.sqrt(size)))
+    sizes = np.full(size, each / float(np.sqrt(design.curvature_ratio(np.ones(size)))))
+    for image in design.images:
+        if image.block.kind == "intercept":
+            constant = image.columns[int(np.argmax(np.abs(image.matrix[0])))]
+            sizes[constant] = max(sizes[constant], family.typical_intercept / float(np.max(np.abs(image.matrix))))
+    return sizes if radius is None else sizes * (radius / float(np.linalg.norm(sizes)))
+
+
+def least_curvature(family: Family, unit_ratio: float, eps: float, *, shared: bool = False) -> float:
+    """The curvature at which the Jacobian alone costs eps, sup ||x||^2 = `unit_ratio`: more of it is needed.
+
+    `shared` says that rows of a person share a weight: kappa h = eps instead of log(1 + kappa h) = eps.
+    """
+    return unit_ratio * family.curvature_bound / (eps if shared else math.expm1(min(eps, 700.0)))
+
+
+def risk_curvature(radius: float, mean_square: Callable[[float], float], least: float) -> tuple[float, float]:
+    """The curvature m that minimises the risk bound E||b(m)||^2 / (2 m) + m radius^2 / 2 (docs/proofs/risk).
+
+    Parameters
+    ----------
+    radius : float
+        Guess at the norm of the coefficients.
+    mean_square : callable
+        m -> E||b||^2 of the noise that the budget buys at curvature m; decreasing, perhaps infinite.
+    least : float
+        Curvature below which `mean_square` may be infinite.
+
+    Returns
+    -------
+    curvature, risk : float
+        Without a Jacobian the best m is sqrt(E||b||^2) / radius; a family whose curvature does not vanish where its
+        gradient is extreme gains from more.
+    """
+    start = max(np.sqrt(mean_square(np.inf)) / radius, least)
+
+    def risk(log_multiple: float) -> float:
+        m = start * np.exp(log_multiple)
+        return float(mean_square(m) / (2 * m) + m * radius**2 / 2)
+
+    low, high = np.log(SEARCHED)
+    found = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.01})
+    return float(start * np.exp(found.x)), float(found.fun)
+
+
+@dataclass(frozen=True)
+class NoiseBudget:
+    """What one release may cost, and how its noise and curvature are to be chosen.
+
+    Attributes
+    ----------
+    eps, delta : float
+        For the noise in the objective; delta > 0 permits Gaussian noise.
+    final_eps : float
+        For the final discrete noise, on top of `eps`.
+    adjacency : {"add_remove", "replace_one"}
+    retrieval : {"recycle", "return", None}
+        Where the budget goes that the joint bound retrieves from the classical split: into less noise, back to the
+        analyst (the noise keeps the classical scale and what it really costs is charged), or nowhere.
+    curvature : float, optional
+        Curvature added to the penalty's own; by default what the penalty lacks of the default curvature.
+    radius : float, optional
+        The analyst's guess at the norm of the coefficients in model units.
+    kind : {"laplace", "gaussian"}, optional
+        The noise to insist on; by default whichever costs less risk.
+    norm : {"l1", "l2", "linf", "design"}, optional
+        The norm of the noise to insist on.
+    rows_at_most : float
+        The greatest number of rows to be certified.
+    information : InformationPurchase, optional
+        What is spent on inference besides `eps`, which then pays for fit and information matrix together.
+    shared : bool
+        Whether a record is a person's rows, which share a weight of 1 (docs/proofs/persons), or one row.
+    """
+
+    eps: float
+    delta: float
+    final_eps: float
+    adjacency: Adjacency
+    retrieval: Literal["recycle", "return"] | None = "recycle"
+    curvature: float | None = None
+    radius: float | None = None
+    kind: Kind | None = None
+    norm: NormName | Literal["design"] | None = None
+    rows_at_most: float = ROWS_AT_MOST
+    information: InformationPurchase | None = None
+    shared: bool = False
+
+    @property
+    def whole(self) -> NoiseBudget:
+        """The same without inference, what that would cost spent on the fit."""
+        beside = 0.0 if self.information is None else self.information.beside
+        return replace(self, eps=self.eps + beside, information=None)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseCandidate:
+    """A law of the objective's linear term, up to its scale.
+
+    Attributes
+    ----------
+    kind : {"laplace", "gaussian"}
+    delta : float
+        What it spends of the budget's delta: 0 for Laplace noise.
+    row_norm : float
+        The largest norm of a row.
+    shape : ndarray, shape (p,)
+        Public weights a of a law that is the same in all columns but for them; ones for noise cut to the design.
+    unit : Noise or KNormNoise
+        The law at scale 1, before it is divided by `shape`.
+    """
+
+    kind: Kind
+    delta: float
+    row_norm: float
+    shape: Vector
+    unit: Noise | KNormNoise
+
+    @cached_property
+    def variances(self) -> Vector:
+        """Variances of the linear term at scale 1, shape (p,)."""
+        if isinstance(self.unit, KNormNoise):
+            return self.unit.standard_deviations() ** 2
+        return self.unit.expected_square(len(self.shape)) / len(self.shape) / self.shape**2
+
+    def noise(self, scale: float) -> Noise | KNormNoise:
+        """The law at a scale."""
+        return self.unit.scaled(scale)
+
+
+def noise_candidates(design: Bounds, purchase: NoiseBudget) -> Iterator[NoiseCandidate]:
+    """The laws that the budget permits and the design bounds."""
+    if purchase.kind != "gaussian":
+        yield from _laplace(design, purchase.norm)
+    if purchase.delta > 0 and purchase.kind != "laplace":
+        yield from _by_norm(design, "l2", "gaussian", purchase.delta)
+
+
+def design_norms(design: Bounds) -> tuple[Literal["design"], ...]:
+    """The norm cut to the design, where its rows have bodies."""
+    return ("design",) if design.images else ()
+
+
+def _laplace(design: Bounds, norm: NormName | Literal["design"] | None) -> Iterator[NoiseCandidate]:
+    # A formula's own bodies leave nothing to gain for a norm of the whole row.
+    for name in (design_norms(design) or NORM_NAMES) if norm is None else (norm,):
+        if name != "design":
+            yield from _by_norm(design, name, "laplace", 0.0)
+        elif design.images:
+            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), k_norm_noise(design.images))
+
+
+def _by_norm(design: Bounds, norm: NormName, kind: Kind, delta: float) -> Iterator[NoiseCandidate]:
+    shape = noise_shape(design, norm)
+    row_norm = design.norm_bound(norm, shape)
+    if np.isfinite(row_norm):
+        yield NoiseCandidate(kind, delta, row_norm, shape, Noise(kind, norm, 1.0))
+
+
+def noise_shape(design: Bounds, norm: NormName) -> Vector:
+    """Column weights a, constant on each term, that minimise E||b / a||^2 under the same row bound.
+
+    For a term of k columns whose part of a row is at most r in the norm: a**2 prop. to sqrt(k) / r (l2),
+    a prop. to (k / r)**(1/3) (l1), and 1 / r for each column (linf); derived in docs/proofs/noise.
+    """
+    shape = np.ones(len(design.names))
+    for term in design.terms:
+        size = term.columns.stop - term.columns.start
+        if term.l2 == 0:
+            continue  # zero on the whole declared range, such as np.maximum(x - 9, 0) on (0, 5): any weight will do
+        if norm == "l2":
+            shape[term.columns] = np.sqrt(np.sqrt(size) / term.l2)
+        elif norm == "l1":
+            shape[term.columns] = (size / term.l1) ** (1 / 3) if np.isfinite(term.l1) else 1.0
+    return shape / np.max(shape)
+
+
+ROOM_WANTED = 0.4
+"""Free information: the curvature is raised until kappa takes no more than this part of what the fit's noise has room
+for in l'',"""
+
+MOST_ROOM = 1.6
+"""but no further than to so many times what the fit alone would have: it is shrinkage,"""
+
+ROOM_PER_EPS = 1.4
+"""and where eps is small, little more than that (docs/defaults)."""
+
+LEAST_FREE = 0.25
+"""Information is not worth having for less than this part of that room."""
+
+FREE_SURCHARGE = 0.002
+"""What is called free may raise the scale of normal noise by this part, and of other noise where nothing else helps."""
+
+PAID_SURCHARGES = (0.1, 0.25)
+"""What is paid for raises it by so much: where the fit's noise has room for the information, and where it has none."""
+
+PAID_ROOM = 1.5
+"""Information that is paid for: the curvature is so many times what is best for prediction; the noise is less then."""
+
+
+class Price(NamedTuple):
+    """Noise scale and cost of one fit, beside the classical split's scale and what that really costs."""
+
+    scale: float
+    eps: float
+    planned: float
+    classical: float
+    need: float
+
+
+def price_fit(
+    design: Bounds, family: Family, purchase: NoiseBudget, metric: NoiseCandidate, curvature: Vector
+) -> Price:
+    """Calibrate the noise at a curvature, and settle where retrieved budget goes.
+
+    Raises
+    ------
+    ArgumentError
+        If no noise is enough.
+    """
+    kappa = design.curvature_ratio(curvature)
+    if not kappa > 0:
+        raise ArgumentError(
+            f"eps = {purchase.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
+            f"{family.lipschitz / purchase.eps:.1g} would drown any data. Give an eps between 0.01 and 10, as is usual"
+        )
+    joint = scales(family, purchase, metric, kappa).fit
+    if not np.isfinite(joint):
+        square = design.curvature_ratio(np.ones(len(curvature)))
+        least = least_curvature(family, square, purchase.eps, shared=purchase.shared)
+        raise ArgumentError(
+            f"curvature is too small for eps = {purchase.eps:.3g}: give more than about {least:.4g}, or raise eps"
+        )
+    classical, need = _classical(family, purchase, metric, purchase.eps, kappa)
+    # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
+    if need >= purchase.eps or purchase.retrieval == "recycle":
+        return Price(joint, purchase.eps, purchase.eps, classical, need)
+    charged = need if purchase.retrieval == "return" else purchase.eps
+    return Price(classical, charged, purchase.eps, classical, need)
+
+
+def scales(
+    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, kappa: float, error: float = 0.0
+) -> JointScales:
+    """Scales of the noise of the fit, and of its information if that is paid for too.
+
+    Parameters
+    ----------
+    error : float
+        Bound on the difference of linear predictors at the released and at the exact optimum.
+    """
+    common = {**_bought(purchase, metric), "eps": purchase.eps, "curvature_ratio": kappa, "shared": purchase.shared}
+    if purchase.information is None:
+        return JointScales(joint_scale(family, **common), np.inf)
+    common |= {"ratio": purchase.information.ratio, "eta_error": error}
+    if metric.kind == "gaussian":
+        del common["shared"]  # which is for pure noise alone
+        return joint_scales_delta(family, law="wishart", **common)
+    del common["delta"]
+    return joint_scales(family, **common)
+
+
+def curvature_room(family: Family, purchase: NoiseBudget, kappa: float) -> float:
+    """By what the curvature is raised to make room for free information."""
+    rows = 2 if purchase.adjacency == "replace_one" else 1
+    most = headroom(family) * purchase.eps / (rows * family.lipschitz)
+    return min(MOST_ROOM, 1 + ROOM_PER_EPS * purchase.eps, max(1.0, kappa / (ROOM_WANTED * most)))
+
+
+def price_information(
+    design: Bounds,
+    family: Family,
+    purchase: NoiseBudget,
+    metric: NoiseCandidate,
+    curvature: Vector,
+    alone: Price,
+    error: float,
+) -> tuple[Price, InformationPlan] | None:
+    """Calibrate the noise of fit and information together.
+
+    Parameters
+    ----------
+    alone : Price
+        Of the fit whose noise is to be kept, if the information is to be free.
+    error : float
+        As for `scales`.
+
+    Returns
+    -------
+    Price, InformationPlan, or None
+        None if the information was to be free and there is hardly room for it.
+    """
+    asked, kappa = purchase.information, design.curvature_ratio(curvature)
+    assert asked is not None
+    found: JointScales | None
+    law: MatrixLaw = "wishart"
+    if metric.kind == "gaussian":
+        law, found = _normal_scales(family, purchase, metric, kappa, len(curvature), error)
+    elif asked.free:
+        found = _free_scales(family, purchase, metric, kappa, alone.scale, error)
+    else:
+        found = scales(family, purchase, metric, kappa, error)
+    if found is None:
+        return None
+    loss = _loss(family, purchase, metric, found.fit, kappa)
+    fit = min(loss, purchase.eps)
+    classical, need = _classical(family, purchase, metric, fit, kappa)
+    noise = MatrixNoise(law, found.matrix, *matrix_metric(design))
+    plan = InformationPlan(asked, noise, family.curvature_bound, purchase.eps - fit, error)
+    return Price(found.fit, fit, fit, classical, need), plan
+
+
+def _free_scales(
+    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, kappa: float, scale: float, error: float
+) -> JointScales | None:
+    """The matrix noise that there is room for beside the fit's pure noise of a scale; None for hardly any.
+
+    Where the whole of eps is spent on the extreme gradient, the error of the last step finds no room unless there is a
+    little more noise.
+    """
+    for fit in (scale, scale * (1 + FREE_SURCHARGE)):
+        ratio = free_ratio(
+            family,
+            scale=fit,
+            eps=purchase.eps,
+            curvature_ratio=kappa,
+            row_norm=metric.row_norm,
+            adjacency=purchase.adjacency,
+            eta_error=error,
+            shared=purchase.shared,
+        )
+        if ratio > LEAST_FREE * headroom(family):
+            return JointScales(fit, fit / (ratio * metric.row_norm))
+    return None
+
+
+def _normal_scales(
+    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, kappa: float, size: int, error: float
+) -> tuple[MatrixLaw, JointScales | None]:
+    """The matrix noise beside normal noise of the fit that is raised a little, and its law."""
+    asked = purchase.information
+    assert asked is not None
+    paid = PAID_SURCHARGES[0 if headroom(family) > 0 else 1] if asked.surcharge is None else asked.surcharge
+    choice = best_joint_scales_delta(
+        family,
+        eps=purchase.eps,
+        size=size,
+        curvature_ratio=kappa,
+        surcharge=FREE_SURCHARGE if asked.free else paid,
+        eta_error=error,
+        **_bought(purchase, metric),
+    )
+    return choice.law, choice.scales if np.isfinite(choice.entry_variance) else None
+
+
+def _bought(purchase: NoiseBudget, metric: NoiseCandidate) -> dict[str, Any]:
+    """What the calibrations have in common."""
+    return {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
+
+
+def _classical(
+    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, eps: float, kappa: float
+) -> tuple[float, float]:
+    """The scale of the papers' even split of eps, and what noise of that scale really costs."""
+    classical = classical_scale(family, eps=eps, **_bought(purchase, metric))
+    return classical, _loss(family, purchase, metric, classical, kappa)
+
+
+def _loss(family: Family, purchase: NoiseBudget, metric: NoiseCandidate, scale: float, kappa: float) -> float:
+    """What noise of a scale costs."""
+    return joint_loss(
+        family,
+        scale=scale,
+        curvature_ratio=kappa,
+        kind=metric.kind,
+        shared=purchase.shared,
+        **_bought(purchase, metric),
+    )

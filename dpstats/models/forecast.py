@@ -1,0 +1,348 @@
+"""Standard errors to be expected of a plan, from public facts alone: no row is read and nothing spent.
+
+The released values that errors follow from are put where rows made up from the Domain would have them, and go through
+the same inference as those of a fit; which coefficients are identified is told by draws of the noise (docs/guide/eps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_type, safe_repr
+from dpstats.data import Block
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.submodels import SEED
+from dpstats.frames import WideFrame
+from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
+from dpstats.inference.inverse import LIKELY
+from dpstats.mechanisms.information import Information, InformationPlan, known_information
+from dpstats.mechanisms.information_release import dispersion, variance_noise
+from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
+from dpstats.models.population import (
+    EXPLAINED,
+    KNOWN,
+    POOR,
+    RICH,
+    USUAL,
+    ColumnPrior,
+    KnownColumns,
+    checked_rows,
+    counts,
+    linear_predictor,
+    population_signal,
+    response_level,
+)
+from dpstats.plan import Plan
+from dpstats.privacy.calibration import check_positive
+from dpstats.progress import show_elapsed
+from dpstats.quiet import quiet
+from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
+from dpstats.solvers.newton import minimize
+from dpstats.solvers.objective import PerturbedObjective
+
+Vector = NDArray[np.float64]
+
+ROWS, DRAWS = 4096, 8
+"""The means are over so many rows and so many draws of coefficients."""
+
+NOISES = 20
+"""Draws of the information's noise."""
+
+FEW_NOISES = 6
+"""Draws that tell roughly; all must do."""
+
+HALF = 0.5
+"""An error whose chance is less is not foreseen."""
+
+PUBLIC_ROWS = 16_384
+"""So many public rows at most stand for all."""
+
+PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
+"""Of the fit to public rows: what a row adds to the quadratic term, and to the gradient left."""
+
+
+class _Means(NamedTuple):
+    """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
+
+    `coef`, shape (p,), are the coefficients in model units of one draw.
+    """
+
+    coef: Vector
+    information: Vector
+    weight: float
+    square: float
+    moments: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Standard errors of fits of a plan by what is supposed of their rows, for any number of them.
+
+    Attributes
+    ----------
+    plan : Plan
+    populations : dict
+        By name, what a row adds in the mean: "usual" or "known", and where nothing is known "rich" and "poor" too.
+    """
+
+    plan: Plan
+    populations: Mapping[str, _Means]
+    _kept: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
+
+    def at(self, plan: Plan) -> Forecast:
+        """The same of the same call at another budget."""
+        check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
+        _check_plan(plan)
+        return replace(self, plan=plan)
+
+    def errors(self, n: int) -> pd.DataFrame:
+        """Errors of `n` rows; see `Plan.standard_errors`."""
+        n = checked_rows(n, 10**15)
+        with show_elapsed("foreseeing standard errors"):
+            found = [self.likely(name, n) for name in self.names]
+        usual, upper = found[0], found[-1]
+        columns = {
+            "std_error": usual[0],
+            "lower": np.minimum.reduce([errors for errors, _ in found]),
+            "upper": np.maximum(usual[0], upper[0]),
+            "sampling": self.sampling(self.names[0]) / np.sqrt(n),
+            "identified": usual[1],
+            "identified_upper": upper[1],
+        }
+        return WideFrame(columns, index=list(self.plan.names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The populations: the usual one or that which is known, and of rows that say more and less."""
+        return tuple(self.populations)
+
+    @property
+    def last(self) -> str:
+        """The population that says least."""
+        return self.names[-1]
+
+    @property
+    def known(self) -> bool:
+        """Whether the analyst said how all columns are spread."""
+        return len(self.populations) == 1
+
+    def sampling(self, name: str) -> Vector:
+        """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
+        return _sampling(self.plan, self.populations[name])
+
+    def expected(self, name: str, n: int) -> Vector:
+        """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
+        means = self.populations[name]
+        least = self.sampling(name) / np.sqrt(n)
+        with quiet():
+            typical = _inferred(self.plan, means, float(n)).se
+            if not np.all(np.isfinite(typical)):
+                # At the edge of what is identified.
+                typical = np.fmin(typical, _inferred(self.plan, means, float(n), corrected=False).se)
+        return np.asarray(np.maximum(typical, least))
+
+    def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
+        """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
+        draws = NOISES if name in (self.names[0], self.last) else FEW_NOISES
+        chance = np.asarray(np.mean(list(self.drawn(name, n, draws)), axis=0), dtype=np.float64)
+        return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
+
+    def drawn(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
+        means, random = self.populations[name], np.random.default_rng(SEED)
+        if isinstance(self.plan.objective, LeastSquaresPlan):
+            yield np.isfinite(self.expected(name, n))
+            return
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
+        # A search asks again for the numbers that its table is of.
+        kept = self._kept.setdefault((name, n), [])
+        for place in range(draws):
+            noise = information.noise.sample(random)
+            if place == len(kept):
+                with quiet():
+                    kept.append(np.isfinite(_inferred(self.plan, means, float(n), noise=noise).se))
+            yield kept[place]
+
+    def enough(
+        self, n: int, columns: Sequence[int] | None = None, draws: int = FEW_NOISES, name: str | None = None
+    ) -> bool:
+        """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last."""
+        kept = slice(None) if columns is None else list(columns)
+        allowed = int((1 - LIKELY) * draws + 1e-9)
+        missed = np.zeros(len(self.plan.names), dtype=int)[kept]
+        for found in self.drawn(name or self.last, n, draws):
+            missed += ~found[kept]
+            if missed.max() > allowed:
+                return False
+        return True
+
+
+def forecast(plan: Plan, residual_sd: float | None = None, typical: object = None, like: object = None) -> Forecast:
+    """What is foreseen of a plan's standard errors; arguments as for `Plan.standard_errors`."""
+    _check_plan(plan)
+    assert isinstance(plan.design, DesignSpec)
+    known = KnownColumns.checked(plan.design, typical, like)
+    residual = _residual(plan, known, residual_sd)
+    whole = known.all_of(plan.design, response=residual is None)
+    habits = {"known": KNOWN} if whole else {"usual": USUAL, "rich": RICH, "poor": POOR}
+    with quiet():
+        return Forecast(plan, {name: _means(plan, known, habit, residual) for name, habit in habits.items()})
+
+
+def _check_plan(plan: Plan) -> None:
+    """Refuse plans whose errors public facts do not tell."""
+    design = plan.design
+    if isinstance(plan.objective, LeastSquaresPlan):
+        offered = plan.request.options.inference is not None and plan.request.penalty is None
+    else:
+        offered = plan.stages[-1].plan.information is not None
+    if not offered:
+        raise ArgumentError(f"plan: standard errors are {missing_information(plan)}")
+    if not isinstance(design, DesignSpec) or design.score_ratio != 1.0 or plan.request.options.unit is not None:
+        raise ArgumentError(
+            "plan: standard errors are foreseen for a formula whose rows count alike, not with weights, trials or a "
+            "unit; plan.simulate(n, seed).bse shows those of made-up rows"
+        )
+    if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
+        raise ArgumentError(
+            "plan: standard errors are foreseen over declared ranges and for all columns: declare "
+            f"{', '.join(plan.bought) or 'what is fitted'}, and leave out screen= and refit_share="
+        )
+
+
+def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> float | None:
+    """The standard deviation of a continuous response's residuals in model units, if it is said."""
+    if residual_sd is None:
+        return None
+    if plan.family.response != "continuous":
+        raise ArgumentError(
+            f"residual_sd is for responses that are numbers; family {plan.family.name!r} has no residual of its "
+            f"own, got {safe_repr(residual_sd)}"
+        )
+    assert isinstance(plan.design, DesignSpec)
+    if known.has_response(plan.design):
+        raise ArgumentError("residual_sd goes without the response in like=, whose residuals are its own")
+    half = plan.design.response_scaling()[1]
+    found = check_positive("residual_sd", residual_sd) / half
+    if found > 2:
+        raise ArgumentError(f"residual_sd must be less than the range of the response, {2 * half:.4g}")
+    return found
+
+
+def _means(plan: Plan, known: KnownColumns, habit: ColumnPrior, residual: float | None) -> _Means:
+    """What a row adds in the mean that is as the analyst says, and else as a habit has it."""
+    design, family = plan.design, plan.family
+    assert isinstance(design, DesignSpec)
+    random = np.random.default_rng(SEED)
+    table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), habit, random)
+    exog, complete, offset = design.predicting(table, offset=True)
+    endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
+    complete = complete & np.isfinite(endog)
+    if not complete.any():
+        raise ArgumentError(
+            "like: the formula has no value at any row; are its numbers and levels those of the domain?"
+            if known.like is not None
+            else "plan: the formula has no value at any row drawn from the domain"
+        )
+    exog, offset, endog = exog[complete], offset[complete], endog[complete]
+    if known.has_response(design):
+        coef = _fitted(family, exog, endog, offset)
+        endog = np.asarray(family.clip_response(endog), dtype=np.float64)
+        return _mean_of(family, coef, exog, exog @ coef + offset, endog)
+    level = response_level(design, known, habit, table)
+    size = len(exog)
+    exog, offset = np.tile(exog, (DRAWS, 1)), np.tile(offset, DRAWS)
+    signal = np.concatenate([population_signal(part, random) for part in np.split(exog, DRAWS)])
+    eta = linear_predictor(design, signal, offset, level)
+    deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
+    coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
+    return _mean_of(family, coef, exog, eta, _endog(family, eta, deviation, random), size)
+
+
+def _mean_of(family: Family, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> _Means:
+    """The means over rows, of which the first `size` have responses of one draw of coefficients."""
+    weights, slopes = family.weight(eta, endog), family.slope(eta, endog)
+    # Of one draw: over all of them the response would go with no column.
+    both = np.column_stack((exog, endog))[:size]
+    return _Means(
+        coef,
+        (exog * weights[:, None]).T @ exog / len(exog),
+        float(np.mean(weights)),
+        float(np.mean(slopes**2)),
+        both.T @ both / len(both),
+    )
+
+
+def _fitted(family: Family, exog: Vector, endog: Vector, offset: Vector) -> Vector:
+    """The coefficients in model units that fit public rows best, shape (p,)."""
+    size = exog.shape[1]
+    ridge = np.full(size, PUBLIC_RIDGE * len(exog))
+    rows = [Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset)]
+    found = minimize(PerturbedObjective(family, rows, ridge, np.zeros(size), 1.0), PUBLIC_GRADIENT * len(exog))
+    return np.asarray(found, dtype=np.float64)
+
+
+def _endog(family: Family, eta: Vector, residual: float, random: np.random.Generator) -> Vector:
+    """Responses in model units for linear predictors."""
+    if family.response == "binary":
+        return (random.uniform(size=len(eta)) < 1 / (1 + np.exp(-eta))).astype(np.float64)
+    if family.response == "count":
+        return np.asarray(family.clip_response(counts(family, np.exp(eta), random)))
+    return np.asarray(eta + residual * random.standard_normal(len(eta)), dtype=np.float64)
+
+
+def _sampling(plan: Plan, means: _Means) -> Vector:
+    """Standard errors of one row's worth, in the user's units, that no noise adds to."""
+    rows = plan.design.back_transform()[0]
+    inverse = np.linalg.pinv(means.information)
+    information = plan.stages[-1].plan.information
+    known = information is not None and information.purchase.spread == "known"
+    phi = 1.0 if known else means.square / means.weight
+    square = phi * np.sum(rows @ inverse * rows, axis=1)
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)))
+
+
+def _inferred(plan: Plan, means: _Means, n: float, *, noise: Vector | None = None, corrected: bool = True) -> Inference:
+    """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
+    if isinstance(plan.objective, LeastSquaresPlan):
+        return sums_inference(plan, ReleasedSums(n * means.moments), None).table
+    stage = plan.stages[-1].plan
+    assert stage.information is not None
+    matrix, curvature = n * means.information, np.diag(stage.curvature)
+    start = matrix @ means.coef + curvature @ shrunk_towards(stage)
+    params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
+    if noise is not None:
+        matrix = matrix + noise
+    elif corrected:
+        # Less what the self-consistent inverse takes noise to have added: it is then that of the mean itself.
+        matrix = matrix - stage.information.noise.sandwich(np.asarray(np.linalg.pinv(matrix), dtype=np.float64))
+    spread = _spread(plan, stage.information, matrix, n * means.square, n * means.weight)
+    released = Information(tuple(range(stage.size)), matrix, spread)
+    return inference_of(plan, params, released).table
+
+
+def _spread(plan: Plan, bought: InformationPlan, matrix: Vector, total: float, mass: float) -> Spread:
+    """The spread of the score with its noise."""
+    family, design = plan.family, plan.design
+    if bought.purchase.spread == "known":
+        return ModelSpread()
+    if bought.purchase.spread == "dispersion":
+        return dispersion(bought, family, design, total, mass)
+    wanted = design.back_transform()[0]
+    known = known_information(matrix, bought.noise, design)
+    inside, inverse = known.inside(wanted), known.inverse
+    variances, deviations = np.full(len(wanted), np.nan), np.zeros(len(wanted))
+    rows = wanted[inside]
+    variances[inside] = total / mass * np.sum(rows @ inverse * rows, axis=1)
+    if len(rows):
+        deviations[inside] = variance_noise(bought, family, inverse, rows, plan.adjacency).deviations  # type: ignore[arg-type]
+    return RobustSpread(variances, deviations)

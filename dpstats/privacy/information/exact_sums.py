@@ -1,0 +1,389 @@
+"""The sum of w x x' in exact integers, its noise, and the cover of floating point (docs/proofs/information)."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.data import Rows, as_rows
+from dpstats.errors import ArgumentError
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.information.matrix import MatrixNoise, Mixing, substitute_columns
+from dpstats.privacy.randomness import RandomSource, noisy_integers
+
+Float = NDArray[np.float64]
+Pair = tuple[Float, Float]
+Blocks = Iterable[Pair]
+Weighted = tuple[Float, tuple[Float, ...]]
+"""Columns (p, rows), and some weights of each row (rows,)."""
+
+PLACES = 20
+"""Binary places of a row's cells: products have twice as many."""
+
+UNIT_PLACES = 22
+"""Binary places of its cells before it is weighted: squares of a row up to `FARTHEST_ROW` add up without rounding."""
+
+FARTHEST_ROW = 16.0
+"""A row of so many times the length that it may have counts for nothing."""
+
+BLOCK_ROWS = 4096
+"""So many products of twice `PLACES` places add up without rounding in a float64, in any order."""
+
+PART_CELLS, LEAST_ROWS = 81920, 256
+"""So many cells are handled at once, but at least so many rows."""
+
+MACHINE_PARTS = 1024
+"""So many of those sums, each at most 2^52, fit a 64-bit integer."""
+
+KEPT = 1 - 2.0**-40
+"""Rows are kept this factor below their bound, which stands above the rounding of a square root and a few products."""
+
+COVER_PLACES = 32
+"""Binary places of the lattice that the release is on, in units of the greatest weight."""
+
+LATTICE_LIMIT = 2**61
+"""Entries are clamped to so many lattice steps, so that they fit the noise's 64-bit integers."""
+
+COVER_SHARE = 0.01
+"""Share of the matrix's own budget for what floating point leaves."""
+
+
+def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: float) -> Float:
+    """Integers v, as floats of shape (rows, p), with v v' the row's contribution in units of h 2^-40.
+
+    Parameters
+    ----------
+    exog : ndarray (rows, p)
+        x; a row with x' D^-1 x > 1 is shortened to 1, and one beyond `FARTHEST_ROW` to nothing.
+    weights : ndarray (rows,)
+        w, clipped to [0, weight_bound].
+    diagonal : ndarray (p,)
+        D.
+    weight_bound : float
+        h.
+
+    Returns
+    -------
+    ndarray (rows, p)
+        sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
+        is elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
+    """
+    cells, shares = _unit_integers(columns_of(exog), diagonal)
+    return _whole(cells, shares, weights, weight_bound, cells).T
+
+
+def columns_of(exog: Float) -> Float:
+    """A copy that may be written over, shape (p, rows): one column after the other."""
+    return np.array(exog.T, dtype=np.float64, order="C")
+
+
+def _unit_integers(columns: Float, diagonal: Float) -> Pair:
+    """In place of x, u = D^-1/2 x 2^22 truncated, shape (p, rows), and what takes a row to 20 places and its length.
+
+    The latter, shape (rows,), is KEPT 2^20 / max(2^22, |u|). |u|^2 is a sum of squares of integers: exact below 2^53 in
+    any order, and above 2^52, where the row is left out, whenever the exact one is.
+    """
+    for column, scale in zip(columns, 2.0**UNIT_PLACES / np.sqrt(diagonal), strict=True):
+        column *= scale
+    np.trunc(columns, out=columns)
+    squares = np.einsum("ji,ji->i", columns, columns)
+    shares = KEPT * 2.0**PLACES / np.sqrt(np.maximum(squares, 4.0**UNIT_PLACES))
+    shares[~(squares < FARTHEST_ROW**2 * 4.0**UNIT_PLACES)] = 0.0
+    return columns, shares
+
+
+def _whole(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
+    """The integers of `integer_rows`, shape (p, rows), in `out`, which may be `cells`."""
+    length = np.minimum(np.maximum(weights, 0.0), weight_bound)
+    length /= weight_bound
+    np.sqrt(length, out=length)
+    length *= shares
+    for cell, product in zip(cells, out, strict=True):
+        np.multiply(cell, length, out=product)
+    return np.trunc(out, out=out)
+
+
+def integer_information(blocks: Blocks, diagonal: Float, weight_bound: float) -> NDArray[np.object_]:
+    """The exact sum of v v', Python integers of shape (p, p); arguments as for `integer_rows`."""
+    return integer_sums(_parts(blocks), diagonal, (weight_bound,))[0]
+
+
+def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tuple[float, ...]) -> NDArray[np.object_]:
+    """The exact sums of v v' for each of some weights of the rows, Python integers of shape (weights, p, p).
+
+    Columns, shape (p, rows) with at most `BLOCK_ROWS` rows, are written over.
+    """
+    shape = len(weight_bounds), len(diagonal), len(diagonal)
+    total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
+    for count, (columns, weights) in enumerate(parts, 1):
+        cells, shares = _unit_integers(columns, diagonal)
+        spare = cells if len(weights) == 1 else np.empty_like(cells)
+        for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
+            whole = _whole(cells, shares, own, bound, cells if place == len(weights) else spare)
+            # numpy's @ holds the interpreter back where its result is small.
+            inside[place - 1] += np.dot(whole, whole.T).astype(np.int64)
+        if count % MACHINE_PARTS == 0:
+            total, inside = total + inside, np.zeros(shape, dtype=np.int64)
+    return np.asarray(total + inside, dtype=object)
+
+
+def _parts(blocks: Blocks) -> Iterator[Weighted]:
+    """Small parts stay in the cache; every step is row by row, so that they change nothing."""
+    for exog, weights in blocks:
+        for part in row_parts(*exog.shape):
+            yield columns_of(exog[part]), (weights[part],)
+
+
+def inner_information(diagonal: Float, mixing: Mixing, weight_bound: float, blocks: Blocks) -> NDArray[np.object_]:
+    """The exact sum over some rows x, in the coordinates z = L^-1 x with L the rows of `mixing`."""
+    return inner_sums(diagonal, mixing, (weight_bound,), _parts(blocks))[0]
+
+
+def inner_sums(
+    diagonal: Float, mixing: Mixing, weight_bounds: tuple[float, ...], parts: Iterable[Weighted]
+) -> NDArray[np.object_]:
+    """`inner_information` for each of some weights of the rows, in one pass: shape (weights, p, p).
+
+    Columns are written over, as by `integer_sums`.
+    """
+    inner = ((substitute_columns(columns, mixing), weights) for columns, weights in parts)
+    return integer_sums(inner, diagonal, weight_bounds)
+
+
+def noisy_information(
+    blocks: Rows[Pair] | Blocks,
+    noise: MatrixNoise,
+    *,
+    weight_bound: float,
+    cover_eps: float,
+    random: RandomSource,
+    total: NDArray[np.object_] | None = None,
+) -> Float:
+    """The sum of w x x' with the noise of a plan. Reads rows: charge first.
+
+    Parameters
+    ----------
+    blocks : Rows or iterable of (exog (rows, p), weights (rows,))
+        Rows and weights, each a row-wise function of the data and of released values, as in `row_weights`.
+    noise : MatrixNoise
+        Calibrated for nuclear (Wishart) or Frobenius (normal) sensitivity `weight_bound`, by itself or along the curve.
+        Rows of metric above 1 are shortened to 1.
+    weight_bound : float
+        h: weights are clipped to [0, h].
+    cover_eps : float
+        A further, pure part of the budget for floating point, such as `COVER_SHARE` of the matrix's own.
+    random : RandomSource
+    total : ndarray of object (p, p), optional
+        Their `inner_information` if it is there already: the rows are not read then.
+
+    Returns
+    -------
+    ndarray (p, p)
+        Symmetric.
+    """
+    bound = check_positive("weight_bound", weight_bound)
+    if total is None:
+        part = partial(inner_information, np.array(noise.diagonal), noise.mixing, bound)
+        total = as_rows(blocks).total(part, operator.add)
+    return cover_with_noise([total], noise, weight_bound=bound, cover_eps=cover_eps, random=random)[0]
+
+
+def cover_with_noise(
+    totals: Sequence[NDArray[np.object_]],
+    noise: MatrixNoise,
+    *,
+    weight_bound: float,
+    cover_eps: float,
+    random: RandomSource,
+) -> Float:
+    """Exact sums, each with an independent draw of the noise, on the lattice of the release with its own noise.
+
+    Parameters
+    ----------
+    totals : sequence of ndarray (p, p)
+        Of Python integers in units of h 2^-40, in the coordinates z of the noise.
+    noise, weight_bound, cover_eps, random
+        As for `noisy_information`.
+
+    Returns
+    -------
+    ndarray (k, p, p)
+    """
+    upper, unit = np.triu_indices(noise.size), 2 ** (2 * PLACES - COVER_PLACES)
+    lattice = []
+    for total in totals:
+        drawn = np.rint(noise.unit_sample(random)[upper] / weight_bound * 2.0 ** (2 * PLACES))
+        exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
+        lattice += [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
+    sensitivity = cover_sensitivity(noise, weight_bound, len(totals))
+    eps = check_positive("cover_eps", cover_eps)
+    noisy = noisy_integers(np.array(lattice, dtype=np.int64), sensitivity, eps, random).reshape(len(totals), -1)
+    released = np.zeros((len(totals), noise.size, noise.size))
+    released[:, *upper] = released[:, upper[1], upper[0]] = noisy * (weight_bound * 2.0**-COVER_PLACES)
+    root = np.sqrt(np.array(noise.diagonal))
+    return noise.carried(released * np.outer(root, root))
+
+
+def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) -> int:
+    """l1 distance, in lattice steps over the upper triangle, of the points of neighbours with the same ideal release.
+
+    Twice the distance of a point from its ideal: half a step an entry, what the finer lattice rounds off, and the error
+    of the draws, of which there are `copies`.
+    """
+    size, scale = noise.size, noise.scale / weight_bound
+    entries = copies * size * (size + 1) // 2
+    if noise.law == "wishart":
+        length = math.sqrt(size + 1) + 10
+        error = entries * length**2 * (2e-14 + (size + 8) * 2.0**-53) + 10 * (size + 1) * 2.0**-34
+    else:
+        error = entries * 1e-13 + 2.0**-32
+    half = 0.5 + 2.0 ** (COVER_PLACES - 2 * PLACES)
+    return math.ceil(2 * (entries * half + scale * error * 2.0**COVER_PLACES))
+
+
+def linear_predictor(exog: Float, params: Float) -> Float:
+    """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
+    eta = np.zeros(len(exog))
+    for part in row_parts(*exog.shape):
+        columns, inner = np.asarray(exog[part].T, order="C"), eta[part]
+        product = np.empty(len(inner))
+        for column, value in zip(columns, params, strict=True):
+            inner += np.multiply(column, value, out=product)
+    return eta
+
+
+def row_parts(rows: int, columns: int = 1) -> Iterator[slice]:
+    """Slices of at most `BLOCK_ROWS`, fewer of wide designs: their cells stay in a core's cache.
+
+    All but the last have a multiple of 64 rows, as vectorised functions like them (`dpstats.families.base.pad_rows`).
+    """
+    most = min(BLOCK_ROWS, max(LEAST_ROWS, PART_CELLS // max(1, columns) // 64 * 64))
+    return (slice(start, start + most) for start in range(0, rows, most))
+
+
+Levels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelNoise:
+    """Noise of sum_j C_j' H_j C_j, with H_j = sum of w z z' over the rows of level j and x = C_j' z there.
+
+    Attributes
+    ----------
+    noise : MatrixNoise
+        Of each H_j, q by q, independent: sup z' D^-1 z <= 1. Calibrated as if there were one matrix.
+    maps : ndarray (levels, q, p)
+        C_j, public.
+
+    Raises
+    ------
+    ArgumentError
+        If the maps do not suit the noise.
+    """
+
+    noise: MatrixNoise
+    maps: Float
+
+    def __post_init__(self) -> None:
+        if self.maps.ndim != 3 or self.maps.shape[1] != self.noise.size or not np.isfinite(self.maps).all():
+            raise ArgumentError("maps must be finite, of shape (levels, q, p) with q the size of the noise")
+
+    @property
+    def size(self) -> int:
+        """The number of columns p."""
+        return int(self.maps.shape[2])
+
+    def sample(self, random: RandomSource) -> Float:
+        """Draw the noise of the p by p matrix."""
+        return self.image(np.array([self.noise.sample(random) for _ in self.maps]))
+
+    def image(self, matrices: Float) -> Float:
+        """Sum of C_j' H_j C_j, exactly symmetric; `matrices` (levels, q, q)."""
+        total = np.zeros((self.size, self.size))
+        for matrix, taken in zip(matrices, self.maps, strict=True):
+            total += taken.T @ matrix @ taken
+        return (total + total.T) / 2
+
+    def variances(self) -> Float:
+        """Variances of the entries, shape (p, p); entries may be correlated, and those of exclusive columns are 0."""
+        total = np.zeros((self.size, self.size))
+        for taken in self.maps:
+            gram = taken.T @ self.noise.metric @ taken
+            total += np.outer(np.diag(gram), np.diag(gram)) + gram**2
+        return self.noise.entry_variance * total
+
+    def sandwich(self, middle: Float) -> Float:
+        """E[E A E] for a symmetric A, shape (p, p)."""
+        return self.image(np.array([self.noise.sandwich(taken @ middle @ taken.T) for taken in self.maps]))
+
+    def expected_square(self) -> float:
+        """E ||E||_F^2."""
+        return float(self.variances().sum())
+
+
+def level_maps(coding: Float, columns: NDArray[np.intp], kept: NDArray[np.intp], constant: float, size: int) -> Float:
+    """The maps C_j of one factor beside an intercept.
+
+    Parameters
+    ----------
+    coding : ndarray (levels, m)
+        The factor's columns of x at each level.
+    columns : ndarray of int (m,)
+        Their places in x.
+    kept : ndarray of int (q,)
+        Places in x of the columns of z, the intercept first.
+    constant : float
+        The intercept's value in x.
+    size : int
+        p.
+
+    Returns
+    -------
+    ndarray (levels, q, p)
+        Columns of x neither in `columns` nor in `kept` are 0.
+    """
+    maps = np.zeros((len(coding), len(kept), size))
+    maps[:, np.arange(len(kept)), kept] = 1.0
+    maps[:, 0, columns] = coding / constant
+    return maps
+
+
+def noisy_level_information(
+    blocks: Iterable[tuple[Float, Float, Levels]],
+    noise: LevelNoise,
+    *,
+    weight_bound: float,
+    cover_eps: float,
+    random: RandomSource,
+) -> Float:
+    """The sum of w x x' with the noise of a plan. Reads rows: charge first.
+
+    Parameters
+    ----------
+    blocks : iterable of (kept columns z (rows, q), weights (rows,), level (rows,))
+        Row-wise functions of the data and of released values; rows of no level count for nothing.
+    noise : LevelNoise
+    weight_bound, cover_eps, random
+        As for `noisy_information`.
+
+    Returns
+    -------
+    ndarray (p, p)
+        Symmetric.
+    """
+    diagonal, size = np.array(noise.noise.diagonal), noise.noise.size
+    totals = [np.zeros((size, size), dtype=object) for _ in noise.maps]
+    for exog, weights, levels in blocks:
+        for level, total in enumerate(totals):
+            rows = levels == level
+            inside = noise.noise.coordinates(exog[rows])
+            total += integer_information([(inside, weights[rows])], diagonal, weight_bound)
+    return noise.image(
+        cover_with_noise(totals, noise.noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random)
+    )

@@ -1,0 +1,260 @@
+"""Noise whose density falls with a gauge made for the design (docs/proofs/bodies)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import safe_repr
+from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
+from dpstats.privacy.k_norm.blocks import ConvexBody, Image, check_images, stack_images
+from dpstats.privacy.k_norm.groups import Group, check_groups, group_blocks, log_normaliser
+from dpstats.privacy.k_norm.quantiles import ROUNDING, GroupNorm, length_quantile, log_concave_quantile, marginal
+from dpstats.privacy.k_norm.uniform import gamma_variable
+from dpstats.privacy.noise import Noise
+from dpstats.privacy.randomness import RandomSource
+
+Float = NDArray[np.float64]
+
+ROUNDED = 1 + 1e-12
+"""The gauge of a row of the design, whose bodies hold it up to rounding (docs/proofs/bodies, 5)."""
+
+
+@dataclass(frozen=True, eq=False)
+class KNormNoise:
+    """The law of b = C'b_d with b_d of density proportional to exp(-sum_g w_g ||(b_d)_g||_g / scale).
+
+    A row x = C'd whose blocks' parts lie in their bodies has norm at most 1: the density moves by at most
+    exp(|t| / scale) when its argument moves by t x. Made by `k_norm_noise`, which finds groups and shares.
+
+    Attributes
+    ----------
+    scale : float
+        s, positive and finite.
+    images : tuple of Image
+        The blocks with their maps to the p columns.
+    groups : tuple of tuple of int
+        Blocks by index; every block is in exactly one group.
+    shares : tuple of float
+        w_g, positive, with sum 1.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside the values above, or as `check_images` says.
+    """
+
+    scale: float
+    images: tuple[Image, ...]
+    groups: tuple[tuple[int, ...], ...]
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_images(self.images)
+        check_groups(self.images, self.groups)
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ArgumentError(f"scale must be finite and positive, got {safe_repr(self.scale)}")
+        if len(self.shares) != len(self.groups) or not all(share > 0 for share in self.shares):
+            raise ArgumentError("shares must be positive, one a group")
+        if abs(math.fsum(self.shares) - 1) > 1e-13:
+            raise ArgumentError("shares must add up to 1")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KNormNoise) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.scale, self.groups, self.shares))
+
+    def __repr__(self) -> str:
+        return f"KNormNoise(kind='laplace', norm='design', scale={self.scale!r}, blocks={len(self.images)})"
+
+    @property
+    def kind(self) -> Literal["laplace"]:
+        """As `dpstats.privacy.Noise` has it: a density that falls exponentially."""
+        return "laplace"
+
+    @property
+    def norm(self) -> Literal["design"]:
+        """As `dpstats.privacy.Noise` has it: the gauge."""
+        return "design"
+
+    def scaled(self, scale: float) -> KNormNoise:
+        """The same law at another scale."""
+        return replace(self, scale=scale)
+
+    def weighted(self, factors: Float) -> KNormNoise:
+        """The law of b * factors, for positive factors of shape (p,)."""
+        images = [replace(image, matrix=image.matrix * factors[list(image.columns)]) for image in self.images]
+        return replace(self, images=tuple(images))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        images = [
+            {"block": asdict(image.block), "columns": list(image.columns), "matrix": image.matrix.tolist()}
+            for image in self.images
+        ]
+        groups = [list(group) for group in self.groups]
+        laid_out = {"images": images, "groups": groups, "shares": list(self.shares)}
+        return {"kind": self.kind, "norm": self.norm, "scale": self.scale, **laid_out}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> KNormNoise:
+        """The law whose `to_dict` gave `stored`."""
+        images = tuple(
+            Image(ConvexBody(**image["block"]), tuple(image["columns"]), np.asarray(image["matrix"], dtype=np.float64))
+            for image in stored["images"]
+        )
+        groups = tuple(tuple(group) for group in stored["groups"])
+        return cls(stored["scale"], images, groups, tuple(stored["shares"]))
+
+    @cached_property
+    def size(self) -> int:
+        """The number of columns p."""
+        return 1 + max(column for image in self.images for column in image.columns)
+
+    @cached_property
+    def bodies(self) -> tuple[Group, ...]:
+        """The groups' bodies."""
+        return tuple(Group(tuple(image.block for image in self._members(group))) for group in self.groups)
+
+    @cached_property
+    def maps(self) -> tuple[Float, ...]:
+        """C of each group, shapes (d_g, p)."""
+        return tuple(stack_images(self._members(group), self.size) for group in self.groups)
+
+    def gauge(self, parts: Sequence[NDArray[np.floating]]) -> Float:
+        """The norm of rows given by their blocks' parts, in the order of `images`, shapes (..., k_t)."""
+        total: Float = np.zeros(np.shape(parts[0])[:-1])
+        for body, group, share in zip(self.bodies, self.groups, self.shares, strict=True):
+            total = total + share * body.gauge(np.concatenate([parts[index] for index in group], axis=-1))
+        return total
+
+    def sample(self, random: RandomSource) -> Float:
+        """Draw b, shape (p,): in each group a Gamma(d + 1) radius times a uniform point of its body."""
+        noise = np.zeros(self.size)
+        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            radius = scale * gamma_variable(body.size + 1, random)
+            noise += radius * body.uniform(random) @ matrix
+        return noise
+
+    def covariance(self) -> Float:
+        """E b b', shape (p, p)."""
+        total = np.zeros((self.size, self.size))
+        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            square = (body.size + 1) * (body.size + 2) * scale**2
+            total += square * (matrix.T @ body.second_moments() @ matrix)
+        return total
+
+    def standard_deviations(self) -> Float:
+        """The standard deviation of each column's noise, shape (p,)."""
+        return np.sqrt(np.diag(self.covariance()))
+
+    def expected_square(self) -> float:
+        """E ||b||_2^2."""
+        return float(np.trace(self.covariance()))
+
+    def log_density(self, noise: NDArray[np.floating]) -> Float:
+        """Log density at `noise`, shape (..., p), over the last axis.
+
+        Raises
+        ------
+        ArgumentError
+            If there are more block coordinates than columns: the density is then an integral without a closed form.
+        """
+        matrix = np.concatenate(self.maps)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ArgumentError("the density is known in closed form only if the map C is invertible")
+        points = noise @ np.linalg.inv(matrix)
+        total: Float = np.full(points.shape[:-1], -float(np.linalg.slogdet(matrix).logabsdet))
+        start = 0
+        for body, scale in zip(self.bodies, self._scales, strict=True):
+            part = points[..., start : start + body.size]
+            total = total - body.gauge(part) / scale - log_normaliser(body, scale)
+            start += body.size
+        return total
+
+    def thresholds(self, level: float, columns: Sequence[int] | None = None) -> Float:
+        """Bounds t_j with P(|b_j| > t_j for some j among `columns`) <= level, shape (p,), infinite elsewhere.
+
+        Each column has an equal part of the level. A column that is a multiple of one coordinate has that coordinate's
+        law, any other the bound for log-concave laws of its variance.
+
+        Raises
+        ------
+        ArgumentError
+            If `level` is not strictly between 0 and 1, or `columns` are not distinct columns of the design.
+        """
+        if not 0 < level < 1:
+            raise ArgumentError(f"level must lie strictly between 0 and 1, got {safe_repr(level)}")
+        chosen = list(range(self.size)) if columns is None else list(columns)
+        if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(self.size)):
+            raise ArgumentError("columns must be distinct columns of the design, at least one")
+        each = level / len(chosen)
+        bounds = log_concave_quantile(each) * (1 + ROUNDING) * self.standard_deviations()
+        sources = sum((matrix != 0).sum(axis=0) for matrix in self.maps)
+        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
+            quantiles: dict[ConvexBody, float] = {}
+            for block, where in zip(body.blocks, body.slices, strict=True):
+                alone = (sources == 1) & (matrix[where] != 0).any(axis=0)
+                if alone[chosen].any():
+                    if block not in quantiles:
+                        quantiles[block] = marginal(body, block).quantile(each)
+                    bounds[alone] = scale * np.abs(matrix[where][:, alone]).max(axis=0) * quantiles[block]
+        return np.where(np.isin(np.arange(self.size), chosen), bounds, math.inf)
+
+    def norm_quantile(self, probability: float) -> float:
+        """A bound that ||b||_2 exceeds with probability at most 1 - `probability`.
+
+        The least of three: Cantelli's inequality for ||b||^2 from its first moments; the exact Gamma law of the norm
+        times the longest row; and Markov's inequality with the moments of log-concave coordinates. At 95 % it is
+        about 1.3 times the quantile.
+
+        Raises
+        ------
+        ArgumentError
+            If `probability` is not strictly between 0 and 1.
+        """
+        if not 0 < probability < 1:
+            raise ArgumentError(f"probability must lie strictly between 0 and 1, got {safe_repr(probability)}")
+        bodies = zip(self.groups, self.bodies, self._scales, strict=True)
+        parts = [GroupNorm(tuple(self._members(group)), body.size, scale) for group, body, scale in bodies]
+        return length_quantile(parts, self.expected_square(), probability)
+
+    @cached_property
+    def _scales(self) -> tuple[float, ...]:
+        """The scale of each group, s / w_g."""
+        return tuple(self.scale / share for share in self.shares)
+
+    def _members(self, group: Sequence[int]) -> list[Image]:
+        return [self.images[index] for index in group]
+
+
+def k_norm_noise(images: Sequence[Image], scale: float = 1.0) -> KNormNoise:
+    """The noise with the groups and shares of `group_blocks`.
+
+    Raises
+    ------
+    ArgumentError
+        As `KNormNoise`.
+    """
+    return _unit_noise(tuple(images)).scaled(scale)
+
+
+@lru_cache(maxsize=16)
+def _unit_noise(images: tuple[Image, ...]) -> KNormNoise:
+    """See `k_norm_noise`: the grouping takes time, and every plan of a design has the same."""
+    check_images(images)
+    grouping = group_blocks(images)
+    return KNormNoise(1.0, images, grouping.groups, grouping.shares)
+
+
+def law_from_dict(stored: Mapping[str, Any]) -> Noise | KNormNoise:
+    """The law whose `to_dict` gave `stored`."""
+    return KNormNoise.from_dict(stored) if stored["norm"] == "design" else Noise(**stored)

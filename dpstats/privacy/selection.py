@@ -1,0 +1,226 @@
+"""Private selection: permute-and-flip, and the best of a random number of runs (docs/proofs/choice, tuning)."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import opendp.prelude as opendp
+from numpy.typing import NDArray
+from scipy import optimize
+
+from dpstats.arguments import check_choice, is_number, safe_repr
+from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource, SystemRandom
+
+STEPS = 1024
+"""Losses are sums of whole steps, of which a row's whole loss of 1 has so many."""
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip:
+    """A choice among candidates whose losses are sums over rows.
+
+    Attributes
+    ----------
+    candidates : int
+        k, how many there are.
+    eps : float
+        The budget; pure.
+    adjacency : {"add_remove", "replace_one"}
+    monotone : bool
+        Whether a row adds between 0 and 1 to every loss; else between -1 and 1.
+    """
+
+    candidates: int
+    eps: float
+    adjacency: Adjacency
+    monotone: bool = True
+
+    @property
+    def together(self) -> bool:
+        """Whether neighbouring data move all losses the same way: half the noise does then."""
+        return self.monotone and self.adjacency == "add_remove"
+
+    @property
+    def shift(self) -> int:
+        """How far neighbouring data move one loss, in rows."""
+        return 2 if self.adjacency == "replace_one" and not self.monotone else 1
+
+    @property
+    def scale(self) -> float:
+        """Mean of the exponential noise on each loss, in rows."""
+        # The margin keeps the rounding of the quotient from costing more than eps.
+        return self.shift * (1 if self.together else 2) / self.eps * (1 + 1e-12)
+
+    def choose(self, losses: NDArray[np.int64], random: RandomSource) -> int:
+        """The position of the least loss after noise.
+
+        Parameters
+        ----------
+        losses : ndarray of int64, shape (k,)
+            In steps.
+        random : RandomSource
+            OpenDP draws, exactly, except from a seeded source, whose releases are never certified.
+        """
+        if isinstance(random, SystemRandom):
+            return int(self.measurement()([-int(loss) for loss in losses]))
+        noise = -self.scale * STEPS * np.log1p(-random.random(len(losses)))
+        return int(np.argmax(noise - losses))
+
+    def measurement(self) -> Any:
+        """OpenDP's choice of the largest of k integers; its privacy map at `shift` is at most eps."""
+        opendp.enable_features("contrib")
+        space = (
+            opendp.vector_domain(opendp.atom_domain(T="i64")),
+            opendp.linf_distance(T="i64", monotonic=self.together),
+            opendp.max_divergence(),
+        )
+        scale = self.scale * STEPS
+        found = opendp.m.make_noisy_max(*space, scale=scale)
+        while found.map(self.shift * STEPS) > self.eps:
+            scale *= 1 + 1e-12
+            found = opendp.m.make_noisy_max(*space, scale=scale)
+        return found
+
+    def failure(self, gap: float) -> float:
+        """The greatest chance that the chosen candidate loses more than `gap` rows beyond the best one.
+
+        Exact: it is attained where all others lose so much (docs/proofs/choice, section 3).
+        """
+        size, part = self.candidates, math.exp(-gap / self.scale)
+        if size * part < 1e-4:
+            return (size - 1) * part / 2  # an upper bound always, and all digits here
+        if part == 1:
+            return 1 - 1 / size
+        return 1 + math.expm1(size * math.log1p(-part)) / (size * part)
+
+    def bound(self, beta: float) -> float:
+        """What the chosen candidate loses beyond the best one, in rows, except with probability `beta`.
+
+        Raises
+        ------
+        ArgumentError
+            If `beta` is not strictly between 0 and 1.
+        """
+        if not is_number(beta) or not 0 < beta < 1:
+            raise ArgumentError(f"beta must lie strictly between 0 and 1, got {safe_repr(beta)}")
+        if self.failure(0.0) <= beta:
+            return 0.0
+        most = self.scale * math.log((self.candidates - 1) / (2 * beta)) if 2 * beta < self.candidates - 1 else 0.0
+        return float(
+            optimize.brentq(lambda gap: self.failure(gap) - beta, 0.0, max(most, self.scale) * 1.01, rtol=1e-12)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> PermuteAndFlip:
+        """The choice whose `to_dict` gave `stored`."""
+        return cls(**stored)
+
+
+ETAS = (-0.5, 0.0, 1.0)
+"""Powers whose laws are drawn exactly: between geometric (1) and of longer tails."""
+
+
+@dataclass(frozen=True)
+class RandomStopping:
+    """The number of runs K: a negative binomial law truncated to K >= 1 (Papernot and Steinke 2022).
+
+    P(K = k) is proportional to (1 - gamma)^k Gamma(k + eta) / k!; eta = 1 is the geometric law, 0 the logarithmic one.
+
+    Attributes
+    ----------
+    eta : {-0.5, 0.0, 1.0}
+    mean : float
+        E K, more than 1.
+    """
+
+    eta: float
+    mean: float
+
+    def __post_init__(self) -> None:
+        check_choice("eta", self.eta, ETAS)
+        real = isinstance(self.mean, (int, float)) and not isinstance(self.mean, bool)
+        if not (real and 1 < self.mean <= 1e4):
+            raise ArgumentError(
+                f"runs must be a mean number of runs, more than 1 and at most 10000, got {safe_repr(self.mean)}"
+            )
+        object.__setattr__(self, "eta", float(self.eta))
+        object.__setattr__(self, "mean", float(self.mean))
+
+    @cached_property
+    def gamma(self) -> float:
+        """The law's parameter, by its mean."""
+        log = optimize.brentq(lambda log: expected_runs(self.eta, math.exp(log)) - self.mean, -40.0, -1e-12, xtol=1e-15)
+        return math.exp(float(log))
+
+    def generating(self, at: float) -> float:
+        """E at^K, for `at` within [0, 1]."""
+        gamma = self.gamma
+        if self.eta == 0:
+            return math.log1p(-(1 - gamma) * at) / math.log(gamma)
+        return float(((1 - (1 - gamma) * at) ** -self.eta - 1) / (gamma**-self.eta - 1))
+
+    def found(self, candidates: int) -> float:
+        """The chance that a given one of several candidates is among those tried."""
+        return 1 - self.generating(1 - 1 / candidates)
+
+    def total(self, each: float) -> float:
+        """What releasing the best of K runs costs if each is `each`-private: exact, attained by some mechanism."""
+        worse = math.exp(-each) / (1 + math.exp(-each))
+        gamma = self.gamma
+        gained = math.log((gamma + (1 - gamma) * (1 - worse)) / (gamma + (1 - gamma) * worse))
+        return each + (1 + self.eta) * gained
+
+    def each(self, total: float) -> float:
+        """What a run may cost so that all together cost `total`, at most."""
+        low, high = total / (2 + self.eta + 1e-9), total
+        found = float(optimize.brentq(lambda each: self.total(each) - total, low * 0.5, high, xtol=1e-300, rtol=1e-14))
+        while self.total(found) > total:
+            found *= 1 - 1e-13
+        return found * (1 - 1e-12)
+
+    def draw(self, random: RandomSource) -> int:
+        """K, exactly by whole random numbers, except from a seeded source, whose releases are never certified.
+
+        Coins: with gamma the run is the last; else it is k + 1's turn, which comes with (k + eta) / (k + 1), and all
+        starts again where it does not. That thins the geometric law to (1 - gamma)^k Gamma(k + eta) / k!.
+        """
+        last, eta = Fraction(self.gamma), Fraction(self.eta)
+        count = 1
+        while not _coin(last, random):
+            count = count + 1 if _coin((count + eta) / (count + 1), random) else 1
+        return count
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> RandomStopping:
+        """The law whose `to_dict` gave `stored`."""
+        return cls(**stored)
+
+
+def expected_runs(eta: float, gamma: float) -> float:
+    """E K."""
+    if eta == 0:
+        return (1 / gamma - 1) / -math.log(gamma)
+    return float(eta * (1 - gamma) / (gamma * (1 - gamma**eta)))
+
+
+def _coin(chance: Fraction, random: RandomSource) -> bool:
+    if isinstance(random, SystemRandom):
+        return secrets.randbelow(chance.denominator) < chance.numerator
+    return bool(random.random(1)[0] < float(chance))

@@ -1,0 +1,278 @@
+"""NAPP-ERM as printed, behind dp.glm's options: for replication, never certified (docs/napp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv, ndtri
+
+from dpstats.arguments import safe_repr
+from dpstats.data import Block, Rows, block_rows
+from dpstats.errors import ArgumentError
+from dpstats.families.base import Family
+from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.napp import Stage, StagesRelease
+from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.options import Options
+from dpstats.penalties import Bridge, Penalty, Ridge
+from dpstats.privacy.guarantee import check_budget
+from dpstats.privacy.noise import Noise
+from dpstats.privacy.randomness import RandomSource
+from dpstats.replication import augmented
+from dpstats.replication.augmented import DECREMENT, HEAVIEST
+from dpstats.solvers.newton import damped_newton
+from dpstats.solvers.objective import PerturbedObjective
+
+Vector = NDArray[np.float64]
+Selection = Literal["vs", "vs+"]
+
+UNCERTIFIED = "constants and iterations of the NAPP-ERM paper, whose proof does not hold"
+"""The reason every guarantee of these modes carries."""
+
+NEGLIGIBLE_COEFFICIENT = 1e-6
+
+
+@dataclass(frozen=True)
+class PaperConstants:
+    """Algorithm 1's constants: a share r of eps for the noise, the rest for the Jacobian.
+
+    Attributes
+    ----------
+    eps, delta : float
+    row_norm, lipschitz, curvature_bound : float
+        zeta_1, sup |l'| and sup l''. The paper's zeta_2 bounds the gradient in theta and zeta_1 zeta_2 the row norm
+        once more; with row_norm = 1, as in all its experiments, both readings agree.
+    share : float
+        r, in (0, 1).
+
+    Raises
+    ------
+    ArgumentError
+        If the budget or the share is out of range.
+    """
+
+    eps: float
+    delta: float = 0.0
+    row_norm: float = 1.0
+    lipschitz: float = 1.0
+    curvature_bound: float = 1.0
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_budget(self.eps, self.delta)
+        if not 0 < self.share < 1:
+            raise ArgumentError(f"share must lie in (0, 1), got {safe_repr(self.share)}")
+
+    @property
+    def lambda0(self) -> float:
+        """Lambda_0 = zeta_3 / (2 (1 - r) eps), half the curvature the Jacobian is thought to need."""
+        return self.curvature_bound * self.row_norm**2 / (2 * (1 - self.share) * self.eps)
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise in eq. (4): that of the spherical Laplace law, or the Gaussian standard deviation."""
+        spread = self.row_norm * self.lipschitz / (self.share * self.eps)
+        return spread if self.delta == 0 else spread * math.sqrt(2 * (self.share * self.eps - math.log(self.delta)))
+
+    def sample(
+        self, size: int, random: RandomSource, *, printed_shape: bool = True, selection: Selection | None = None
+    ) -> Vector:
+        """Draw b, shape (size,), by eq. (4), or by eq. (9) and (10) with c = 0 for ``selection="vs+"``.
+
+        Parameters
+        ----------
+        printed_shape : bool
+            Draw the radius of the spherical Laplace law from the printed Gamma(1, 2 scale); False draws it from the
+            right Gamma(size, scale).
+        """
+        direction = ndtri(random.random(size))
+        if self.delta > 0:
+            noise = self.scale * direction
+        else:
+            uniform = float(random.random(1)[0])
+            shape, scale = (1.0, 2 * self.scale) if printed_shape else (float(size), self.scale)
+            noise = direction / np.linalg.norm(direction) * scale * float(gammaincinv(shape, uniform))
+        # Both laws are symmetric in every coordinate, so conditioning on b > 0 takes absolute values.
+        return np.abs(noise) if selection == "vs+" else noise
+
+    def retrieved(self, curvature: Vector, *, corrected: bool = True) -> float:
+        """Eq. (13): the part of (1 - r) eps said to be spare at the weights n_e l'' V of the private optimum.
+
+        It reads the private optimum, so the eps it returns depends on the data; and at a plain ridge, where n_e l'' V
+        is 2 Lambda_0 exactly and nothing is spare, it gives back half.
+
+        Parameters
+        ----------
+        curvature : ndarray, shape (p,)
+            n_e l''(0) V(e_j), as from `curvature`.
+        corrected : bool
+            max{0, .}, which is meant, for the printed min{0, .}, which never retrieves anything.
+        """
+        spare = (1 - self.share) * self.eps * (1 - self.lambda0 / float(np.min(curvature)))
+        return max(0.0, spare) if corrected else min(0.0, spare)
+
+
+def curvature(penalty: Penalty, theta: Vector, lambda0: float, *, moor: bool, weights: Vector) -> Vector:
+    """The quadratic weights n_e l''(0) V of Table 2 (moor) or Claim 2, shape (p,), for 1/2 sum_j w_j theta_j^2.
+
+    As printed: 2 max(Lambda |theta|^-g, Lambda_0) with MOOR, 2 (Lambda |theta|^-g + Lambda_0) without, twice the
+    lasso asked for; with Lambda the strength of Lasso, Ridge or Bridge(q = 2 - g), and ElasticNet(alpha, l1_ratio) for
+    Lambda = alpha l1_ratio, kappa = (1 - l1_ratio) / l1_ratio.
+    """
+    touching = np.minimum(penalty.majorizer(theta, weights), HEAVIEST)
+    if isinstance(penalty, Bridge):
+        touching = touching / penalty.q
+    together = moor or isinstance(penalty, Ridge)
+    return 2 * (np.maximum(touching, lambda0) if together else touching + lambda0)
+
+
+def fit(
+    family: Family,
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
+    noise: Vector,
+    penalty: Penalty,
+    lambda0: float,
+    *,
+    moor: bool = True,
+    selection: Selection | None = None,
+    weights: Vector | None = None,
+    iterations: int = 80,
+) -> Vector:
+    """Algorithm 1 with infinitely many noise rows: weighted ridge fits on one draw of b. Uncertified.
+
+    Parameters
+    ----------
+    family : Family
+    rows : Rows of Block
+    noise : ndarray, shape (p,)
+        b, from `PaperConstants.sample`.
+    penalty : Penalty
+    lambda0 : float
+    moor : bool
+        Table 2's maximum, or Claim 2's sum.
+    selection : {"vs", "vs+"}, optional
+        The term b'|theta| of eq. (8), by giving b the sign of the last estimate; coefficients that change sign from
+        fit to fit at the end, or are below 1e-6, are set to 0 (section 3.5).
+    weights : ndarray, shape (p,), optional
+        Column weights of the penalty, ones by default.
+    iterations : int
+        T fits, the first with the weights 2 Lambda_0 alone.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+    """
+    size = len(noise)
+    scale = np.ones(size) if weights is None else weights
+    rows = block_rows(rows)
+    heavier, linear = np.full(size, 2 * lambda0), noise
+    theta = previous = np.zeros(size)
+    for _ in range(iterations):
+        previous, theta = theta, damped_newton(PerturbedObjective(family, rows, heavier, linear), theta, DECREMENT)[0]
+        heavier = curvature(penalty, theta, lambda0, moor=moor, weights=scale)
+        if selection is not None:
+            linear = noise * np.sign(theta)
+    if selection is not None or penalty.sparse:
+        theta = np.where((np.abs(theta) < NEGLIGIBLE_COEFFICIENT) | (theta * previous < 0), 0.0, theta)
+    return theta
+
+
+def plan_replication(
+    stages: Sequence[Stage], design: Bounds, penalty: Penalty | None, options: Options
+) -> tuple[Stage, ...]:
+    """The plan of a paper mode: the printed noise and curvature in place of the calibrated ones.
+
+    Raises
+    ------
+    ArgumentError
+        If the mode is combined with two stages, a refit or a missing penalty, which the paper does not know.
+    """
+    if design.offset_bound or design.score_ratio != 1:
+        raise ArgumentError(
+            "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
+        )
+    if len(stages) != 1:
+        raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
+    if penalty is None and options.as_printed:
+        raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+    if not options.as_printed:
+        return tuple(stages)
+    plan = stages[0].plan
+    constants = _constants(plan, design)
+    size = plan.size
+    return (
+        Stage(
+            "fit",
+            replace(
+                plan,
+                noise=Noise("gaussian" if plan.delta > 0 else "laplace", "l2", constants.scale),
+                noise_shape=np.ones(size),
+                curvature=np.full(size, 2 * constants.lambda0),
+                joint_need=plan.planned_eps,
+                penalty=penalty,
+            ),
+        ),
+    )
+
+
+def release_replication(
+    stages: Sequence[Stage],
+    design: Bounds,
+    penalty: Penalty | None,
+    weights: Vector,
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
+    random: RandomSource,
+    options: Options,
+) -> StagesRelease:
+    """Run the paper's iteration. Uncertified: what it releases depends on the rows in ways its proof leaves out."""
+    plan = stages[0].plan
+    if not options.as_printed:
+        noise = plan.sample(random)
+        theta = augmented.minimize(
+            plan.family, rows, plan.curvature, noise, plan.penalty, random, weights=plan.penalty_weights
+        )
+        return StagesRelease(theta, tuple(stages))
+    assert penalty is not None
+    constants = _constants(plan, design)
+    selection: Selection | None = None
+    if options.selection == "vs" or options.selection == "vs+":
+        selection = options.selection
+    noise = constants.sample(plan.size, random, selection=selection)
+    settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": weights}
+    theta = fit(plan.family, rows, noise, penalty, constants.lambda0, **settings)
+    if options.retrieval == "paper":
+        theta = _recycled(theta, plan.family, rows, noise, penalty, constants, settings)
+    return StagesRelease(theta, tuple(stages))
+
+
+def _constants(plan: ObjectivePlan, design: Bounds) -> PaperConstants:
+    """Algorithm 1's constants for this design."""
+    return PaperConstants(
+        eps=plan.planned_eps,
+        delta=plan.delta,
+        row_norm=design.norm_bound("l2", np.ones(plan.size)),
+        lipschitz=plan.family.lipschitz,
+        curvature_bound=plan.family.curvature_bound,
+    )
+
+
+def _recycled(
+    theta: Vector,
+    family: Family,
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
+    noise: Vector,
+    penalty: Penalty,
+    constants: PaperConstants,
+    settings: dict[str, Any],
+) -> Vector:
+    """One round of Algorithm 2: shrink the same noise by what eq. (13) retrieves, and fit again."""
+    heavier = curvature(penalty, theta, constants.lambda0, moor=settings["moor"], weights=settings["weights"])
+    planned = constants.share * constants.eps
+    shrunk = noise * planned / (planned + constants.retrieved(heavier))
+    lambda0 = max(constants.lambda0, float(np.min(heavier)) / 2)
+    return fit(family, rows, shrunk, penalty, lambda0, **settings)

@@ -1,0 +1,477 @@
+"""The inferential part of a result: errors, intervals, tests and predictions, all post-processing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import patsy
+from numpy.typing import NDArray
+from patsy.design_info import DesignInfo
+
+from dpstats.arguments import is_number
+from dpstats.cached import cached_property
+from dpstats.data import Table, as_endog, as_exog, as_table
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.parse import parse
+from dpstats.frames import WideFrame
+from dpstats.inference import Inference, mean_response, wald_test
+from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.information import Information
+from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.plan import Plan
+from dpstats.quiet import quiet
+from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
+from dpstats.results.standard_errors import (
+    ReleasedErrors,
+    inference_of,
+    missing_information,
+    noise_bounds,
+    selects,
+    sums_inference,
+    sums_noise,
+)
+
+Vector = NDArray[np.float64]
+
+
+class NewRows(NamedTuple):
+    """Rows for prediction: in model units, which are complete, their labels, and what is added to x'theta."""
+
+    exog: Vector
+    complete: NDArray[np.bool_]
+    labels: pd.Index | None
+    offset: Vector
+
+
+def _array_rows(design: PublicDesign, newdata: Any, offset: Any) -> NewRows:
+    """Rows for prediction of a model of plain arrays."""
+    matrix = as_exog(newdata)
+    if matrix.size != len(design.names):
+        raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
+    if offset is None and design.offset_bound > 0:
+        raise ArgumentError("offset must be given, as the model was fitted with one: offset=0 leaves it out")
+    rows = matrix.block(slice(0, matrix.rows))
+    own = as_offset(0.0 if offset is None else offset, len(rows))
+    return NewRows(rows, np.isfinite(rows).all(axis=1) & np.isfinite(own), pd.RangeIndex(len(rows)), own)
+
+
+def missing_offset(design: DesignSpec, table: Table) -> str | None:
+    """A column that the offset alone reads and a table lacks, if there is one."""
+    parsed = parse(design.formula)
+    beside = [name for name in parsed.predicting_columns if name not in parsed.exog_columns]
+    return next((name for name in beside if not table.count(name)), None)
+
+
+def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
+    """The offset that an exposure stands for, beside another one if there is one.
+
+    Raises
+    ------
+    ArgumentError
+        If the link is no logarithm, or an exposure is not positive.
+    """
+    if exposure is None:
+        return offset
+    if link != "log":
+        raise ArgumentError(f"exposure needs a log link, and this one's is {link!r}; offset= goes with any")
+    try:
+        given = np.asarray(exposure, dtype=np.float64)
+    except (TypeError, ValueError):
+        given = np.zeros(1)
+    if not (given > 0).all():
+        raise ArgumentError("exposure must be a positive number, or one for each row; its logarithm is added")
+    return np.log(given)[()] + (0.0 if offset is None else np.asarray(offset, dtype=np.float64))
+
+
+def as_offset(offset: Any, rows: int) -> Vector:
+    """A number, or one for each of some rows, shape (rows,).
+
+    Raises
+    ------
+    ArgumentError, DataError
+        If it is neither.
+    """
+    if is_number(offset):
+        return np.full(rows, float(offset))
+    column = as_endog(offset, "offset")
+    if len(column) != rows:
+        raise ArgumentError(f"offset must be a number or have one for each of the {rows} rows, got {len(column)}")
+    return column.numbers()
+
+
+class InferenceMixin:
+    """Errors of released coefficients; for classes with a plan, coefficients and perhaps their information.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> fit = dp.logit("y ~ x", rows, eps=2.0, domain={"x": (0, 1), "y": (0, 1)})
+    >>> fit.has_errors, fit.scale
+    (True, 1.0)
+    >>> fit.debiased.shape == fit.bse.shape == fit.tvalues.shape == fit.pvalues.shape
+    True
+    >>> fit.identified.index.equals(fit.noise_at_most.index)
+    True
+    >>> fit.information.shape, list(fit.variance_shares.columns)
+    ((2, 2), ['sampling', 'noise', 'information'])
+    """
+
+    plan: Plan
+    scaled_params: Vector
+    nobs: int | None
+    released: Information | ReleasedSums | None
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Coefficients as released, in the user's units."""
+        raise NotImplementedError
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether standard errors were released; a sparse penalty on released sums leaves none that are valid."""
+        if isinstance(self.released, ReleasedSums):
+            return self.plan.request.options.inference is not None and not selects(self.plan)
+        return self.released is not None
+
+    @cached_property
+    def _inferred(self) -> ReleasedErrors:
+        if self.released is None or not self.has_errors:
+            raise NotReleasedError(missing_information(self.plan))
+        with quiet():
+            if isinstance(self.released, ReleasedSums):
+                return sums_inference(self.plan, self.released, self.nobs)
+            return inference_of(self.plan, self.scaled_params, self.released)
+
+    @property
+    def _inference(self) -> Inference:
+        return self._inferred.table
+
+    @property
+    def information(self) -> pd.DataFrame:
+        """The information matrix of the fitted columns as released, with its noise, in model units, shape (k, k).
+
+        Raises
+        ------
+        NotReleasedError
+            If the call did not release it, like all below.
+        """
+        if self.released is None:
+            raise NotReleasedError(missing_information(self.plan))
+        names = self._fitted_names
+        return WideFrame(self.released.matrix, index=names, columns=names)
+
+    @property
+    def debiased(self) -> pd.Series[float]:
+        """Coefficients without the shrinkage, in the user's units; as released where they are not identified.
+
+        They are what standard errors, intervals and tests refer to. `params` is better for prediction.
+        """
+        found = self._series(self._inference.coef, "debiased", other=0.0)
+        # Of what is not identified the user's units may mix in columns that are.
+        return found.mask(np.isinf(self.bse), self.params)
+
+    @property
+    def identified(self) -> pd.Series[bool]:
+        """Whether the budget identifies each coefficient: whether its 95 % interval is bounded."""
+        bounded = np.isfinite(self._inference.se)
+        return self._series(bounded.astype(float), "identified", other=0.0).astype(bool)
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors of `debiased`: half-widths of 95 % intervals over 1.96.
+
+        inf where the budget does not identify the coefficient, NaN for columns not in the fit.
+        """
+        return self._series(self._inference.se, "bse")
+
+    @property
+    def tvalues(self) -> pd.Series[float]:
+        """`debiased` over `bse`."""
+        return self._series(self._inference.tvalues, "tvalues")
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """p-values of the tests that a coefficient is zero; 1, or at least above 0.05, where it is not identified.
+
+        From the law of noise and sampling error together, not from `tvalues` and a normal table.
+        """
+        return self._series(self._inference.pvalues, "pvalues")
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
+
+        Examples
+        --------
+        >>> fit.conf_int(alpha=0.1).shape
+        (2, 2)
+        """
+        ends = self._inference.conf_int(alpha)
+        return WideFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the errors of `debiased`, for the fitted columns.
+
+        NaN beside a coefficient that is not identified. For combinations `t_test` and `wald_test` are better than what
+        follows from this matrix: they know of the noise in the information.
+
+        Examples
+        --------
+        >>> fit.cov_params().shape
+        (2, 2)
+        """
+        matrix, names = self._inference.cov_params(), self._fitted_names
+        return WideFrame(matrix, index=names, columns=names)
+
+    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient.
+
+        Examples
+        --------
+        >>> fit.uncertainty().index.tolist()
+        ['Intercept', 'x']
+        """
+        ends = self.conf_int(alpha)
+        columns = [self.debiased, self.bse, self.tvalues, self.pvalues, ends[0], ends[1]]
+        names = ["coef", "std_error", "z", "p_value", "low", "high"]
+        return WideFrame(dict(zip(names, columns, strict=True)))
+
+    @property
+    def variance_shares(self) -> pd.DataFrame:
+        """Of the squared standard error, the shares of sampling, of the noise in the fit and in the information."""
+        shares = self._inference.shares
+        names = ["sampling", "noise", "information"]
+        return WideFrame({name: self._series(shares[:, at], name) for at, name in enumerate(names)})
+
+    @property
+    def scale(self) -> float:
+        """The dispersion that the errors go by, in the response's units squared; 1 for 0/1 responses and negative
+        binomial counts, whose mean settles their variance.
+        """
+        spread = self._inference.estimates.spread
+        if not hasattr(spread, "value"):
+            raise NotReleasedError("scale: robust errors do without a dispersion; inference='model' buys it")
+        ratio = self.plan.design.score_ratio or 1.0
+        return float(spread.value) / ratio * self.plan.design.response_scaling()[1] ** 2
+
+    @property
+    def noise_at_most(self) -> pd.Series[float]:
+        """A proved bound on the standard deviation that the noise gives each coefficient, in the user's units.
+
+        Of the part that is linear in the noise, from public values alone (docs/proofs/inference, 10); of two stages,
+        of the last. It needs no inference. It holds however few the rows are, so with many of them the noise is far
+        less: only a coefficient beyond it says something. Of output perturbation it is the exact standard deviation of
+        the noise, however many rows there are; of released statistics what it is at the released sums.
+        """
+        columns = np.flatnonzero(self.plan.kept) if self.released is None else np.array(self.released.columns)
+        last = self.plan.stages[-1].plan
+        if self.released is None and last.size != len(columns):
+            columns = np.flatnonzero(self.scaled_params)
+        bounds = np.full(len(self.plan.names), np.nan)
+        if isinstance(self.released, ReleasedSums):
+            bounds[columns] = sums_noise(self.plan, self.scaled_params, self.released)
+        elif len(columns) == last.size:
+            bounds[columns] = noise_bounds(self.plan, columns)
+        return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
+
+    def t_test(self, r_matrix: Any, alpha: float = 0.05) -> ContrastTests:
+        """Test linear combinations of the coefficients one by one.
+
+        Parameters
+        ----------
+        r_matrix : str, list of str, dict, tuple or array_like, shape (k, p)
+            Such as ``"x1 - x2 = 0"``, or the combinations' weights, tested against 0; ``(weights, values)`` tests
+            against other values.
+        alpha : float
+            1 less the coverage of the intervals.
+
+        Raises
+        ------
+        NotReleasedError
+            If inference was not released.
+        ArgumentError
+            If `r_matrix` is not usable, or names a column that is not in the fit.
+
+        Examples
+        --------
+        >>> fit.t_test("Intercept + x = 0").effect.shape
+        (1,)
+        """
+        found = self._inference
+        rows, values, names = self._constraints(r_matrix)
+        tests = found.t_test(rows, values, alpha)
+        return ContrastTests(
+            names, tests.effect, tests.se, tests.statistics, tests.pvalues, np.asarray(tests.conf_int), alpha
+        )
+
+    def wald_test(self, r_matrix: Any) -> WaldTest:
+        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
+
+        Examples
+        --------
+        >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
+        True
+        """
+        found = self._inference
+        rows, values, _ = self._constraints(r_matrix)
+        test = found.wald_test(rows, values)
+        return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
+
+    def wald_test_terms(self) -> WaldTestTerms:
+        """Test for each term that all of its coefficients are zero: the analysis of variance of the model.
+
+        Examples
+        --------
+        >>> list(fit.wald_test_terms().table.index)
+        ['Intercept', 'x']
+        """
+        found, columns = self._inferred, self._fitted_columns
+        rows: dict[str, tuple[float, ...]] = {}
+        for term in self.plan.design.terms:
+            inside = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
+            if len(inside):
+                # A term's coefficients are zero if they are so from whichever level they are measured.
+                constant = term.name == "Intercept"
+                rows_of_term = np.eye(len(columns))[inside]
+                test = (
+                    found.table.wald_test(rows_of_term)
+                    if constant
+                    else wald_test(found.table.estimates, rows_of_term, found.nulls[inside])
+                )
+                rows[term.name] = (test.statistic, test.pvalue, test.df, test.untested)
+        names = ["statistic", "pvalue", "df_constraint", "untested"]
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
+        return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))
+
+    def anova(self) -> pd.DataFrame:
+        """The table of `wald_test_terms`.
+
+        Examples
+        --------
+        >>> "x" in fit.anova().index
+        True
+        """
+        return self.wald_test_terms().table
+
+    def get_prediction(
+        self, newdata: Any, alpha: float = 0.05, *, offset: Any = None, exposure: Any = None
+    ) -> PredictionResults:
+        """The mean response at public rows with intervals, each valid by itself.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
+            As for `predict`.
+        alpha : float
+            1 less the coverage of the intervals.
+        offset, exposure : float or array_like, shape (rows,), optional
+            As for `predict`.
+
+        Raises
+        ------
+        NotReleasedError
+            If inference was not released, or the family has no mean (the SVMs).
+        DataError
+            If `newdata` lacks a column the formula needs, or has the wrong shape.
+
+        Examples
+        --------
+        >>> fit.get_prediction({"x": [0.2, 0.8]}).summary_frame().shape[0]
+        2
+        """
+        found, family = self._inferred, self.plan.family
+        if family.link == "none" or family.name.endswith("svm"):
+            raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
+        offset = with_exposure(family.link, offset, exposure)
+        rows, complete, index, beside = self._model_rows(newdata, offset)
+        inside = rows[complete][:, self._fitted_columns]
+        with quiet():
+            moved, shift = inside @ found.basis, inside @ found.center + beside[complete]
+            answer = mean_response(found.table.estimates, moved, self._mean, shift, alpha)
+            step = 1e-6
+            slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
+            error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
+        size, half = len(rows), self.plan.design.response_scaling()[1]
+
+        def spread(values: Vector) -> Vector:
+            whole = np.full((size, *values.shape[1:]), np.nan)
+            whole[complete] = values
+            return whole
+
+        linear_scale = half if family.response == "continuous" else 1.0
+        return PredictionResults(
+            index,
+            spread(answer.mean),
+            spread(error),
+            spread(answer.mean_interval),
+            spread(answer.linear * linear_scale),
+            spread(answer.linear_se * linear_scale),
+            spread(answer.linear_interval * linear_scale),
+            alpha,
+            partial(self.get_prediction, newdata, offset=offset),
+        )
+
+    @property
+    def _fitted_columns(self) -> NDArray[np.intp]:
+        assert self.released is not None
+        return np.array(self.released.columns)
+
+    @property
+    def _fitted_names(self) -> list[str]:
+        return [self.plan.names[column] for column in self._fitted_columns]
+
+    def _series(self, values: Vector, name: str, other: float = np.nan) -> pd.Series[float]:
+        """Values of the fitted columns among all columns."""
+        whole = np.full(len(self.plan.names), other)
+        whole[self._fitted_columns] = values
+        return pd.Series(whole, index=list(self.plan.names), name=name)
+
+    def _mean(self, linear: Vector) -> Vector:
+        """Scaled linear predictors as mean responses in the user's units."""
+        values = np.asarray(self.plan.family.mean(linear), dtype=np.float64)
+        if self.plan.family.response != "continuous":
+            return values
+        middle, half_width = self.plan.design.response_scaling()
+        return np.asarray(middle + half_width * values)
+
+    def _model_rows(self, newdata: Any, offset: Any) -> NewRows:
+        """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
+        design = self.plan.design
+        if not isinstance(design, DesignSpec):
+            return _array_rows(design, newdata, offset)
+        table = as_table(newdata)
+        if offset is None and (missing := missing_offset(design, table)):
+            raise DataError(
+                f"newdata has no column {missing!r}, which the offset of this model reads: add it, or pass "
+                "exposure=1.0 for a rate where the link is a logarithm, or offset=0.0"
+            )
+        exog, complete, own = design.predicting(table, offset=offset is None)
+        if offset is not None:
+            own = design.scaled_offset(as_offset(offset, len(exog)))
+            complete = complete & np.isfinite(own)
+        return NewRows(exog, complete, table.index, own)
+
+    def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:
+        """Weights among the fitted columns, shape (k, fitted), values to test against, and names."""
+        names = list(self.plan.names)
+        try:
+            constraint = DesignInfo(names).linear_constraint(r_matrix)
+        except (patsy.PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
+            raise ArgumentError(
+                f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "
+                f"{', '.join(names)}"
+            ) from error
+        weights, values = np.asarray(constraint.coefs, dtype=np.float64), np.asarray(constraint.constants).ravel()
+        columns = self._fitted_columns
+        outside = np.any(np.delete(weights, columns, axis=1) != 0, axis=0)
+        if outside.any():
+            left_out = np.delete(np.array(names), columns)[outside]
+            raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit, so that nothing can be tested of it")
+        shown = tuple(f"c{number}" for number in range(len(weights)))
+        return weights[:, columns], values.astype(np.float64), shown

@@ -1,0 +1,264 @@
+"""From what was released to standard errors, in the user's units (docs/proofs/inference)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families import Family, NegativeBinomial
+from dpstats.inference import (
+    Estimates,
+    Identified,
+    Inference,
+    MappedLinear,
+    MeanFunction,
+    ReleasedLaw,
+    RobustSpread,
+    Spread,
+    average_along_path,
+    noise_bound,
+)
+from dpstats.inference.basis import self_adjoint
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
+from dpstats.mechanisms.inference_budget import obstacle
+from dpstats.mechanisms.information import Information, known_information
+from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums, whole_model
+from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.statistics import Moments
+from dpstats.mechanisms.statistics import inference_of as moments_inference
+from dpstats.plan import Plan
+
+Vector = NDArray[np.float64]
+
+CURVED = ("logit", "log")
+"""Links of families whose information follows from the linear predictor and moves with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedErrors:
+    """Errors of the k columns that were fitted last.
+
+    Attributes
+    ----------
+    table : Inference
+        Of the coefficients in the user's units.
+    basis : ndarray, shape (k, k)
+        T: coefficients in model units are center + T times those of ``table.estimates``.
+    center : ndarray, shape (k,)
+        Where the quadratic term of the fit had its minimum.
+    """
+
+    table: Inference
+    basis: Vector
+    center: Vector
+
+    @property
+    def nulls(self) -> Vector:
+        """The coefficients of ``table.estimates`` at which those in model units are zero, shape (k,)."""
+        return np.asarray(-np.linalg.solve(self.basis, self.center), dtype=np.float64)
+
+
+def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> ReleasedErrors:
+    """Debiased coefficients of the columns that were fitted last, with their errors.
+
+    Parameters
+    ----------
+    plan : Plan
+        As it was carried out.
+    scaled_params : ndarray, shape (p,)
+        Released, in model units.
+    released : Information
+    """
+    stage, columns = plan.stages[-1].plan, np.array(released.columns)
+    assert stage.information is not None
+    part = SubDesign(plan.design, columns)
+    known = known_information(released.matrix, stage.information.noise, part)
+    basis, (transform, shift) = known.basis, part.back_transform()
+    rows, center = transform @ basis, shrunk_towards(stage)
+    coef = np.linalg.solve(basis, scaled_params[columns] - center)
+    curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
+    found = known.identified
+    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
+        # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
+        start = np.linalg.solve(basis, scaled_params[columns])
+        found = average_along_path(
+            found, start, curvature @ coef, response_of(plan), constant_column(part), part.dummies
+        )
+    estimates = Estimates(
+        coef=coef,
+        information=known.matrix,
+        curvature=curvature,
+        linear=MappedLinear(ReleasedLaw(stage.noise, stage.noise_shape), basis),
+        matrix=known.law,
+        spread=_carried(released.spread, basis, rows, known.identified, found),
+        typical_size=stage.radius / float(np.sqrt(stage.size)),
+        found=found,
+    )
+    return ReleasedErrors(Inference(estimates, rows, transform @ center + shift), basis, center)
+
+
+def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:
+    """Least squares of released sums without the ridge, with its errors (docs/proofs/statistics, 5)."""
+    fit = plan.objective
+    assert isinstance(fit, LeastSquaresPlan)
+    statistics = fit.statistics
+    moments = Moments.of(statistics, released.sums)
+    table, basis = moments_inference(
+        statistics, moments, statistics.design, whole_model(fit.size), nobs, statistics.radius
+    )
+    return ReleasedErrors(table, basis, np.zeros(fit.size))
+
+
+def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vector:
+    """Standard deviation of the noise in each coefficient, to first order, in the user's units, shape (p,).
+
+    Of S^-1 b with S and the law of b as they are at the released values (docs/proofs/statistics, 4).
+    """
+    fit = plan.objective
+    assert isinstance(fit, LeastSquaresPlan)
+    equations = Moments.of(fit.statistics, released.sums).equations(*whole_model(fit.size))
+    steady = equations.stabilised(equations.ridge(fit.statistics.radius))
+    transform, _ = plan.design.back_transform()
+    rows = np.linalg.solve(steady, transform.T).T
+    covariance = rows @ equations.coefficient_noise(scaled_params) @ rows.T
+    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
+def response_of(plan: Plan) -> MeanFunction:
+    """How the mean response of a plan's family moves with the linear predictor."""
+    family = plan.family
+    if isinstance(family, NegativeBinomial):
+        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), partial(_weights, family))
+    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), partial(_weights, family))
+
+
+def _means(family: Family, eta: Vector) -> Vector:
+    """The mean response, elementwise."""
+    return np.asarray(family.mean(eta), dtype=np.float64)
+
+
+def _clipped_means(family: Family, eta: Vector) -> Vector:
+    """The mean response, which clipped responses do not exceed."""
+    return np.asarray(family.clip_response(_means(family, eta)), dtype=np.float64)
+
+
+def _slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
+    """l' of a family that takes any response."""
+    return np.asarray(family.slope(eta, endog), dtype=np.float64)
+
+
+def _canonical_slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
+    """l' where it is the mean less the response."""
+    return _means(family, eta) - endog
+
+
+def _weights(family: Family, eta: Vector, endog: Vector) -> Vector:
+    """l''; that of a canonical family does not depend on the response."""
+    return np.asarray(family.weight(eta, endog), dtype=np.float64)
+
+
+def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
+    """The spread of the coefficients `rows`, or of the directions in model units that it has.
+
+    Released variances go with the inverse information, as phi G does.
+    """
+    if not isinstance(spread, RobustSpread):
+        return spread
+    if spread.directions is not None:
+        rows = spread.directions @ basis
+    inner = rows[:, after.active]
+    old, new = (np.sum(inner @ found.inverse * inner, axis=1) for found in (before, after))
+    factor = np.divide(new, old, out=np.ones_like(old), where=old > 0)
+    return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
+
+
+def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
+    """Terms measured from a level too rare for this budget, of which a common reference would show more.
+
+    In the basis that measures each factor from its commonest level (docs/proofs/inference, 4) the column of the old
+    reference has no bounded interval, whether or not it is identified, and another level's has one.
+
+    Parameters
+    ----------
+    design : Bounds
+        Of the columns that were fitted last.
+    inferred : Inferred
+    """
+    turned = np.diag(inferred.basis) < 0
+    if not np.any(turned):
+        return []
+    bounded = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se)
+    helped = [
+        factor.columns[0]
+        for factor in design.dummies
+        if np.any(turned[list(factor.columns)] & ~bounded[list(factor.columns)])
+        and np.any(bounded[list(factor.columns)])
+    ]
+    return [term.name for term in design.terms if any(term.columns.start <= at < term.columns.stop for at in helped)]
+
+
+def shrunk_towards(stage: ObjectivePlan) -> Vector:
+    """Where the quadratic term of a stage has its minimum, shape (k,): 0, or what was released before."""
+    return np.asarray(-stage.linear / stage.curvature, dtype=np.float64)
+
+
+def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
+    """A bound on the standard deviation that the noise gives each coefficient, in the user's units, shape (k,).
+
+    Of output perturbation the standard deviation itself.
+
+    Parameters
+    ----------
+    plan : Plan
+        As it was carried out.
+    columns : ndarray of int (k,)
+        Positions in the design of the columns that were fitted last.
+    """
+    stage = plan.stages[-1].plan
+    transform, _ = plan.design.back_transform()
+    if isinstance(stage, OutputPlan):
+        return np.asarray(np.sqrt(transform[np.ix_(columns, columns)] ** 2 @ stage.noise_variances))
+    covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
+    return noise_bound(covariance, np.diag(stage.curvature), transform[np.ix_(columns, columns)])
+
+
+def selects(plan: Plan) -> bool:
+    """Whether the penalty sets coefficients to zero."""
+    return plan.request.penalty is not None and plan.request.penalty.sparse
+
+
+def missing_information(plan: Plan) -> str:
+    """Why a result has no errors, and what to do."""
+    if plan.request.method == "statistics" and selects(plan):
+        return (
+            "not released: errors are not valid after a selection by the same statistics; statistics.fit(formula) "
+            "without the penalty has them at no charge"
+        )
+    if plan.request.method == "output":
+        return (
+            "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "
+            "deviation of the noise in them; method='napp' releases standard errors"
+        )
+    if plan.request.method == "posterior":
+        return "not released: method='posterior' releases one draw alone; method='napp' releases standard errors"
+    if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
+        return (
+            "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
+            "settings; dp.tune(..., inference=True) has them all the same, and a fit of its own with what was chosen "
+            "has valid ones if it is of other rows (dp.holdout)"
+        )
+    if plan.request.options.inference is None:
+        return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
+    reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
+    if reason is not None:
+        return f"not released: inference {reason}"
+    if plan.stages[-1].plan.information is not None:
+        return "not released: the coefficients are too large for the information at them to be priced"
+    return (
+        "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
+        "pass inference=True to share the budget (dp.plan shows the price)"
+    )

@@ -1,0 +1,282 @@
+"""Numbers of rows, and what each of them rests on."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import safe_repr
+from dpstats.errors import ArgumentError
+from dpstats.frames import WideFrame
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.noise import Noise
+from dpstats.progress import show_elapsed
+
+WIDTH = 78
+
+MOST = 10**12
+"""The largest number of rows that errors are foreseen for."""
+
+CLOSE = 1.01
+"""A number of rows for errors, which are a forecast, is found to this factor."""
+
+ROUGH = 1.1
+"""And for rows that say more or less, to this one."""
+
+LEAP = 2.0
+"""The longest step of the search, on the logarithm of the number of rows."""
+
+STEP = 4.0
+"""What numbers are multiplied by until coefficients are likely to be identified."""
+
+NEAR = 1.05
+"""A number of rows for coefficients that are likely to be identified, to this one."""
+
+FEW, MANY = 6, 20
+"""Draws of noise that numbers of rows must stand in the search, and that the last one must."""
+
+FREE = " These errors are free: real rows lose them more easily. inference=True pays for errors that are there."
+
+
+class _Printed:
+    """What prints as a short table, and shows itself in a line."""
+
+    n: int
+
+    def __int__(self) -> int:
+        """The number of rows."""
+        return self.n
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.n:,} rows>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampleSize(_Printed):
+    """A number of rows for which privacy costs little, and what it rests on; print it.
+
+    Attributes
+    ----------
+    n : int
+        The smallest number of rows at which the proved bound on the excess of the mean loss, over every coefficient
+        vector of norm `radius`, is at most the target.
+    curvature : float
+        The quadratic term it is reached at, on the sum objective; of a plan the least of its own.
+    noise : Noise or KNormNoise
+        The noise at that curvature.
+    table : DataFrame
+        ``n`` beside the sources' results; columns bound, source, n, holds, note.
+    target, radius, pi : float
+        As asked for.
+    """
+
+    n: int
+    curvature: float
+    noise: Noise | Any
+    table: pd.DataFrame = field(repr=False)
+    target: float = math.nan
+    radius: float = math.nan
+    pi: float = math.nan
+
+    def __str__(self) -> str:
+        """The proved numbers and what they are about, at 80 columns."""
+        said = (
+            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against any "
+            f"coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the noise. "
+            "The loss is the family's, in model units: of 'binomial' 0.693 a row without coefficients, of 'gaussian' "
+            "half the squared residual where the response fills [-1, 1]."
+        )
+        proved = self.table[self.table["holds"] == "proved"]
+        names = {"unregularised, same rows": "these rows", "population": "new rows"}
+        rows = [
+            f"{names.get(row['bound'], row['bound']):<12}{row['n']:>22,}  {row['note']}" for _, row in proved.iterrows()
+        ]
+        lines = [line for row in rows for line in textwrap.wrap(row, WIDTH, subsequent_indent=" " * 36)]
+        more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). Other papers' bounds: table."
+        return "\n".join(
+            [*textwrap.wrap(said, WIDTH), "", f"{'excess of':<12}{'rows':>22}", *lines, "", *textwrap.wrap(more, WIDTH)]
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ErrorSize(_Printed):
+    """A number of rows for which standard errors are likely to be small, and what it rests on; print it.
+
+    Attributes
+    ----------
+    n : int
+        At which usual rows, or those that are known, are foreseen to meet them and rows that say little are likely to
+        have errors at all; to a few percent.
+    table : DataFrame
+        A row for each coefficient asked for: wanted, and what `Plan.standard_errors` has of `n` rows.
+    eps : float
+        The budget of the plan.
+    free : bool
+        Whether the errors are free, and so a matter of luck with real rows.
+    usual, least, most : int
+        Numbers at which errors are likely to be there and met, as `Plan.standard_errors` has it in ``std_error``,
+        ``lower`` and ``upper``: of usual rows, and of rows that say more and less; all `n` where the rows are known.
+    known : bool
+        Whether `typical` or `like` said how all columns are spread.
+    """
+
+    n: int
+    table: pd.DataFrame
+    eps: float
+    free: bool = False
+    usual: int = 0
+    least: int = 0
+    most: int = 0
+    known: bool = False
+
+    def __str__(self) -> str:
+        """The number and the errors at it, at 80 columns."""
+        said = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._supposed()}"
+        said += FREE if self.free else ""
+        # Rows that say less are the last to be identified, and the same as others where the rows are known.
+        shown = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
+        table = shown.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
+        return "\n".join([*textwrap.wrap(said, WIDTH), "", table])
+
+    def _supposed(self) -> str:
+        """What the number rests on."""
+        if self.known:
+            return "A forecast for rows such as typical= or like= has them."
+        them = (
+            f"{self.n:,}, from which on they are likely to have errors at all"
+            if self.most == self.n
+            else f"{self.most:,}, and are likely to have errors at all with {self.n:,}"
+        )
+        return (
+            f"A forecast for rows made up from the Domain alone: usual ones meet them with {self.usual:,}, "
+            f"numbers that fill their ranges with {self.least:,}; narrow ones off the middle, beside rare levels, meet "
+            f"them with {them}. typical= and like= say what is known of the rows."
+        )
+
+
+def rows_for_errors(
+    plan: Any, se: Any, residual_sd: float | None = None, typical: object = None, like: object = None
+) -> ErrorSize:
+    """The number of rows at which every standard error asked for is foreseen to be met.
+
+    Parameters
+    ----------
+    plan : Plan
+    se : dict
+        Standard errors by the name of the coefficient, in the user's units.
+    residual_sd, typical, like
+        As for `Plan.standard_errors`.
+
+    Raises
+    ------
+    ArgumentError
+        If `se` is no such dict, the plan buys no standard errors, or no number of rows up to 10^12 will do.
+    """
+    wanted = _wanted(plan, se)
+    with show_elapsed("looking for a number of rows"):
+        foreseen = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
+        places = [plan.names.index(name) for name in wanted.index]
+        search = _Search(foreseen, places, np.array(wanted, dtype=np.float64))
+        n = usual = least = most = search.met(foreseen.names[0], CLOSE)
+        if not foreseen.known:
+            least = search.met(foreseen.names[1], ROUGH)
+            n = search.identified(foreseen.last, usual, NEAR)
+            most = search.met(foreseen.last, ROUGH, n)
+        table = foreseen.errors(n).loc[wanted.index]
+    table.insert(0, "wanted", wanted)
+    information = plan.stages[-1].plan.information
+    free = information is not None and information.purchase.free
+    return ErrorSize(n, WideFrame(table), plan.request.eps, free, usual, least, most, foreseen.known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """For the least numbers of rows of populations at which some coefficients have the errors wanted, shape (k,).
+
+    They are numbers as they are printed, and what is sought holds at them.
+    """
+
+    foreseen: Any
+    places: list[int]
+    wanted: NDArray[np.float64]
+
+    def met(self, population: str, close: float, known: int | None = None) -> int:
+        """The number at which errors are likely to be there, as they are with a `known` one, and are met."""
+        n = known
+        if n is None:
+            # No fewer rows than without any noise.
+            alone = max(1.0, float(np.max(self.foreseen.sampling(population)[self.places] / self.wanted)) ** 2)
+            n = self.identified(population, alone, max(close, NEAR))
+        found = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
+        while not (self._excess(population, found) <= 0 and self._likely(population, found, MANY)):
+            found = _rounded(_possible(close * found))
+        return found
+
+    def identified(self, population: str, least: float, close: float) -> int:
+        """The number, `least` or more, at which there are likely to be errors, to a factor `close`."""
+        low = high = _possible(least)
+        while not self._likely(population, high, FEW):
+            low, high = high, _possible(STEP * high)
+        while high > close * low:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self._likely(population, middle, FEW) else (middle, high)
+        while not self._likely(population, high, MANY):
+            high = _possible(NEAR * high)
+        return _rounded(high)
+
+    def _likely(self, population: str, n: float, draws: int) -> bool:
+        """Whether draws of noise leave errors of so many rows, rounded."""
+        return bool(self.foreseen.enough(_rounded(n), self.places, draws, population))
+
+    def _excess(self, population: str, n: float) -> float:
+        """The logarithm of the worst error over that wanted."""
+        errors = self.foreseen.expected(population, math.ceil(_possible(n)))[self.places]
+        return float(np.log(np.max(errors / self.wanted)))
+
+    def _enough(self, population: str, n: float, close: float) -> float:
+        """The number of rows at which errors are met, to a factor `close`, where those of `n` are not."""
+        low = high = math.log(n)
+        above = below = self._excess(population, n)
+        while above > 0:
+            low, below = high, above
+            high += min(max(above, 0.1), LEAP)
+            above = self._excess(population, math.exp(high))
+        while high - low > math.log(close):
+            share = below / (below - above) if np.isfinite(below) else 0.5
+            middle = low + (high - low) * min(max(share, 0.1), 0.9)
+            if (found := self._excess(population, math.exp(middle))) > 0:
+                low, below = middle, found
+            else:
+                high, above = middle, found
+        return math.exp(high)
+
+
+def _possible(n: float) -> float:
+    """A number of rows; ArgumentError if it is beyond all."""
+    if n > MOST:
+        raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+    return n
+
+
+def _rounded(n: float) -> int:
+    """A number of rows, rounded up to three digits."""
+    unit = 10 ** max(0, math.floor(math.log10(n)) - 2)
+    return math.ceil(n / unit - 1e-9) * unit
+
+
+def _wanted(plan: Any, se: Any) -> pd.Series[float]:
+    """The errors asked for, by names that the plan has."""
+    if not isinstance(se, Mapping) or not se:
+        raise ArgumentError(f"se must be a dict such as {{{plan.names[-1]!r}: 0.1}}, got {safe_repr(se)}")
+    for name, value in se.items():
+        if name not in plan.names:
+            raise ArgumentError(f"se: the plan has no coefficient {safe_repr(name)}; it has {', '.join(plan.names)}")
+        check_positive("se", value)
+    return pd.Series({str(name): float(value) for name, value in se.items()}, dtype=float)

@@ -1,0 +1,380 @@
+"""How many rows make the price of privacy small (docs/risk, sample sizes)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import optimize
+
+from dpstats.arguments import check_choice, safe_repr
+from dpstats.errors import ArgumentError
+from dpstats.families import Family, get_family
+from dpstats.families.base import check_cap
+from dpstats.frames import WideFrame
+from dpstats.mechanisms.design import array_norms
+from dpstats.mechanisms.output import output_noise
+from dpstats.privacy.calibration import check_positive, objective_noise
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
+from dpstats.privacy.noise import Noise
+from dpstats.risk import literature_bounds
+from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
+from dpstats.risk.proved import (
+    NoiseQuantiles,
+    OutputFacts,
+    SamplingBound,
+    cost_of_new_rows,
+    objective_drawn,
+    output_drawn,
+    shortfall,
+)
+from dpstats.risk.rows_needed import ErrorSize, SampleSize, rows_for_errors
+from dpstats.risk.table import PROOF
+
+NO_JACOBIAN = 1e6
+"""Curvature, in units of the least feasible one, at which the Jacobian costs nothing visible."""
+
+MOST_ROWS = 90.0
+"""Natural logarithm of the largest number of rows looked at."""
+
+SEARCHED = 24
+"""Curvatures tried before the best one is refined."""
+
+
+def sample_size(
+    family: str | Family | Any,
+    columns: int | None = None,
+    *,
+    eps: float | None = None,
+    target: float | None = None,
+    se: Mapping[str, float] | None = None,
+    residual_sd: float | None = None,
+    typical: Mapping[str, Any] | None = None,
+    like: Any = None,
+    radius: float | None = None,
+    delta: float = 0.0,
+    pi: float = 0.05,
+    row_norm: float | Mapping[str, float] = 1.0,
+    adjacency: Adjacency = "add_remove",
+    curvature: float | None = None,
+    method: Literal["objective", "output"] = "objective",
+) -> SampleSize | ErrorSize:
+    """How many rows make the price of privacy at most `target` per row, or standard errors as small as `se`.
+
+    The price is (1/n) sum_i l(x_i'theta; y_i), without its quadratic term, at the released coefficients less its
+    value at any coefficients of norm `radius`: the best for the same rows, not for new ones. On the sum objective
+    that bound does not depend on n, so n is the bound divided by the target.
+
+    Parameters
+    ----------
+    family : str, Family or Plan
+        The loss, its caps set; or what `dpstats.plan` returned, of which all facts are then taken: n is the bound of
+        ``plan.excess_risk(pi)`` over the target. An eps that is given takes the place of the plan's.
+    columns : int
+        p, every column counted (the intercept's too).
+    eps, delta : float
+        The budget of the noise.
+    target : float
+        Excess of the mean loss, in units of the loss; with probability 1 - `pi`.
+    se : dict
+        With a plan, in place of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
+        units. The answer is a forecast for rows made up from the Domain, from which real rows differ.
+    residual_sd, typical, like : float, dict, DataFrame, optional
+        With `se`, what is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
+    radius : float
+        Norm of the coefficients to compare with, in model units.
+    pi : float
+        Probability, over the noise, of missing the target.
+    row_norm : float or dict
+        Bounds on the rows, as for `dpstats.privacy.objective_noise`.
+    adjacency : {"add_remove", "replace_one"}
+    curvature : float, optional
+        The quadratic term; by default the one that needs the fewest rows.
+    method : {"objective", "output"}
+        The noise in the objective, or in its optimum (l2 noise then, whatever `row_norm` bounds).
+
+    Returns
+    -------
+    SampleSize or ErrorSize
+        ``n``, and ``table``; a number with words when printed.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, is missing, or `curvature` is too small for any noise.
+
+    References
+    ----------
+    docs/proofs/risk, theorems 2, 4, 5 and 7; Chaudhuri et al. (2011), theorems 3 and 4; Li & Liu, theorem 10.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.sample_size("binomial", 5, eps=0.5, target=0.01, radius=2.0).n
+    3251
+    """
+    if hasattr(family, "objective") and hasattr(family, "design"):
+        supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
+        return _of_plan(family, eps, target, se, supposed, radius, pi)
+    if se is not None:
+        raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
+    for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
+        if value is None:
+            raise ArgumentError(
+                f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
+            )
+    eps, delta = check_planned(eps, delta)  # type: ignore[arg-type]
+    asked = (eps, delta, check_failure(pi), row_norm, check_adjacency(adjacency), target, radius)
+    rule = _rule(get_family(family), columns, asked, method)
+    if curvature is None:
+        curvature = _least_cost(rule.rows, *rule.range())
+    curvature = check_positive("curvature", curvature)
+    n = _whole(rule.rows(curvature), "curvature")
+    table = _table(rule, n, curvature, method)
+    return SampleSize(n, curvature, rule.noise(curvature), WideFrame(table), rule.target, rule.radius, rule.pi)
+
+
+def _rule(family: Family, columns: object, asked: tuple[Any, ...], method: str) -> _ObjectiveRule | _OutputRule:
+    """How many rows a method needs; ArgumentError for the first argument outside its range."""
+    eps, delta, pi, row_norm, adjacency, target, radius = asked
+    check_cap("target", target)
+    check_cap("radius", radius)
+    if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
+        raise ArgumentError(f"columns must be a positive integer, got {safe_repr(columns)}")
+    check_choice("method", method, ("objective", "output"))
+    row_square = array_norms(row_norm, int(columns))["l2"] ** 2
+    facts = (family, int(columns), eps, delta, pi, row_square, adjacency, target, radius)
+    return _OutputRule(*facts) if method == "output" else _ObjectiveRule(*facts, row_norm)
+
+
+def _table(
+    rule: _ObjectiveRule | _OutputRule, n: int, curvature: float, method: Literal["objective", "output"]
+) -> pd.DataFrame:
+    """``n``, the numbers for new rows at their own best curvatures, and the sources' results."""
+    setting = literature_bounds.PublicSetting(
+        columns=rule.columns,
+        eps=rule.eps,
+        delta=rule.delta,
+        pi=rule.pi,
+        curvature=curvature,
+        lipschitz=rule.family.lipschitz * math.sqrt(rule.row_square),
+        smoothness=rule.family.curvature_bound * rule.row_square,
+        radius=rule.radius,
+    )
+    low, high = rule.range()
+    sampled = 2 * rule.family.lipschitz**2 * rule.row_square / rule.target
+    best = _least_cost(rule.new_rows, max(low, 1.001 * sampled), max(high, 100 * sampled))
+    fresh, note = _whole(rule.new_rows(best), "target"), f"in the mean, sampling included; at curvature {best:.4g}"
+    sure = _least_cost(rule.surely_new_rows, best / 10, 1000 * best)
+    surely = _whole(rule.surely_new_rows(sure), "target")
+    how = f"with probability {1 - rule.pi:g}; at curvature {sure:.4g}"
+    proved = [
+        ("unregularised, same rows", f"{PROOF}, theorem {rule.theorem}", n, "proved", "the price of privacy alone"),
+        ("population", f"{PROOF}, theorem 5", fresh, "proved", note),
+        ("population", f"{PROOF}, theorem 7", surely, "proved", how),
+    ]
+    return pd.DataFrame(
+        [*proved, *literature_bounds.printed_sizes(setting, rule.target, method)],
+        columns=["bound", "source", "n", "holds", "note"],
+    )
+
+
+def _of_plan(
+    plan: Any,
+    eps: float | None,
+    target: float | None,
+    se: Mapping[str, float] | None,
+    supposed: Mapping[str, Any],
+    radius: float | None,
+    pi: float,
+) -> SampleSize | ErrorSize:
+    """The answer for a plan, by its own noise and curvature."""
+    if (target is None) == (se is None):
+        raise ArgumentError("target or se must be given, one of them: sample_size(plan, se={'x': 0.1})")
+    plan = plan if eps is None else plan.at(eps)
+    if se is not None:
+        return rows_for_errors(plan, se, **supposed)
+    fit = plan.objective
+    if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
+        raise ArgumentError("plan must be of method='napp' and for rows: the bounds are of noise in the objective")
+    norms = dict(plan.design.row_norms) if hasattr(plan.design, "row_norms") else {"l2": 1.0}
+    radius = plan.radius if radius is None else check_positive("radius", radius)
+    best = sample_size(
+        fit.family,
+        fit.size,
+        eps=fit.planned_eps,
+        target=target,
+        radius=radius,
+        delta=fit.delta,
+        pi=pi,
+        row_norm=norms,
+        adjacency=plan.adjacency,
+    )
+    assert isinstance(best, SampleSize)
+    bounds = plan.excess_risk(pi, radius).set_index("bound")["value"]
+    n = _whole(float(bounds[f"unregularised, with probability {1 - pi:g}"]) / best.target, "target")
+    own = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
+    table = WideFrame(pd.concat([pd.DataFrame([own], columns=best.table.columns), best.table], ignore_index=True))
+    table.loc[1, "note"] = f"by the best curvature for it, {best.curvature:.4g}, and noise of norms"
+    return replace(best, n=n, curvature=float(np.min(plan.curvature)), noise=plan.noise, table=table)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How many rows a method needs at a curvature; fields as the arguments of `sample_size`."""
+
+    family: Family
+    columns: int
+    eps: float
+    delta: float
+    pi: float
+    row_square: float
+    adjacency: Adjacency
+    target: float
+    radius: float
+
+    def drawn(self, level: float) -> NoiseQuantiles:
+        """Quantiles of the noise at a curvature, for theorem 7."""
+        raise NotImplementedError
+
+    def rise(self, level: float, square: float) -> float:
+        """By how much the losses of a row may rise with noise in the optimum."""
+        return 0.0
+
+    def surely_new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 7 meets the target; inf where none do."""
+        drawn, sampling = self.drawn(level), self.sampling(level)
+        left = self.target - self.rise(level, drawn.square)
+
+        def excess(log_rows: float) -> float:
+            rows = math.exp(log_rows)
+            return cost_of_new_rows(sampling, drawn, rows, self.pi) / rows - left
+
+        if left <= 0 or excess(MOST_ROWS) > 0:
+            return math.inf
+        if excess(0.0) <= 0:
+            return 1.0
+        # At the upper end of the last bracket the bound holds.
+        return math.exp(float(optimize.brentq(excess, 0.0, MOST_ROWS, xtol=1e-9))) * (1 + 1e-8)
+
+    def sampling(self, level: float) -> SamplingBound:
+        """The sampling error at a curvature."""
+        return SamplingBound(self.family.lipschitz, self.row_square / level, math.sqrt(level) * self.radius)
+
+    def left(self, level: float) -> float:
+        """What a row's sampling error leaves of the target (docs/proofs/risk, theorem 5)."""
+        return self.target - 2 * self.family.lipschitz**2 * self.row_square / level
+
+
+@dataclass(frozen=True)
+class _ObjectiveRule(_Rule):
+    """Noise in the objective: the bound on the sum of losses does not depend on n."""
+
+    row_norm: float | Mapping[str, float]
+    theorem: ClassVar[int] = 2
+
+    def noise(self, level: float) -> Noise:
+        return objective_noise(
+            self.family,
+            eps=self.eps,
+            delta=self.delta,
+            row_norm=self.row_norm,
+            curvature=level,
+            adjacency=self.adjacency,
+            size=self.columns,
+        )
+
+    def range(self) -> tuple[float, float]:
+        """Where the best curvature is sought."""
+        least = self.family.curvature_bound * self.row_square / math.expm1(min(self.eps, 50.0))
+        free = math.sqrt(self.noise(NO_JACOBIAN * least).expected_square(self.columns)) / self.radius
+        return 1.01 * least, 100 * max(least, free)
+
+    def rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 2 meets the target."""
+        ones = np.ones(self.columns)
+        gap = gap_quantile(self.noise(level), ones, level * ones, self.pi, removed=level * ones, radius=self.radius)
+        return gap / self.target
+
+    def drawn(self, level: float) -> NoiseQuantiles:
+        """Quantiles of the linear term's noise."""
+        ones = np.ones(self.columns)
+        return objective_drawn(self.noise(level), ones, level * ones, self.radius, self.pi)
+
+    def new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 5 does."""
+        ones, left = np.ones(self.columns), self.left(level)
+        gap = gap_mean(self.noise(level), ones, level * ones, removed=level * ones, radius=self.radius)
+        return gap / left if left > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class _OutputRule(_Rule):
+    """Noise in the optimum: part of the bound grows with n, so the curvature must be large enough for the target."""
+
+    theorem: ClassVar[int] = 4
+
+    def noise(self, level: float) -> Noise:
+        ratio = self.row_square / level
+        return output_noise(
+            self.family, eps=self.eps, delta=self.delta, curvature_ratio=ratio, adjacency=self.adjacency
+        )
+
+    def range(self) -> tuple[float, float]:
+        """Where the best curvature is sought: from where the noise of one direction alone costs the target."""
+        each = self.noise(1.0).expected_square(self.columns) / self.columns
+        least = math.sqrt(self.family.curvature_bound * self.row_square * each / (2 * self.target))
+        return least, 1e3 * least / self.pi
+
+    def rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 4 meets the target; inf where none do."""
+        noise, shrunk = self.noise(level), math.sqrt(level) * self.radius
+        longest = noise.norm_quantile(self.columns, 1 - self.pi) ** 2
+        choices = [
+            (shortfall(noise, self.columns, self.pi), shortfall(noise, self.columns, self.pi, 2)),
+            (math.sqrt(longest), longest),
+        ]
+        return min(self._needed((shrunk + one) ** 2 / 4, square, level, self.target) for one, square in choices)
+
+    def drawn(self, level: float) -> NoiseQuantiles:
+        """Quantiles of the noise in the optimum, in the metric of the curvature."""
+        return output_drawn(self.noise(level), self.columns, self.pi, math.sqrt(level) * self.radius)
+
+    def rise(self, level: float, square: float) -> float:
+        """By how much the losses of a row may rise, where the noise along a direction has this square."""
+        return self._facts(level).rise(square, 1.0)
+
+    def new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 5 does."""
+        each = self.noise(level).expected_square(self.columns) / self.columns
+        return self._needed(level * self.radius**2 / 4, each, level, self.left(level))
+
+    def _needed(self, fixed: float, square: float, level: float, target: float) -> float:
+        """The least n with fixed + rise(n) <= n target; the rise is in proportion to n."""
+        left = target - self.rise(level, square)
+        return fixed / left if left > 0 else math.inf
+
+    def _facts(self, level: float) -> OutputFacts:
+        return OutputFacts(self.family, self.noise(level), level * np.ones(self.columns), self.row_square / level)
+
+
+def _whole(rows: float, name: str) -> int:
+    """The number rounded up; ArgumentError if no number will do."""
+    if not math.isfinite(rows):
+        raise ArgumentError(f"{name} is too small for any number of rows")
+    return math.ceil(rows)
+
+
+def _least_cost(cost: Callable[[float], float], low: float, high: float) -> float:
+    """The curvature of least cost between the two, to one percent; the cost may be infinite near the ends."""
+    levels = np.linspace(math.log(low), math.log(high), SEARCHED)
+    best = int(np.argmin([cost(math.exp(level)) for level in levels]))
+    around = levels[max(best - 1, 0)], levels[min(best + 1, SEARCHED - 1)]
+    found = optimize.minimize_scalar(
+        lambda level: cost(math.exp(level)), bounds=around, method="bounded", options={"xatol": 0.01}
+    )
+    return math.exp(float(found.x))

@@ -1,0 +1,448 @@
+"""The state of a running stream on disk: written durably before its numbers are shown, valid once, never turned back.
+
+docs/proofs/streams, 11. A commit writes the next state beside the valid one, has the ledger move the stream on, and
+renames. Wherever a process is killed, the ledger says which of the two files holds the valid state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpstats.arguments import check_path
+from dpstats.errors import ArgumentError, LedgerError, StreamError
+from dpstats.ledger.ledger import LedgerLike, as_ledger
+from dpstats.ledger.spender import Spender
+from dpstats.ledger.store import is_mount_point, sync_directory
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.streaming.sums.running import pack, unpack
+
+CREATE = (
+    """CREATE TABLE IF NOT EXISTS stream (
+    entry INTEGER PRIMARY KEY REFERENCES entry, tick INTEGER NOT NULL CHECK (tick >= 0), digest TEXT NOT NULL
+)""",
+    """CREATE TRIGGER IF NOT EXISTS stream_moves_on BEFORE UPDATE ON stream
+WHEN NEW.entry <> OLD.entry OR NEW.tick <> OLD.tick + 1 BEGIN
+    SELECT RAISE(ABORT, 'a stream moves on by one tick');
+END""",
+    """CREATE TRIGGER IF NOT EXISTS stream_stays BEFORE DELETE ON stream BEGIN
+    SELECT RAISE(ABORT, 'streams are never deleted');
+END""",
+)
+
+
+class Position(NamedTuple):
+    """A stream's last tick and the hash of its state after it."""
+
+    tick: int
+    digest: str
+
+
+class StreamBooks:
+    """The ticks of the streams that a ledger was charged for.
+
+    Parameters
+    ----------
+    spender : Ledger or Part
+    """
+
+    def __init__(self, spender: Spender) -> None:
+        self._store = spender._store
+
+    def charge_of(self, plan_hash: str) -> int | None:
+        """The number of the entry charged as `plan_hash`, unless it was refunded; None if there is none."""
+        with self._store.transaction(write=False) as connection:
+            found = connection.execute(
+                "SELECT id FROM entry WHERE plan_hash = ? AND state <> 'refunded'", (plan_hash,)
+            ).fetchone()
+        return None if found is None else int(found[0])
+
+    def begin(self, entry: int, digest: str) -> None:
+        """Put the stream of an entry before its first tick, unless it stands there or further on already.
+
+        Raises
+        ------
+        LedgerError
+            If the charge was refunded, or the file cannot be written.
+        """
+        with self._store.transaction(write=True) as connection:
+            for statement in CREATE:
+                connection.execute(statement)
+            connection.execute("INSERT OR IGNORE INTO stream VALUES (?, 0, ?)", (entry, digest))
+            connection.execute("UPDATE entry SET state = 'read' WHERE id = ? AND state = 'charged'", (entry,))
+            state = connection.execute("SELECT state FROM entry WHERE id = ?", (entry,)).fetchone()
+            if state is None or state[0] != "read":
+                raise LedgerError(f"charge {entry} was refunded; charge the ledger again before reading rows")
+
+    def position(self, entry: int) -> Position | None:
+        """Where the stream of an entry stands; None if the ledger knows of none."""
+        with self._store.transaction(write=False) as connection:
+            if not _has_table(connection):
+                return None
+            found = connection.execute("SELECT tick, digest FROM stream WHERE entry = ?", (entry,)).fetchone()
+        return None if found is None else Position(int(found[0]), str(found[1]))
+
+    def advance(self, entry: int, before: Position, digest: str) -> bool:
+        """Move a stream on by one tick, durably, if it stands `before`; whether it did."""
+        with self._store.transaction(write=True) as connection:
+            moved = connection.execute(
+                "UPDATE stream SET tick = tick + 1, digest = ? WHERE entry = ? AND tick = ? AND digest = ?",
+                (digest, entry, before.tick, before.digest),
+            ).rowcount
+        return moved == 1
+
+
+def _has_table(connection: sqlite3.Connection) -> bool:
+    return (
+        connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stream'").fetchone()
+        is not None
+    )
+
+
+_FULL = "cannot be written: the disk is full, or a quota or limit is reached; free some space"
+_FORBIDDEN = "cannot be read or written; give this process permission to the file and its folder"
+_UNLOCKED = "cannot be locked: this file system has no locks; keep it on a local disk"
+MOUNTED = "is a mount point, and a state is replaced by renaming; mount the folder that it is in, not the file"
+
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _FORBIDDEN),
+    **dict.fromkeys((errno.ENOLCK, errno.EOPNOTSUPP), _UNLOCKED),
+    errno.EBUSY: MOUNTED,
+}
+
+
+@contextlib.contextmanager
+def on_disk(path: Path) -> Iterator[None]:
+    """Raise StreamError, with the fix, where the system refuses to read or write what stands at `path`."""
+    try:
+        yield
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, f"cannot be read or written ({error.strerror}); check its disk")
+        raise StreamError(f"state: {str(path)!r} {advice}") from error
+
+
+def write_at(descriptor: int, content: bytes, place: int = 0) -> None:
+    """All of `content` into an open file, on the disk when this returns: the system may write less than it is given."""
+    rest = memoryview(content)
+    os.lseek(descriptor, place, os.SEEK_SET)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, make: bool) -> Iterator[None]:
+    """Hold the lock of the file at `path`, where the system can lock files; a killed process holds none.
+
+    Without `make` a file that is not there is not locked.
+    """
+    descriptor = _lock(path, os.O_RDWR | (os.O_CREAT if make else 0))
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(path: Path, flags: int) -> int | None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: the ledger alone tells processes apart
+        return None
+    while True:
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Another file may have taken the name while this one waited: then the lock is of no use.
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+OLD = (
+    "the state is not the valid one: it is an old copy, or another process has closed a tick since. It is refused, as "
+    "a release from it would be one that no charge covers; go on from the state that is up to date"
+)
+WAITS = "The tick is computed and waits to be recorded: call update again, which records and shows it and reads no rows"
+BROKEN = "a tick was not completed: open the stream again from its state, nothing is lost"
+LOST = "a tick was not completed, and without state= the stream cannot go on: begin a new one, with state="
+
+
+class Checkpoint:
+    """One stream's state file and its place in the ledger, either of which may be missing.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        Of the state; without it the stream ends with the process.
+    ledger : Ledger, Part or path, optional
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is of another type, or the directory is missing.
+    StreamError
+        If the path is a mount point, which no rename can replace.
+    LedgerError
+        If the ledger cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
+        ledger = as_ledger(ledger)
+        path = None if path is None else check_path("state", path)
+        # Links are followed: a state has one name, or two objects would go on from it.
+        self.path = None if path is None else Path(os.path.realpath(path))
+        if self.path is not None and not self.path.parent.is_dir():
+            raise ArgumentError(f"state: there is no directory {str(self.path.parent)!r}; make it first")
+        if self.path is not None and self.path.exists() and self.path.stat().st_nlink > 1:
+            raise ArgumentError(f"state: {str(self.path)!r} has another name as well, a hard link; keep one of them")
+        if self.path is not None:
+            with on_disk(self.path):
+                mounted = is_mount_point(self.path)
+            if mounted:
+                raise StreamError(f"state: {str(self.path)!r} {MOUNTED} (nothing was charged)")
+        self.ledger = ledger
+        self._books = None if ledger is None else StreamBooks(ledger)
+        self._entry: int | None = None
+        self._position: Position | None = None
+        self._first_state: bytes | None = None
+        self._waiting: tuple[Mapping[str, Any], bytes] | None = None
+        self._overtaken = False
+
+    @property
+    def entry(self) -> int | None:
+        """The number of the charge, once it is made."""
+        return self._entry
+
+    def load(self) -> dict[str, Any] | None:
+        """The valid state, with what a killed process has left put in order; None if no stream has begun here.
+
+        Raises
+        ------
+        StreamError
+            If the state is damaged, cannot be read, is not the valid one, or was begun with another ledger or none.
+        """
+        if self.path is None:
+            return None
+        with self._locked():
+            content = self.path.read_bytes() if self.path.exists() else self._first()
+            if content is None:
+                return None
+            facts = unpack(content)
+            if facts["charged"] != (self._books is not None):
+                fix = "pass the ledger that it was charged to" if facts["charged"] else "leave it out"
+                raise StreamError(f"ledger: the stream of this state was begun otherwise; {fix}")
+            if self._books is not None:
+                content = self._valid(content, facts["identity"])
+            self._put(content)
+            return unpack(content)
+
+    def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **said: Any) -> None:
+        """Charge the ledger, if there is one, and make `facts` the state before the first tick.
+
+        What fails after the charge may be tried again, and is not charged again: the state is the one of the charge.
+
+        Parameters
+        ----------
+        facts : mapping
+            With "identity", which no other stream has, and "tick", 0.
+        guarantee : Guarantee
+        **said
+            Of the ledger's entry, see `Ledger.charge`.
+
+        Raises
+        ------
+        StreamError
+            If another process has begun a stream here, or the state cannot be written.
+        BudgetExceeded, UncertifiedError, LedgerError
+            If the ledger does not take the charge.
+        """
+        content = self._first_state or self._packed(facts)
+        with self._locked():
+            if self.path is not None:
+                if self.path.exists() and self.path.read_bytes() != content:
+                    raise StreamError(OLD)
+                # Staged before the charge: a process that is killed after it finds the stream that was paid for.
+                self._stage(content)
+            if self.ledger is not None and self._books is not None:
+                if self._entry is None:
+                    self._entry = self.ledger.charge(guarantee, plan_hash=facts["identity"], **said).number
+                    self._first_state = content
+                self._books.begin(self._entry, digest_of(content))
+            self._put(content)
+        self._first_state = None
+
+    def commit(self, facts: Mapping[str, Any]) -> None:
+        """Make `facts` the valid state, one tick on, durably; nothing of the tick may be shown before.
+
+        Where it fails these facts may be tried again, and no others: a tick of which two releases had been made would
+        show, by the one that could be recorded, something of the other with the same noise.
+
+        Raises
+        ------
+        StreamError
+            If the state that this stream holds is not the valid one any more, or the next cannot be written.
+        LedgerError
+            If the ledger cannot be written.
+        """
+        if self._waiting is None:
+            self._waiting = facts, self._packed(facts)
+        kept, content = self._waiting
+        if self._overtaken or self._position is None or kept is not facts:
+            raise self._refused()
+        after = Position(self._position.tick + 1, digest_of(content))
+        with self._locked():
+            if self.path is not None:
+                found = digest_of(self.path.read_bytes()) if self.path.exists() else None
+                # An attempt that failed late may have put it there.
+                if found not in (self._position.digest, after.digest):
+                    raise self._refused()
+                self._stage(content)
+            books, entry = self._books, self._entry
+            if books is not None and entry is not None:
+                moved = books.advance(entry, self._position, after.digest)
+                if not moved and books.position(entry) != after:
+                    raise self._refused()
+            self._put(content)
+        self._waiting = None
+
+    def may_retry(self, error: BaseException) -> bool:
+        """Whether the commit that `error` stopped may be tried again, as the error is then made to say.
+
+        Where there is a state, a process that is stopped goes on from there.
+        """
+        stopped = not isinstance(error, Exception if self.path is not None else (Exception, KeyboardInterrupt))
+        if stopped or self._overtaken:
+            return False
+        error.add_note(WAITS)
+        return True
+
+    def _refused(self) -> StreamError:
+        """The error of an object that holds another state than the valid one: it is of no use any more."""
+        self._overtaken = True
+        return StreamError(OLD)
+
+    def _packed(self, facts: Mapping[str, Any]) -> bytes:
+        """A state as bytes. Whoever may read the ledger sees a hash of it, which must not tell a guess of the rows from
+        another: after the last tick nothing but this salt is secret in it.
+        """
+        return pack({**facts, "charged": self._books is not None, "salt": secrets.token_hex(32)})
+
+    def _first(self) -> bytes | None:
+        """The state before the first tick that a killed process has paid for but not put in its place."""
+        for staged in self._staged():
+            content = staged.read_bytes()
+            with contextlib.suppress(StreamError):
+                facts = unpack(content)
+                entry = None if self._books is None else self._books.charge_of(facts["identity"])
+                if self._books is not None and facts["tick"] == 0 and entry is not None:
+                    self._books.begin(entry, digest_of(content))
+                    return content
+        return None
+
+    def _valid(self, content: bytes, identity: str) -> bytes:
+        """`content`, or the state one tick on that was committed but not put in its place.
+
+        Raises
+        ------
+        StreamError
+            If the ledger knows of another state than both.
+        """
+        assert self._books is not None
+        self._entry = self._books.charge_of(identity)
+        known = None if self._entry is None else self._books.position(self._entry)
+        if known is None:
+            raise StreamError("ledger: it was not charged for the stream of this state; pass the one that was")
+        if known.digest == digest_of(content):
+            return content
+        for staged in self._staged():
+            later = staged.read_bytes()
+            if digest_of(later) == known.digest:
+                return later
+        raise StreamError(OLD)
+
+    def _put(self, content: bytes) -> None:
+        """Make `content` the file at the path, durably, and drop what was staged otherwise."""
+        after = Position(int(unpack(content)["tick"]), digest_of(content))
+        if self.path is not None:
+            # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
+            left = self._staged()
+            if not self.path.exists() or self.path.read_bytes() != content:
+                if self._stage_path(content) not in left:
+                    self._stage(content)
+                os.replace(self._stage_path(content), self.path)
+            # Without a ledger the name alone decides: were it lost with the power, the tick could be closed again.
+            sync_directory(self.path.parent)
+            for staged in left:
+                with contextlib.suppress(OSError):
+                    staged.unlink()
+        self._position = after
+
+    def _stage(self, content: bytes) -> None:
+        """Write `content` beside the state, durably; what stands there whole is left, as the ledger may name it."""
+        staged = self._stage_path(content)
+        if not (staged.exists() and staged.read_bytes() == content):
+            try:
+                write_durably(staged, content)
+            except (OSError, KeyboardInterrupt):
+                with contextlib.suppress(OSError):
+                    staged.unlink()
+                raise
+        sync_directory(staged.parent)
+
+    def _stage_path(self, content: bytes) -> Path:
+        assert self.path is not None
+        return self.path.with_name(f".{self.path.name}.next-{digest_of(content)[:32]}")
+
+    def _staged(self) -> list[Path]:
+        assert self.path is not None
+        return sorted(self.path.parent.glob(f".{escape_pattern(self.path.name)}.next-*"))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time, where the system can lock files, and the system's refusals as StreamError.
+
+        The lock beside the state is there before the state is. Whoever removes it lets others in, so the state's own
+        file is locked too: a rename gives its name to another file, and whoever has waited for the old one begins anew.
+        """
+        if self.path is None:
+            yield
+            return
+        beside = self.path.with_name(f".{self.path.name}.lock")
+        with on_disk(self.path), locked(beside, make=True), locked(self.path, make=False):
+            yield
+
+
+def digest_of(content: bytes) -> str:
+    """A hash of a state; the state holds a salt that nobody can guess, so the hash says nothing of it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, on the disk when this returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        write_at(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
+def escape_pattern(name: str) -> str:
+    """A file's name as a pattern that matches it alone."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

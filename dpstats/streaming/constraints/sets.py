@@ -1,0 +1,417 @@
+"""The constraint sets: balls about the origin, the simplex, and the convex hull of given points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from dpstats.errors import ArgumentError
+from dpstats.penalties.base import number
+from dpstats.streaming.constraints.base import (
+    Constraint,
+    Vector,
+    greatest_length,
+    greatest_normal,
+    normal_length,
+    normal_norm,
+)
+
+
+def nearest_on_simplex(point: Vector, total: float) -> Vector:
+    """The nearest v >= 0 with sum `total`, shape (d,).
+
+    Subtracts the one number that leaves positive parts of that sum; found by sorting (Held, Wolfe and Crowder 1974).
+    """
+    # Moving all coordinates alike does not change the answer, and keeps small differences in large numbers.
+    moved = point - point.max()
+    ordered = np.sort(moved)[::-1]
+    levels = (np.cumsum(ordered) - total) / np.arange(1, len(point) + 1)
+    kept = int(np.nonzero(ordered > levels)[0][-1])
+    return np.asarray(np.maximum(moved - levels[kept], 0.0))
+
+
+def shrink_to_sum(sizes: Vector, total: float) -> Vector:
+    """The nearest v >= 0 with sum at most `total` to `sizes` >= 0, shape (d,)."""
+    return sizes.copy() if sizes.sum() <= total else nearest_on_simplex(sizes, total)
+
+
+LARGEST_RADIUS = 1e50
+
+
+@dataclass(frozen=True)
+class Ball(Constraint):
+    """A set that scales with its `radius`, the greatest Euclidean norm of its points.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` is not a positive number up to 1e50.
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        radius = number("radius", self.radius, 0.0, LARGEST_RADIUS, open_low=True)
+        object.__setattr__(self, "radius", radius)
+
+    @property
+    def reach(self) -> float:
+        """`radius`."""
+        return self.radius
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "radius": self.radius}
+
+
+@dataclass(frozen=True)
+class L2Ball(Ball):
+    """Vectors of Euclidean norm at most `radius`.
+
+    Examples
+    --------
+    >>> L2Ball(1.0).project([3.0, 4.0])
+    array([0.6, 0.8])
+    """
+
+    name: ClassVar[str] = "l2"
+
+    def _project(self, point: Vector) -> Vector:
+        return point / max(1.0, self._gauge(point))
+
+    def _gauge(self, point: Vector) -> float:
+        return float(np.linalg.norm(point)) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        length = float(np.linalg.norm(direction))
+        return direction * (self.radius / length) if length > 0 else direction
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * normal_length(size)
+
+
+@dataclass(frozen=True)
+class L1Ball(Ball):
+    """Vectors whose absolute values add up to at most `radius`.
+
+    Examples
+    --------
+    >>> L1Ball(1.0).project([3.0, 0.0])
+    array([1., 0.])
+    """
+
+    name: ClassVar[str] = "l1"
+
+    def _project(self, point: Vector) -> Vector:
+        return np.sign(point) * shrink_to_sum(np.abs(point), self.radius)
+
+    def _gauge(self, point: Vector) -> float:
+        return float(np.abs(point).sum()) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        found = np.zeros_like(direction)
+        place = int(np.argmax(np.abs(direction)))
+        found[place] = self.radius * np.sign(direction[place])
+        return found
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * greatest_length([1] * size)
+
+
+@dataclass(frozen=True)
+class Simplex(Ball):
+    """Vectors of non-negative numbers that add up to `radius`.
+
+    Examples
+    --------
+    >>> Simplex().project([0.5, 0.5])
+    array([0.5, 0.5])
+    """
+
+    name: ClassVar[str] = "simplex"
+    symmetric: ClassVar[bool] = False
+
+    def _project(self, point: Vector) -> Vector:
+        return nearest_on_simplex(point, self.radius)
+
+    def _gauge(self, point: Vector) -> float:
+        return float(point.sum()) / self.radius if point.min() >= 0 else np.inf
+
+    def _farthest(self, direction: Vector) -> Vector:
+        found = np.zeros_like(direction)
+        found[int(np.argmax(direction))] = self.radius
+        return found
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * greatest_normal(size)
+
+
+@dataclass(frozen=True)
+class GroupL1(Ball):
+    """Vectors whose groups have Euclidean norms that add up to at most `radius`.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    groups : int or tuple of int
+        The size of every group of adjacent coefficients (the last may be smaller), or the sizes one by one.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` or a size is not positive.
+
+    Examples
+    --------
+    >>> GroupL1(groups=2).gauge([3.0, 4.0, 0.0, 0.0])
+    5.0
+    """
+
+    groups: int | tuple[int, ...] = 1
+
+    name: ClassVar[str] = "group_l1"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        many = isinstance(self.groups, (list, tuple))
+        sizes = self.groups if isinstance(self.groups, (list, tuple)) else [self.groups]
+        if not sizes or not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+            raise ArgumentError("groups must be a positive integer, or positive integers: the sizes of the groups")
+        whole = tuple(int(size) for size in sizes)
+        object.__setattr__(self, "groups", whole if many else whole[0])
+
+    def check_size(self, size: int) -> None:
+        if isinstance(self.groups, tuple) and sum(self.groups) != size:
+            raise ArgumentError(f"groups must add up to the number of coefficients, {size}, not {sum(self.groups)}")
+
+    def sizes(self, size: int) -> list[int]:
+        """The sizes of the groups of `size` coefficients.
+
+        Examples
+        --------
+        >>> GroupL1(groups=2).sizes(4)
+        [2, 2]
+        """
+        if isinstance(self.groups, tuple):
+            return list(self.groups)
+        whole, left = divmod(size, self.groups)
+        return [self.groups] * whole + [left] * (left > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        groups = list(self.groups) if isinstance(self.groups, tuple) else self.groups
+        return {**super().to_dict(), "groups": groups}
+
+    def _lengths(self, point: Vector) -> tuple[Vector, Vector]:
+        """The norm of each group, shape (g,), and of each coefficient's group, shape (d,)."""
+        sizes = self.sizes(len(point))
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        largest = max(float(np.abs(point).max()), 1e-300)
+        lengths = largest * np.sqrt(np.add.reduceat((point / largest) ** 2, starts))
+        return lengths, np.repeat(lengths, sizes)
+
+    def _project(self, point: Vector) -> Vector:
+        lengths, own = self._lengths(point)
+        kept = np.repeat(shrink_to_sum(lengths, self.radius), self.sizes(len(point)))
+        return point * np.divide(kept, own, out=np.zeros_like(own), where=own > 0)
+
+    def _gauge(self, point: Vector) -> float:
+        return float(self._lengths(point)[0].sum()) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        lengths, own = self._lengths(direction)
+        best = np.repeat(np.arange(len(lengths)) == np.argmax(lengths), self.sizes(len(direction)))
+        return np.divide(self.radius * direction, own, out=np.zeros_like(own), where=best & (own > 0))
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * greatest_length(self.sizes(size))
+
+
+@dataclass(frozen=True)
+class LpBall(Ball):
+    """Vectors with sum |v|^p at most radius^p, 1 < p < 2.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    p : float
+        Between 1.01 and 2, where `L2Ball` begins; for 1 take `L1Ball`.
+
+    Raises
+    ------
+    ArgumentError
+        If `radius` or `p` is outside its range.
+
+    Examples
+    --------
+    >>> LpBall(p=1.5).gauge([1.0, 0.0])
+    1.0
+    """
+
+    p: float = 1.5
+
+    name: ClassVar[str] = "lp"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "p", number("p", self.p, 1.01, 1.99))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "p": self.p}
+
+    def _project(self, point: Vector) -> Vector:
+        sizes, gauge = np.abs(point) / self.radius, self._gauge(point)
+        if gauge <= 1 + 1e-12:  # so near, the way to the ball is the way to the origin
+            return point / max(1.0, gauge)
+        dual = self.p / (self.p - 1)
+        largest = sizes.max()
+        # At this slope no coordinate is more than (size / slope)^(dual - 1), and those lie in the ball.
+        high = float(largest * np.sum((sizes / largest) ** dual) ** (1 / dual))
+        low = high / 2
+        while self._shrunk(sizes, low).max() ** self.p < 1 and np.sum(self._shrunk(sizes, low) ** self.p) < 1:
+            low /= 2
+        slope = optimize.brentq(
+            lambda at: np.sum(self._shrunk(sizes, at) ** self.p) - 1, low, high, xtol=1e-300, rtol=1e-14
+        )
+        kept = self._shrunk(sizes, slope)
+        inside = self.radius * kept / max(1.0, float(np.sum(kept**self.p)) ** (1 / self.p))
+        return np.sign(point) * inside
+
+    def _shrunk(self, sizes: Vector, slope: float) -> Vector:
+        """v >= 0 with v + slope v^(p - 1) = size, shape (d,).
+
+        In u = v^(p - 1) the left side is convex and increasing: Newton's steps from above come down to the root.
+        """
+        power = 1 / (self.p - 1)
+        found = np.minimum(sizes ** (self.p - 1), sizes / slope)
+        for _ in range(200):
+            value = found**power
+            steps = (value + slope * found - sizes) / (
+                power * np.divide(value, found, out=np.zeros_like(found), where=found > 0) + slope
+            )
+            found = np.maximum(found - steps, 0.0)
+            if np.all(np.abs(steps) <= 1e-15 * found):
+                break
+        return np.asarray(found**power)
+
+    def _gauge(self, point: Vector) -> float:
+        largest = float(np.abs(point).max())
+        if largest == 0:
+            return 0.0
+        return largest * float(np.sum((np.abs(point) / largest) ** self.p)) ** (1 / self.p) / self.radius
+
+    def _farthest(self, direction: Vector) -> Vector:
+        largest = float(np.abs(direction).max())
+        if largest == 0:
+            return direction
+        dual = self.p / (self.p - 1)
+        shape = (np.abs(direction) / largest) ** (dual - 1)
+        return np.sign(direction) * shape * (self.radius / float(np.sum(shape**self.p)) ** (1 / self.p))
+
+    def _gaussian_width(self, size: int) -> float:
+        return self.radius * normal_norm(size, self.p / (self.p - 1))
+
+
+WIDTH_DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Hull(Constraint):
+    """The convex hull of public points.
+
+    Parameters
+    ----------
+    points : sequence of sequences of float, shape (l, d)
+        At least one; kept as tuples.
+
+    Raises
+    ------
+    ArgumentError
+        If the points are not vectors of finite numbers, all of one length.
+
+    Examples
+    --------
+    >>> Hull([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]).reach
+    2.0
+    """
+
+    points: Sequence[Sequence[float]]
+
+    name: ClassVar[str] = "hull"
+    symmetric: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        try:
+            array = np.asarray(self.points, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ArgumentError("points must be numbers, in rows of one length") from None
+        if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
+            raise ArgumentError("points must be finite numbers, in rows of one length: shape (l, d)")
+        object.__setattr__(self, "points", tuple(tuple(row) for row in array.tolist()))
+
+    @property
+    def reach(self) -> float:
+        """The greatest Euclidean norm of a point."""
+        return float(np.linalg.norm(self._array, axis=1).max())
+
+    def check_size(self, size: int) -> None:
+        if size != len(self.points[0]):
+            raise ArgumentError(f"points have {len(self.points[0])} numbers, one for each coefficient, not {size}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "points": [list(row) for row in self.points]}
+
+    @property
+    def _array(self) -> NDArray[np.float64]:
+        return np.asarray(self.points, dtype=np.float64)
+
+    def _project(self, point: Vector) -> Vector:
+        """The weights minimise ||sum w_i (a_i - point)|| on the simplex.
+
+        Up to their sum they are those of least squares of (0, ..., 0, 1) on the columns (a_i - point, 1) with
+        non-negative coefficients: at any sum s the square is s^2 ||.||^2 + (1 - s)^2.
+        """
+        points = self._array
+        moved = points - point
+        scale = float(np.abs(moved).max())
+        if scale == 0:
+            return point.copy()
+        columns = np.vstack([moved.T / scale, np.ones(len(points))])
+        goal = np.zeros(len(columns))
+        goal[-1] = 1.0
+        weights = optimize.nnls(columns, goal, maxiter=30 * sum(columns.shape))[0]
+        return np.asarray(weights @ points / weights.sum())
+
+    def _gauge(self, point: Vector) -> float:
+        """The least sum of weights >= 0 with which the points make `point`."""
+        scale = float(np.abs(point).max())
+        if scale == 0:
+            return 0.0
+        points = self._array
+        found = optimize.linprog(np.ones(len(points)), A_eq=points.T, b_eq=point / scale, method="highs")
+        return scale * float(np.sum(np.asarray(found.x))) if found.status == 0 else np.inf
+
+    def _farthest(self, direction: Vector) -> Vector:
+        points = self._array
+        return np.asarray(points[int(np.argmax(points @ direction))])
+
+    def _gaussian_width(self, size: int) -> float:
+        """By 20,000 draws that are always the same: no quadrature reaches so many dimensions."""
+        points = self._array
+        centred = points - points.mean(axis=0)  # a set that is moved is as wide
+        random = np.random.default_rng(20170521)
+        total = 0.0
+        for _ in range(20):
+            draws = random.standard_normal((WIDTH_DRAWS // 20, size)) @ centred.T
+            total += float(draws.max(axis=1).sum() - draws.min(axis=1).sum()) / 2
+        return total / WIDTH_DRAWS

@@ -1,0 +1,278 @@
+"""From released sums to coefficients and their errors: post-processing (docs/proofs/streams, 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.cached import cached_property
+from dpstats.formula.design import DesignSpec
+from dpstats.inference import Estimates, ModelSpread, NormalLaw
+from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
+from dpstats.inference.inverse import identify
+from dpstats.mechanisms.statistics import Equations, Moments, StatisticsPlan, noisy_count
+from dpstats.penalties import Penalty
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.information.statistics import StatisticsNoise
+from dpstats.streaming.constrained import explained_by_noise, gradient_error, minimise, printed_descent
+from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.vectors import RowVector
+
+Float = NDArray[np.float64]
+
+ALIGNED = 0.25
+"""Guess at half of the mean of l''' / l'' in size, see `remainder`; settled by a trial (docs/benchmarks_streams)."""
+
+WIDENING = 2.0
+"""Standard errors allow for so many times the predicted remainder."""
+
+PRINTED_STEPS = 10_000
+"""The printed solver asks for (1 + L / alpha)^2 steps at every tick, which may be millions; no more than this."""
+
+
+@dataclass(frozen=True, eq=False)
+class TickFitting:
+    """How coefficients follow from sums, fixed without rows.
+
+    Attributes
+    ----------
+    design : DesignSpec
+    vector : RowVector
+    radius : float
+        Public guess at the norm of the coefficients in the metric, which the ridge goes by.
+    penalty : Penalty or None
+        Convex.
+    constraint : Constraint or None
+        Of the coefficients in model units, the intercept aside; in place of the ridge.
+    solver : {"accelerated", "paper"}
+        For constraints: to a certified gap, or as source 001 prints it.
+    rows_guess : float
+        Public guess at the rows of a tick, for the printed solver's length of steps alone.
+    guarantee : Guarantee
+    """
+
+    design: DesignSpec
+    vector: RowVector
+    radius: float
+    penalty: Penalty | None
+    constraint: Constraint | None
+    solver: str
+    rows_guess: float
+    guarantee: Guarantee
+
+    @property
+    def penalty_weights(self) -> Float:
+        """1 for each column, 0 for the intercept, shape (p,)."""
+        return np.array([0.0 if name == "Intercept" else 1.0 for name in self.design.names])
+
+    @cached_property
+    def _unit(self) -> StatisticsPlan:
+        """The law of the noise at standard deviation 1 of a number."""
+        row = self.vector
+        square = row.square if row.square > 0 else row.cross
+        noise = StatisticsNoise("normal", 1 / row.inner, row.columns, row.cross / row.inner, square / row.inner)
+        return StatisticsPlan(self.design, noise, row.metric, self.radius, 0.0, self.guarantee)
+
+    def law(self, deviation: float) -> StatisticsPlan:
+        """The law of the noise at the standard deviation `deviation` of a number."""
+        noise = self._unit.noise
+        return replace(self._unit, noise=replace(noise, scale=noise.scale * deviation))
+
+    def moments(self, released: Float, deviation: float) -> Moments:
+        """Sums in model units with the law of their noise, after what the design knows of them.
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+            A vector of noisy sums.
+        deviation : float
+            Standard deviation of the noise of a number.
+        """
+        plan = self.law(deviation)
+        matrix = self_adjoint(plan.axes @ self.vector.matrix(released) @ plan.axes.T)
+        return Moments.of(plan, matrix)
+
+    def equations(self, moments: Moments) -> Equations:
+        """The normal equations of the model."""
+        size = len(self.design.names)
+        return moments.equations(np.eye(size + 1)[:, :size], np.eye(size + 1)[size])
+
+    def params(self, released: Float, deviation: float, start: Float | None = None, ticks: float = 1.0) -> Float:
+        """Coefficients in model units, shrunk as the noise asks for, or in the constraint set, shape (p,).
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+        deviation : float
+        start : ndarray, shape (p,), optional
+            Where a constrained solver begins.
+        ticks : float
+            That the sums are of.
+        """
+        return self.solve(self.equations(self.moments(released, deviation)), deviation, start, ticks)
+
+    def solve(self, equations: Equations, deviation: float, start: Float | None, ticks: float) -> Float:
+        """See `params`."""
+        if self.constraint is None:
+            return equations.solve(self.radius, self.penalty, self.penalty_weights)
+        free = self.penalty_weights == 0
+        outer, cross_sd = equations.metric, deviation / self.vector.cross
+        if explained_by_noise(equations.moments[~free] / np.sqrt(np.diag(outer)[~free]), cross_sd, self.constraint):
+            null = np.zeros(len(free))
+            null[~free] = self.constraint.project(null[~free])
+            kept = equations.information[np.ix_(free, free)]
+            if free.any() and kept[0, 0] > 0:
+                across = equations.information[np.ix_(free, ~free)] @ null[~free]
+                null[free] = (equations.moments[free] - across) / kept[0, 0]
+            return null
+        if self.solver == "paper":
+            return self._printed(equations, cross_sd, start, ticks)
+        return minimise(equations.moments, equations.information, self.constraint, 0.0, start, free=free)
+
+    def _printed(self, equations: Equations, cross_sd: float, start: Float | None, ticks: float) -> Float:
+        """The averaged descent of source 001, its constants from public guesses."""
+        assert self.constraint is not None
+        reach, size = self.constraint.reach, len(equations.moments)
+        gram_sd = cross_sd * self.vector.cross / (np.sqrt(2) * self.vector.inner)
+        error = gradient_error(size, cross_sd, gram_sd, reach)
+        lipschitz = 2 * ticks * self.rows_guess * (1 + reach)
+        return printed_descent(
+            equations.moments,
+            equations.information,
+            self.constraint,
+            error=error,
+            lipschitz=lipschitz,
+            start=start,
+            most_steps=PRINTED_STEPS,
+        )
+
+    def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
+        """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+        deviation : float
+        off : float
+            `remainder`: errors grow by the square root of 1 + (`WIDENING` off)^2.
+        """
+        moments = self.moments(released, deviation)
+        basis = reference_levels(self.equations(moments).information, self.design.dummies)
+        size = len(basis)
+        columns, response = np.eye(size + 1)[:, :size] @ basis, np.eye(size + 1)[size]
+        equations = moments.equations(columns, response)
+        law = MappedMatrix(moments.law, equations.columns)
+        found = identify(equations.information, law)
+        coef = equations.solve(self.radius, None, np.ones(size))
+        active = found.active
+        rest = equations.moments - equations.information[:, ~active] @ coef[~active]
+        coef[active] = found.inverse @ rest[active]
+        noise = equations.coefficient_noise(coef)
+        spread = ModelSpread(self.design.score_ratio or 1.0)
+        if self.vector.method == "linear":
+            loss = float(np.sum(found.inverse * noise[np.ix_(active, active)]))
+            spread = self._dispersion(deviation, moments, equations, coef, loss, int(active.sum()))
+        positive = equations.stabilised(equations.ridge(self.radius))
+        estimates = Estimates(
+            coef=coef,
+            information=equations.information,
+            curvature=np.zeros_like(noise),
+            linear=NormalLaw(noise + (WIDENING * off) ** 2 * (noise + spread.value * positive)),
+            matrix=law,
+            spread=spread,
+            typical_size=self.radius / np.sqrt(size * np.diag(equations.metric)),
+            found=found,
+        )
+        return estimates, basis
+
+    def remainder(self, released: Float, deviation: float, params: Float, linearised: Float, weights: Float) -> float:
+        """About how far linearisation moves coefficients, in standard errors without noise.
+
+        Parameters
+        ----------
+        released : ndarray, shape (size,)
+        deviation : float
+        params : ndarray, shape (p,)
+            The coefficients.
+        linearised : ndarray, shape (k, p)
+            Where ticks were linearised.
+        weights : ndarray, shape (k,)
+            What each of them stands for.
+        """
+        if len(linearised) == 0:
+            return 0.0
+        equations = self.equations(self.moments(released, deviation))
+        squares = squared_distances(linearised - params, equations.information) / float(weights.sum())
+        # A row of several trials says more than its share of the information does.
+        errors = float(np.sqrt(self.design.score_ratio or 1.0))
+        return remainder(float(squares @ weights), invert_information(equations, self.radius)) / errors
+
+    def _dispersion(
+        self, deviation: float, moments: Moments, equations: Equations, coef: Float, loss: float, fitted: int
+    ) -> ModelSpread:
+        """The residual variance over the noisy number of rows, with what the fit took out of the noise put back."""
+        plan = self.law(deviation)
+        residual = equations.response - equations.columns @ coef
+        total = float(equations.square - 2 * coef @ equations.moments + coef @ equations.information @ coef) + loss
+        variance = float(equations.law.bilinear(residual[None], residual[None])[0])
+        variance += residual[-1] ** 4 * plan.square_excess
+        rows = noisy_count(plan, moments, None)
+        degrees = max(rows.count - fitted, 1.0)
+        phi = total / degrees
+        return ModelSpread(phi, float(np.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2)) / degrees)
+
+
+def invert_information(equations: Equations, radius: float) -> Float:
+    """The inverse of the stabilised information, shape (p, p)."""
+    return np.asarray(np.linalg.inv(equations.stabilised(equations.ridge(radius))), dtype=np.float64)
+
+
+def squared_distances(apart: Float, information: Float) -> Float:
+    """d'H d for each row d of `apart`, shape (k,), 0 where the noise in H makes it negative."""
+    return np.asarray(np.maximum(np.sum(apart @ information * apart, axis=1), 0.0))
+
+
+def remainder(squares: float, inverse: Float) -> float:
+    """The size of H^-1/2 r, r what linearisation leaves out of the equations, about ALIGNED sum d'H d / sqrt(p) long.
+
+    Parameters
+    ----------
+    squares : float
+        sum over ticks of d'H d, H the tick's information and d how far off it was linearised.
+    inverse : ndarray, shape (p, p)
+        Of the information of all ticks.
+    """
+    size = len(inverse)
+    return ALIGNED * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
+
+
+def predicted_excess(
+    columns: int, weight: float, deviation: float, row: RowVector, radius: float, rows: float
+) -> float:
+    """What noise is likely to add to the sum of losses: ridge at its best, rows spread as the metric has it.
+
+    Parameters
+    ----------
+    columns : int
+        p.
+    weight : float
+        A row's typical w.
+    deviation : float
+        Standard deviation of the noise of a number.
+    row : RowVector
+    radius : float
+        Norm of the coefficients in the metric.
+    rows : float
+        Their number.
+
+    Returns
+    -------
+    float
+        sum over directions of h s^2 v / (s^2 + h^2 v) / 2 with the information h = rows w / p, the noise's variance s^2
+        in the equations and the coefficients' v = radius^2 / p.
+    """
+    information, prior = rows * weight / columns, radius**2 / columns
+    noise = deviation**2 * (1 / row.cross**2 + (columns + 1) / columns * radius**2 / (2 * row.inner**2))
+    return columns * information * prior * noise / (noise + information**2 * prior) / 2

@@ -1,0 +1,432 @@
+"""What a stream of regressions will release and what it costs: a function of formula, Domain and options alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.iolib.summary import fmt_2cols
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.arguments import is_number
+from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
+from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
+from dpstats.penalties import Penalty
+from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.proof_pages import cite_proof
+from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.constraints import from_dict as constraint_from_dict
+from dpstats.streaming.fit import TickFitting, predicted_excess
+from dpstats.streaming.request import neighbours_in_words, rows_of_one, unchecked
+from dpstats.streaming.sums import SumsPlan, plan_from_dict
+from dpstats.streaming.sums.draws import GaussianDraws
+from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
+from dpstats.streaming.vectors import RowVector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def header(plan: StreamPlan, ticks: str) -> SimpleTable:
+    """Pairs of facts on the stream (left) and on the guarantee (right)."""
+    guarantee, mechanism = plan.guarantee, plan.sums.mechanism
+    title = f"Private Stream of Regressions: {plan.family.name}"
+    if not guarantee.certified:
+        title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
+    left = [
+        ("Dep. Variable:", shorten(plan.design.response_name, 20)),
+        ("Mechanism:", plan.method),
+        ("Link:", plan.family.link),
+        ("Penalty:", "None" if plan.penalty is None else plan.penalty.name)
+        if plan.constraint is None
+        else ("Constraint:", shorten(plan.constraint.name, 20)),
+        ("Df Model:", str(plan.df_model)),
+        ("Sums:", type(mechanism).__name__),
+        ("Each tick:", shorten(plan.workload, 20)),
+    ]
+    unit, often = "one row", len(mechanism.participation)
+    if guarantee.unit is not None:
+        unit = f"{shorten(guarantee.unit, 14)}, " + ("one row" if often == 1 else f"{often} ticks")
+    right = [
+        ("Adjacency:", guarantee.adjacency),
+        ("Unit:", unit),
+        ("Epsilon:", f"{guarantee.eps:.6g}"),
+        ("Delta:", f"{guarantee.delta:.6g}"),
+        ("Certified:", "yes" if guarantee.certified else "NO"),
+        ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
+        ("Ticks:", ticks),
+    ]
+    wide = WIDTH // 2 - 18
+    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    return table
+
+
+Float = NDArray[np.float64]
+
+SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000)
+"""Ticks that a plan shows, up to its horizon."""
+
+WITHOUT_HORIZON = 1000
+"""The last tick that a plan shows of a stream that runs for ever, or whose horizon was not declared."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """A stream of regressions, fixed before a row is read.
+
+    Attributes
+    ----------
+    design : DesignSpec
+    vector : RowVector
+        What a row adds to its tick.
+    sums : SumsPlan
+        The noise of their sums.
+    radius : float
+        Public guess at the norm of the coefficients in the metric of the rows.
+    penalty : Penalty or None
+    constraint : Constraint or None
+    solver : {"accelerated", "paper"}
+    rows_guess : float
+        Public guess at the rows of a tick, for predictions; no guarantee and no release depends on it.
+    guarantee : Guarantee
+        Of everything that the stream ever shows, spent once.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=12).plan()
+    >>> plan.names, plan.formula, plan.family.name, plan.horizon
+    (('Intercept', 'x'), 'y ~ x', 'gaussian', 12)
+    >>> plan.weighed(12) > plan.weighed(1), plan.deviation(12) > 0, plan.interval_deviation(4, 8) > 0
+    (True, True, True)
+    >>> len(plan.digest()), "formula" in plan.digests(), plan.notes() != []
+    (64, True, True)
+    """
+
+    design: DesignSpec
+    vector: RowVector
+    sums: SumsPlan
+    radius: float
+    penalty: Penalty | None
+    constraint: Constraint | None
+    solver: str
+    rows_guess: float
+    guarantee: Guarantee
+
+    @property
+    def family(self) -> Family:
+        """The loss, every cap filled in."""
+        return self.vector.family
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return self.design.names
+
+    @property
+    def formula(self) -> str:
+        """Of the model."""
+        return self.design.formula
+
+    @property
+    def method(self) -> str:
+        """The mechanism: "linear" or "renewable"."""
+        return self.vector.method
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients besides the intercept."""
+        return len(self.names) - int(self.design.has_intercept)
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Every column, shape (p,): streams select none."""
+        return np.ones(len(self.names), dtype=bool)
+
+    @property
+    def screening(self) -> None:
+        """Nothing: as `kept`."""
+        return
+
+    @property
+    def stages(self) -> tuple[()]:
+        """None: coefficients follow from released sums."""
+        return ()
+
+    @property
+    def horizon(self) -> int | None:
+        """The last tick; None of a stream that runs for ever."""
+        return self.sums.mechanism.horizon
+
+    @property
+    def workload(self) -> str:
+        """In words: what each tick's regression is of."""
+        workload = self.sums.mechanism.workload
+        if isinstance(workload, Halflife):
+            return f"half-life {workload.halflife:g} ticks"
+        if isinstance(workload, Window):
+            return f"the last {workload.window:,} ticks"
+        return f"all so far, of {workload.ticks:,}"
+
+    @cached_property
+    def fitting(self) -> TickFitting:
+        """How coefficients follow from released sums."""
+        return TickFitting(
+            self.design,
+            self.vector,
+            self.radius,
+            self.penalty,
+            self.constraint,
+            self.solver,
+            self.rows_guess,
+            self.guarantee,
+        )
+
+    @property
+    def may_start_late(self) -> bool:
+        """Whether the first ticks may be left out; streams that forget do so by themselves."""
+        return self.method == "renewable" and isinstance(self.sums.mechanism.workload, Cumulative)
+
+    @property
+    def normal(self) -> bool:
+        """Whether the noise is normal, as errors take it to be."""
+        return isinstance(self.sums.draws, GaussianDraws)
+
+    @property
+    def without_errors(self) -> str | None:
+        """Why no regression of this stream has errors, where none can have them."""
+        name = self.family.name
+        if not self.normal:
+            return "errors of a stream are proved for normal noise; give delta= for it"
+        if self.penalty is not None and self.penalty.sparse:
+            return "errors are not valid after a selection by the same sums; leave the penalty out"
+        if self.design.score_ratio is None:
+            return "weights leave the variance of a response open, and no sum of squared scores is kept"
+        if self.method == "linear" and self.vector.square == 0:
+            return "errors of a linear stream need an intercept, from which the number of rows is known"
+        if self.method == "renewable" and name not in ("binomial", "binomial_counts"):
+            return f"the dispersion of family {name!r} is not among the sums; params and noise are"
+        return None
+
+    def deviation(self, tick: int) -> float:
+        """Standard deviation of the noise of a released number at `tick`."""
+        return float(self.sums.noise_sd(tick)[0])
+
+    def interval_deviation(self, a: int, b: int) -> float:
+        """The same of the sums of the ticks a + 1, ..., b."""
+        return float(np.sqrt(self.sums.covariance([(a, b)])[0, 0]))
+
+    def ticks(self, ticks: Sequence[int] | None = None) -> pd.DataFrame:
+        """Noise and predicted excess, a row a tick.
+
+        Parameters
+        ----------
+        ticks : sequence of int, optional
+            A few up to the horizon by default.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by tick. noise_sd, of an entry of the rows' x y (of their g x); rows, as guessed, of what the tick's
+            regression is of; excess, what the noise is likely to add to the sum of losses at so many rows, per_row the
+            same divided by them; null, what the null model would add at coefficients as guessed by `radius`.
+
+        Raises
+        ------
+        ArgumentError
+            If a tick lies outside the horizon.
+
+        Examples
+        --------
+        >>> plan.ticks([1, 6, 12]).shape[0]
+        3
+        """
+        if ticks is None:
+            last = self.horizon or WITHOUT_HORIZON
+            ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+        rows = []
+        for tick in ticks:
+            deviation, weighed = self.deviation(int(tick)), self.rows_guess * self.weighed(int(tick))
+            typical = self._typical_weight()
+            excess = predicted_excess(len(self.names), typical, deviation, self.vector, self.radius, weighed)
+            null = weighed * typical * self.radius**2 / len(self.names) / 2
+            rows.append((deviation / self.vector.cross, weighed, excess, excess / weighed, null))
+        columns = ["noise_sd", "rows", "excess", "per_row", "null"]
+        return WideFrame(rows, index=pd.Index([int(tick) for tick in ticks], name="tick"), columns=columns)
+
+    def weighed(self, tick: int) -> float:
+        """Ticks that a release is of, older ones by their weight."""
+        workload = self.sums.mechanism.workload
+        if isinstance(workload, Window):
+            return float(min(tick, workload.window))
+        decay = workload.decay
+        return float(tick) if decay == 1.0 else (1 - decay**tick) / (1 - decay)
+
+    def _typical_weight(self) -> float:
+        """w of a row at a linear predictor of 0."""
+        if self.method == "linear":
+            return 1.0
+        return float(self.family.weight(np.zeros(1), np.zeros(1))[0])
+
+    def summary(self) -> Summary:
+        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "gaussian" in plan.summary().as_text()
+        True
+        """
+        summary = Summary()
+        summary.tables = [header(self, "none read"), ticks_table(self.ticks())]
+        summary.add_extra_txt(wrap_notes(self.notes()))
+        return summary
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the predicted excess per row by tick beside that of the null model.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            To draw on; by default those of a new figure.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> axes = plan.plot()  # with the extra "plots"
+        """
+        from dpstats.streaming.pictures import plan_picture
+
+        return plan_picture(self, ax)
+
+    def notes(self) -> list[str]:
+        """What the reader must know, in plain words."""
+        who = f"{neighbours_in_words(self.guarantee)} {rows_of_one(self.guarantee, self.sums.mechanism.participation)}"
+        said = [
+            f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick are "
+            "not, nor is their number unless ticks are counted in rows.",
+            *unchecked(self.guarantee),
+        ]
+        if self.design.weights is not None:
+            said.append(f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared.")
+        if self.horizon is None:
+            said.append("The noise does not grow: the stream may run for ever.")
+        if self.method == "renewable":
+            said.append(
+                "A tick's rows are linearised at the coefficients released before it. With a strong signal "
+                "(probabilities near 0 or 1) the first ticks are linearised badly: up to half of the ticks are "
+                "left out where released coefficients say so, and between(a, b) leaves out more at no charge."
+            )
+        said.append(
+            f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
+            f"{self.radius:g} in the metric of the rows (radius)."
+        )
+        if self.without_errors is not None:
+            said.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
+        return [*said, *(f"{note}." for note in self.design.notes)]
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<StreamPlan: {self.description}>"
+
+    @property
+    def description(self) -> str:
+        """Model and guarantee in a line."""
+        return f"{self.family.name}, {self.formula}, {self.workload}; {self.guarantee}"
+
+    @property
+    def title(self) -> str:
+        """A line that names the release, for the ledger."""
+        name = shorten(self.design.response_name, 40)
+        return f"stream of {self.family.name} regressions of {name} on {len(self.names)} columns"
+
+    def digests(self) -> dict[str, str]:
+        """Hashes of the public facts that the stream is bound to, by the argument that they come from."""
+        facts = self.to_dict()
+        parts = {
+            "formula": facts["design"]["formula"],
+            "domain": facts["design"]["domain"],
+            "horizon, halflife, window, participation or sums": facts["sums"]["mechanism"],
+            "eps, delta or adjacency": facts["guarantee"],
+            "family, mechanism, radius, penalty, constraint or solver": [
+                facts[name] for name in ("vector", "radius", "penalty", "constraint", "solver")
+            ],
+        }
+        return {
+            name: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+            for name, value in parts.items()
+        }
+
+    def digest(self) -> str:
+        """A hash of them all."""
+        return hashlib.sha256(json.dumps(self.digests(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> dp.streaming.StreamPlan.from_dict(plan.to_dict()).digest() == plan.digest()
+        True
+        """
+        return {
+            "design": self.design.to_dict(),
+            "vector": self.vector.to_dict(),
+            "sums": self.sums.to_dict(),
+            "radius": self.radius,
+            "penalty": None if self.penalty is None else self.penalty.to_dict(),
+            "constraint": None if self.constraint is None else self.constraint.to_dict(),
+            "solver": self.solver,
+            "rows_guess": self.rows_guess,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> StreamPlan:
+        """The plan whose `to_dict` gave `stored`."""
+        return cls(
+            design=DesignSpec.from_dict(stored["design"]),
+            vector=RowVector.from_dict(stored["vector"]),
+            sums=plan_from_dict(stored["sums"]),
+            radius=float(stored["radius"]),
+            penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
+            constraint=None if stored["constraint"] is None else constraint_from_dict(stored["constraint"]),
+            solver=stored["solver"],
+            rows_guess=float(stored["rows_guess"]),
+            guarantee=Guarantee(**stored["guarantee"]),
+        )
+
+
+def ticks_table(frame: pd.DataFrame) -> SimpleTable:
+    """Noise and predicted excess by tick."""
+    lines = [
+        (f"{tick:,}", [format_number(float(value)) for value in row])
+        for tick, row in zip(frame.index, frame.to_numpy(), strict=True)
+    ]
+    headers = ["noise sd", "rows guessed", "excess", "per row", "null model"]
+    return full_width(headers, lines, [12, 14, 12, 12, 12], title="Noise by tick, and the excess it is likely to cost")
+
+
+def check_guess(name: str, value: object, low: float, high: float) -> float:
+    """`value` as a float; ArgumentError unless it is a number from `low` to `high`."""
+    if not is_number(value) or not low <= value <= high:
+        raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
+    return float(value)

@@ -1,0 +1,256 @@
+"""Data as the ticks of a stream: a column with public values, a number of rows, or one tick an item."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpstats.arguments import safe_repr
+from dpstats.data import Table, as_table
+from dpstats.data.columns import usable_kind
+from dpstats.data.table import Stream
+from dpstats.domain import Domain, Levels
+from dpstats.errors import ArgumentError, DataError, DPStatsError, StreamError
+from dpstats.ledger.spender import has_code
+from dpstats.quiet import fail_closed, hide_frames
+
+if TYPE_CHECKING:
+    from dpstats.streaming.running import RunningStream
+
+MOST_ROWS = 10**9
+
+
+class Tick(NamedTuple):
+    """The rows of a tick, in pieces, and its public name."""
+
+    pieces: list[Table]
+    label: str | None = None
+
+
+def is_iterator(data: object) -> bool:
+    """Whether `data` gives one thing after another, and is no table itself."""
+    return isinstance(data, Iterator) or (
+        isinstance(data, Sequence) and not isinstance(data, (str, bytes)) and len(data) > 0 and _holds_tables(data)
+    )
+
+
+def _holds_tables(data: Sequence[Any]) -> bool:
+    try:
+        as_table(data[0])
+    except (DataError, ArgumentError):
+        return False
+    return True
+
+
+def check_tick(tick: object, iterated: bool) -> None:
+    """Raise ArgumentError unless `tick` says how rows become ticks."""
+    if tick is None:
+        if not iterated:
+            raise ArgumentError(
+                "tick must say how rows become ticks: a number of rows, or a column whose levels the Domain declares; "
+                "for one tick call update"
+            )
+        return
+    if isinstance(tick, str):
+        if iterated:
+            raise ArgumentError(
+                "tick: the ticks of an iterator are its items, or a number of rows; a column would have the time of a "
+                "release tell when a row came. Give a table or files, or one item a tick"
+            )
+        return
+    if isinstance(tick, bool) or not isinstance(tick, (int, np.integer)) or not 1 <= tick <= MOST_ROWS:
+        raise ArgumentError(f"tick must be a positive number of rows, or the name of a column, got {safe_repr(tick)}")
+
+
+def tick_levels(tick: str, domain: Domain) -> tuple[Any, ...]:
+    """The public values of a column in their order.
+
+    Raises
+    ------
+    ArgumentError
+        If the Domain does not declare them.
+    """
+    declared = domain.get(tick)
+    if not isinstance(declared, Levels):
+        raise ArgumentError(
+            f"tick: the Domain must declare the values of column {tick!r} as levels, in their order: which there are, "
+            "and which have no rows, must not be learnt from the data"
+        )
+    return declared.values
+
+
+def by_column(table: Table, tick: str, domain: Domain, first: int, last: int) -> Iterator[Tick]:
+    """The ticks number first + 1, ..., last of a table: the rows of each level, perhaps none. Reads rows."""
+    levels = tick_levels(tick, domain)
+    code_of = Levels(levels).code_of()
+    for code in range(first, last):
+        yield Tick([table.where(partial(has_code, tick, code_of, code), [tick])], str(levels[code]))
+
+
+def check_column(table: Table, tick: str) -> None:
+    """Raise DataError or DomainError unless the table has the column, by its schema alone."""
+    if table.count(tick) != 1:
+        raise DataError(f"data must have exactly one column {tick!r}, which the ticks go by")
+    usable_kind(tick, table.column(tick))
+
+
+def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
+    """Ticks of so many rows each, the last of what is left, over one table after another. Reads rows."""
+    pieces: list[Table] = []
+    missing = rows
+    for table in tables:
+        start, count = 0, table.rows
+        while start < count:
+            taken = min(missing, count - start)
+            pieces.append(table.select(slice(start, start + taken), taken))
+            start, missing = start + taken, missing - taken
+            if missing == 0:
+                yield Tick(pieces)
+                pieces, missing = [], rows
+    if pieces:
+        yield Tick(pieces)
+
+
+def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
+    """The rows of a table as tables in memory, in order. Reads rows.
+
+    Raises
+    ------
+    ArgumentError
+        If they are on other machines.
+    """
+    if table.elsewhere:
+        raise ArgumentError("tick: rows on a cluster have no order to count by; name a column with public values")
+    return table.read(names) if isinstance(table, Stream) else iter([table])
+
+
+class TickFeed:
+    """The ticks that some data make of a stream, closed one after another as they are asked for.
+
+    Parameters
+    ----------
+    running : Running
+    domain : Domain
+        With the levels of a column that ticks go by.
+    data, tick, until
+        As for `dpstats.streaming.Regression.run`.
+
+    Raises
+    ------
+    ArgumentError, DataError, DomainError, StreamError
+        By the schema of the data and the arguments; nothing is read.
+    """
+
+    def __init__(
+        self, running: RunningStream, domain: Domain, data: Any, tick: int | str | None, until: int | None
+    ) -> None:
+        iterated = is_iterator(data)
+        check_tick(tick, iterated)
+        self._running, self._failed = running, list[Exception]()
+        self._last = self._end(tick, domain, until)
+        self._rows = None if tick is None or isinstance(tick, str) else int(tick)
+        if running.tick < self._last:
+            running.check_usable()
+        table = None if iterated else running.table(data)
+        if table is not None and table.divided and not isinstance(tick, str):
+            raise ArgumentError(
+                "tick: how many rows these are is private, since their cells chose them from others, and a number of "
+                "rows a tick would tell it; name a column with public values"
+            )
+        if table is not None and isinstance(tick, str):
+            check_column(table, tick)
+            if running.plan.guarantee.adjacency == "replace_one":
+                raise ArgumentError(
+                    "tick: with adjacency='replace_one' a replaced row may change ticks, which is not paid for; use "
+                    "adjacency='add_remove', or call update with the rows of each tick"
+                )
+        self._ticks = self._cut(data, table, tick, domain)
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    @hide_frames
+    def __next__(self) -> int:
+        """Close the next tick; its number."""
+        with self._running.alone():
+            return self._closed()
+
+    def _closed(self) -> int:
+        running = self._running
+        if running.tick >= self._last:
+            raise StopIteration
+        running.check_usable()
+        if running.waits:
+            raise StreamError(
+                f"tick {running.tick + 1} is computed and waits to be recorded: call update once with its rows, which "
+                "are not read again, and run with what follows it"
+            )
+        running.begin(self._rows)
+        found = fail_closed(self._read)
+        if self._failed:
+            raise self._failed.pop()
+        if not found:
+            raise StopIteration
+        running.close(found[0])
+        return running.tick
+
+    def _read(self) -> list[Tick]:
+        """The next tick, if there is one and nothing was refused. Reads rows."""
+        try:
+            return list(itertools.islice(self._ticks, 1))
+        except DPStatsError as error:  # by a schema alone, see `Running.table`
+            self._failed.append(error)
+            return []
+
+    def _cut(self, data: Any, table: Table | None, tick: int | str | None, domain: Domain) -> Iterator[Tick]:
+        """The ticks of the data, whose rows are read as they are asked for."""
+        names = self._running.columns
+        if table is not None and isinstance(tick, str):
+            return by_column(table.only([*names, tick]), tick, domain, self._running.tick, self._last)
+        if table is not None:
+            return by_count(in_memory_batches(table.only(names), names), int(tick or 1))
+        tables = self._items(data)
+        if tick is None:
+            return (Tick([one]) for one in tables)
+        return by_count((batch for one in tables for batch in in_memory_batches(one, names)), int(tick))
+
+    def _items(self, data: Iterable[object]) -> Iterator[Table]:
+        """The items of an iterator as tables; what it raises is its own and is passed on as it is."""
+        iterator = iter(data)
+        while True:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:
+                self._failed.append(error)
+                return
+            table = self._running.table(item)
+            if self._rows is not None and table.divided:
+                raise ArgumentError(
+                    "tick: how many rows an item has is private, since their cells chose them from others, and ticks "
+                    "of so many rows would tell it; let each item be a tick"
+                )
+            yield table
+
+    def _end(self, tick: int | str | None, domain: Domain, until: int | None) -> int:
+        """The number of the tick to stop after."""
+        running = self._running
+        end = running.plan.sums.mechanism.workload.ticks
+        if isinstance(tick, str):
+            levels = tick_levels(tick, domain)
+            end = min(end, len(levels))
+            expected = None if running.tick == 0 else str(levels[min(running.tick, len(levels)) - 1])
+            if running.tick > len(levels) or running.label != expected:
+                raise StreamError(
+                    f"tick: the tick closed last is not level number {running.tick} of column {tick!r}; ticks must "
+                    "follow the levels of the Domain, each of them once"
+                )
+        number = isinstance(until, (int, np.integer)) and not isinstance(until, bool)
+        if until is not None and not (number and 0 < until <= end):
+            raise ArgumentError(f"until must be a tick from 1 to {end:,}, the last one")
+        return end if until is None else int(until)

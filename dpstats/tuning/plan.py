@@ -1,0 +1,493 @@
+"""The plan of a tuned fit: which candidates, at what price, and what one fit with the defaults would have."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpstats.arguments import MOST_LETTERS, check_choice, explain_calls, safe_repr
+from dpstats.call import DELTA_LEAST, SEEDED, make_request
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.families import get_family
+from dpstats.frames import WideFrame
+from dpstats.models.sources import FormulaSource
+from dpstats.plan import Plan
+from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.gaussian import check_delta
+from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_planned, make_unit
+from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
+from dpstats.proof_pages import cite_proof
+from dpstats.quiet import hide_frames
+from dpstats.tuning.losses import MODEL_LOSSES
+
+FIXED = (
+    *("adjacency", "allow_uncertified", "data", "delta", "domain", "eps", "formula", "ledger", "memory", "seed"),
+    "unit",
+)
+"""What all candidates share."""
+
+PERSONS = ("max_rows", "unit_weight")
+"""What tuning does not take: only rows that share a weight are known to add one row's loss at most."""
+
+TERMS = ("exposure", "offset", "weights")
+"""What are terms of the formula instead."""
+
+MOST = 1000
+"""Candidates of a grid, at most."""
+
+Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+
+
+def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The arguments of each candidate's fit, by a name that says what it sets.
+
+    Parameters
+    ----------
+    grid : dict or list of dict
+        Lists of values by argument, of which every combination is a candidate; or the candidates one by one.
+    common : dict
+        Arguments that all candidates share unless they set them.
+
+    Raises
+    ------
+    ArgumentError
+        If the grid is of another form, has fewer than two different candidates or more than `MOST`, or sets what all
+        candidates must share; or if their families have responses of different kinds.
+    """
+    chosen = _combinations(grid)
+    for name in itertools.chain(common, *chosen):
+        if name in PERSONS:
+            raise ArgumentError(f"{name} is not taken by tune(): rows of a person share a weight; give unit= alone")
+        if name in TERMS:
+            raise ArgumentError(f"{name} is not taken here: weights() and offset() are terms of the formula")
+    for one in chosen:
+        for name in one:
+            if not isinstance(name, str) or name in FIXED:
+                raise ArgumentError(f"grid cannot set {safe_repr(name)}: it is the same for all candidates")
+    named = {", ".join(f"{name}={_said(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
+    if len(named) < max(2, len(chosen)):
+        raise ArgumentError("grid must hold at least two candidates, all of them different")
+    kinds = {get_family(arguments.get("family", "gaussian")).response for arguments in named.values()}
+    if len(kinds) > 1:
+        raise ArgumentError("grid must hold families of one kind of response: their errors cannot be compared")
+    return named
+
+
+def _combinations(grid: Grid) -> list[dict[str, Any]]:
+    if isinstance(grid, Mapping) and all(isinstance(values, (list, tuple)) for values in grid.values()):
+        if not 0 < _product(grid.values()) <= MOST:
+            raise ArgumentError(f"grid must hold between 2 and {MOST} combinations")
+        return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    if isinstance(grid, (list, tuple)) and len(grid) <= MOST and all(isinstance(one, Mapping) for one in grid):
+        return [dict(one) for one in grid]
+    raise ArgumentError("grid must be a dict of lists, such as {'curvature': [1, 10]}, or a list of dicts of arguments")
+
+
+def _product(values: Any) -> int:
+    size = 1
+    for each in values:
+        size *= len(each)
+    return size
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) and len(value) <= MOST_LETTERS else safe_repr(value)
+
+
+def divided_eps(
+    strategy: str, eps: float, share: float, candidates: int, runs: RandomStopping | None
+) -> tuple[float, float]:
+    """The eps of one fit and that of a score, or of the choice (docs/proofs/tuning)."""
+    if strategy == "stopping" and runs is not None:
+        each = runs.each(eps)
+        return (1 - share) * each, share * each
+    if strategy == "all":
+        return (1 - share) * eps / candidates * (1 - 1e-12), share * eps
+    return eps, 0.0 if strategy == "public" else eps
+
+
+SHARES = {"stopping": 0.2, "all": 0.1}
+"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
+
+
+def checked_share(strategy: str, share: float | None) -> float:
+    """The share of eps that scores or the choice take; ArgumentError if it is none."""
+    if strategy not in SHARES:
+        if share is not None:
+            raise ArgumentError(f"score_share does not go with strategy={strategy!r}, which pays for it apart")
+        return 0.0
+    if share is None:
+        return SHARES[strategy]
+    real = isinstance(share, (int, float)) and not isinstance(share, bool)
+    if not (real and 0 < share < 1):
+        raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {safe_repr(share)}")
+    return float(share)
+
+
+def checked_score(score: str | None, response: str) -> str:
+    """The score's name, by the kind of response unless one is given."""
+    if score is None:
+        return "mistakes" if response == "binary" else "absolute_error"
+    if not isinstance(score, str) or score not in MODEL_LOSSES or (score == "mistakes" and response != "binary"):
+        suited: Sequence[str] = MODEL_LOSSES if response == "binary" else MODEL_LOSSES[1:]
+        raise ArgumentError(f"score must be one of {list(suited)} for this family, got {safe_repr(score)}")
+    return score
+
+
+PROOF = "docs/proofs/tuning"
+
+STRATEGIES = ("stopping", "all", "parts", "public")
+
+PERSONAL = ("stopping", "all")
+"""Strategies that protect persons with several rows."""
+
+UNTUNED = (
+    "One fit with the defaults and the whole budget had at most the error of every strategy in every cell of the "
+    "benchmark: its curvature is chosen from public facts."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TuningPlan:
+    """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
+
+    Attributes
+    ----------
+    strategy : {"stopping", "all", "parts", "public"}
+    formula : str
+    names : tuple of str
+        The candidates.
+    plans : tuple of Plan
+        Of each candidate's fit, at the budget that it has.
+    default : Plan or None
+        Of one fit with the whole budget and nothing set by the grid; None if the grid has to set something.
+    score : str
+        The loss of a row that candidates are compared by.
+    score_eps : float
+        What a noisy score, or the choice, costs.
+    runs : Runs or None
+        The law of the number of runs of "stopping".
+    choice : Choice or None
+        The choice of "all" and "parts".
+    guarantee : Guarantee
+        For the released fit and the candidate's name together.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> plan = dp.plan_tuning("y ~ x", domain, {"alpha": [1.0, 9.0]}, eps=1.0, penalty="ridge")
+    >>> print(plan.guarantee)
+    eps=1, add_remove, certified
+    """
+
+    strategy: str
+    formula: str
+    names: tuple[str, ...]
+    plans: tuple[Plan, ...]
+    default: Plan | None
+    score: str
+    score_eps: float
+    runs: RandomStopping | None
+    choice: PermuteAndFlip | None
+    guarantee: Guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget is spent on, one purchase a row.
+
+        Returns
+        -------
+        DataFrame
+            Columns eps and delta of each; times, how often it is paid; charged, the eps that all of them have of the
+            total; and buys.
+        """
+        eps, total = self.plans[0].request.eps, self.guarantee.eps
+        score, size, delta = self.score_eps, len(self.plans), self.plans[0].request.delta
+        paid: list[tuple[Any, ...]] = []
+        if self.strategy == "stopping":
+            paid.append(("fit", eps, 0.0, "each run", eps, "one random candidate's fit"))
+            paid.append(("score", score, 0.0, "each run", score, "its noisy loss"))
+            rest = total - eps - score
+            paid.append(("other runs", rest, 0.0, "together", rest, "their number and scores"))
+        elif self.strategy == "all":
+            paid.append(("fit", eps, delta, f"{size} times", size * eps, "every candidate on all rows"))
+            paid.append(("choice", score, 0.0, "once", total - size * eps, "the least loss"))
+        elif self.strategy == "parts":
+            # A row is in one part and pays for that alone.
+            paid.append(("fit", eps, delta, "by its part", total, "candidates on rows apart"))
+            paid.append(("choice", score, 0.0, "by its part", 0.0, "least loss on the last part"))
+        else:
+            paid.append(("fit", eps, delta, "once", total, "what public rows chose"))
+        paid.append(("total", total, self.guarantee.delta, "", total, ""))
+        columns = ["purchase", "eps", "delta", "times", "charged", "buys"]
+        return WideFrame(pd.DataFrame(paid, columns=columns).set_index("purchase"))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The candidates' fits, and that with the defaults: eps, delta, noise_sd (root mean square), curvature."""
+        plans = dict(zip(self.names, self.plans, strict=True))
+        if self.default is not None:
+            plans["untuned default"] = self.default
+        rows = [
+            (
+                name,
+                plan.request.eps,
+                plan.request.delta,
+                float(np.sqrt(np.mean(plan.noise_sd**2))),
+                float(np.median(plan.curvature)),
+            )
+            for name, plan in plans.items()
+        ]
+        columns = ["candidate", "eps", "delta", "noise_sd", "curvature"]
+        return WideFrame(pd.DataFrame(rows, columns=columns).set_index("candidate"))
+
+    def tables(self, chosen: str | None = None) -> list[Any]:
+        """The tables that plan and result share; `chosen` is marked.
+
+        Examples
+        --------
+        >>> len(plan.tables()) > 0
+        True
+        """
+        title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
+        if not self.guarantee.certified:
+            title = f"*** NOT CERTIFIED ***\n{title}"
+        rows = [
+            (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
+            for name, *figures in self.table.itertuples()
+        ]
+        spent = [
+            (name, [format_number(eps), format_number(part), times, format_number(charged), buys])
+            for name, eps, part, times, charged, buys in self.budget.itertuples()
+        ]
+        return [
+            full_width(["", "eps", "delta", "noise sd", "curvature"], rows, [7, 9, 9, 9, 9], title=title),
+            full_width(["eps", "delta", "times", "charged", "buys"], spent, [8, 8, 11, 8, 27], title="Budget"),
+        ]
+
+    def notes(self) -> list[str]:
+        """What the reader must know, in plain words.
+
+        Examples
+        --------
+        >>> all(isinstance(note, str) for note in plan.notes())
+        True
+        """
+        guarantee = self.guarantee
+        spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
+        said = [
+            f"The released fit and which candidate it is are {spent}-differentially private under "
+            f"{guarantee.neighbours}, by {cite_proof(guarantee.basis)}."
+            if guarantee.certified
+            else f"No guarantee is claimed for this output: {guarantee.reason}.",
+            UNTUNED,
+        ]
+        if self.runs is not None:
+            said.append(
+                f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
+                f"readers of the result time the call. A given candidate is tried with probability "
+                f"{self.runs.found(len(self.names)):.2f}."
+            )
+        if any(stage.plan.information is not None for plan in self.plans for stage in plan.stages):
+            said.append("Standard errors do not know that the data chose among the candidates.")
+        if self.strategy == "public":
+            said.append("The rows given as public are taken to be so: nothing protects them.")
+        return said
+
+    def summary(self) -> Summary:
+        """Candidates, budget and notes; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "stopping" in plan.summary().as_text()
+        True
+        """
+        summary = Summary()
+        summary.tables = self.tables()
+        summary.add_extra_txt(wrap_notes(self.notes()))
+        return summary
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
+
+    def digest(self) -> str:
+        """A hash of the public facts, as a ledger records it.
+
+        Examples
+        --------
+        >>> len(plan.digest())
+        64
+        """
+        facts = [self.strategy, self.names, self.score, self.score_eps, [plan.digest() for plan in self.plans]]
+        return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
+
+
+@hide_frames
+@explain_calls()
+def plan_tuning(
+    formula: str,
+    domain: Domain | Mapping[str, Any] | None,
+    grid: Grid,
+    eps: float,
+    *,
+    strategy: str = "stopping",
+    delta: float = 0.0,
+    adjacency: str = "add_remove",
+    score: str | None = None,
+    score_share: float | None = None,
+    runs: float = 10,
+    eta: float = 0.0,
+    allow_uncertified: bool = False,
+    seed: int | None = None,
+    **arguments: Any,
+) -> TuningPlan:
+    """What `tune` with these arguments would cost, and what one fit with the defaults would have; reads no data.
+
+    Parameters
+    ----------
+    formula, domain, grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, allow_uncertified, seed
+        As for `tune`.
+    **arguments
+        Those of `dpstats.glm` that all candidates share, `unit` among them.
+
+    Returns
+    -------
+    TuningPlan
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        As `tune` does.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> plan = dp.plan_tuning("y ~ x", domain, {"alpha": [1.0, 9.0]}, eps=1.0, penalty="ridge")
+    >>> len(plan.names)
+    2
+    """
+    source = FormulaSource(formula, None, domain)
+    return tuning_plan(
+        source,
+        grid,
+        eps,
+        strategy=strategy,
+        delta=delta,
+        adjacency=adjacency,
+        score=score,
+        score_share=score_share,
+        runs=runs,
+        eta=eta,
+        allow_uncertified=allow_uncertified,
+        seed=seed,
+        **arguments,
+    )
+
+
+def tuning_plan(
+    source: FormulaSource,
+    grid: Grid,
+    eps: float,
+    *,
+    strategy: str,
+    delta: float,
+    adjacency: str,
+    score: str | None,
+    score_share: float | None,
+    runs: float,
+    eta: float,
+    allow_uncertified: bool,
+    seed: int | None,
+    **common: Any,
+) -> TuningPlan:
+    """See `plan_tuning`; the source may have data, of which the schema alone is looked at."""
+    eps, delta = check_planned(eps, delta)
+    check_delta(delta, DELTA_LEAST)
+    notion = check_adjacency(adjacency)
+    record = make_unit(common.get("unit"))
+    _check_strategy(strategy, delta, record)
+    share = checked_share(strategy, score_share)
+    # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
+    common = {"inference": None, **common}
+    named = candidates_of(grid, common)
+    law = RandomStopping(eta, runs) if strategy == "stopping" else None
+    fit_eps, score_eps = divided_eps(strategy, eps, share, len(named), law)
+    shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
+    fit_delta = delta / len(named) if strategy == "all" else delta
+    plans = [
+        _planned(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
+        for name, given in named.items()
+    ]
+    for plan in plans:
+        if strategy == "parts" and plan.response is not None:
+            raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
+    guarantee = _guarantee(Guarantee(eps, delta, notion, basis=PROOF, unit=record.column), plans, seed)
+    return TuningPlan(
+        strategy=strategy,
+        formula=source.formula,
+        names=tuple(named),
+        plans=tuple(plans),
+        default=_default(source, {**common, **shared, "eps": eps, "delta": delta}),
+        score=checked_score(score, plans[0].family.response),
+        score_eps=score_eps,
+        runs=law,
+        choice=PermuteAndFlip(len(named), score_eps, notion) if strategy in ("all", "parts") else None,
+        guarantee=guarantee,
+    )
+
+
+def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
+    """Raise ArgumentError for a strategy that there is not, or that has no proof for this delta or unit."""
+    check_choice("strategy", strategy, STRATEGIES)
+    if strategy == "stopping" and delta > 0:
+        raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
+    if record.column is not None and strategy not in PERSONAL:
+        raise ArgumentError(
+            f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could come into "
+            "several parts, and public ones need no guarantee; choose by public rows first, and fit by dp.glm"
+        )
+
+
+def _guarantee(whole: Guarantee, plans: Sequence[Plan], seed: int | None) -> Guarantee:
+    """Of the tuning: uncertified for the reasons of any of its fits, or because it is seeded."""
+    reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
+    for reason in reasons or ({} if seed is None else {SEEDED: None}):
+        whole = whole.uncertified(reason)
+    return whole
+
+
+def _planned(source: FormulaSource, arguments: Mapping[str, Any], whose: str = "") -> Plan:
+    try:
+        request = make_request(**arguments)
+        undeclared = source.undeclared(request.family)
+        plan = None if undeclared else source.plan(request)
+    except ArgumentError as error:  # one of public arguments
+        raise ArgumentError(f"{whose}{error}") from error
+    if plan is None:
+        raise ArgumentError(
+            f"domain must declare the range of {', '.join(undeclared)}: tuning buys none; dp.buy_ranges does, once for "
+            "all"
+        )
+    return plan
+
+
+def _default(source: FormulaSource, arguments: Mapping[str, Any]) -> Plan | None:
+    try:
+        return _planned(source, arguments)
+    except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
+        return None

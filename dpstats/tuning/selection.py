@@ -1,0 +1,368 @@
+"""The candidate of least loss on private rows, and what the choice may lose (docs/proofs/choice)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.call import SEEDED
+from dpstats.data import Table, as_table
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.frames import WideFrame
+from dpstats.ledger import LedgerLike
+from dpstats.models.charging import check_for_unit, run_charged
+from dpstats.models.persons import check_unit
+from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
+from dpstats.privacy.randomness import random_source
+from dpstats.privacy.selection import PermuteAndFlip
+from dpstats.proof_pages import cite_proof
+from dpstats.quiet import hide_frames
+from dpstats.results import stored
+from dpstats.results.glm_results import GLMResults
+from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
+
+
+def utility(choice: PermuteAndFlip, beta: float, n: float | None) -> pd.DataFrame:
+    """Bounds that fail with probability at most `beta`.
+
+    Parameters
+    ----------
+    choice : Choice
+    beta : float
+    n : float or None
+        A public number of rows, or a guess, for the bounds on new rows.
+
+    Returns
+    -------
+    DataFrame
+        bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row, the same
+        divided by n, or the expected loss of a new row beyond that of the best candidate; holds, "proved" or "printed".
+
+    Raises
+    ------
+    ArgumentError
+        If `beta` or `n` is not usable.
+    """
+    ours = choice.bound(beta)
+    if n is not None and not (is_number(n) and n > 0):
+        raise ArgumentError(f"n must be a positive number of rows, got {safe_repr(n)}")
+    size, rest = choice.candidates, math.nan
+    lines = [
+        ("these rows, permute-and-flip (used)", ours, "proved"),
+        ("these rows, exponential mechanism", exponential_bound(choice, beta), "proved"),
+        ("these rows, CMS 2011, Theorem 9", 2 * math.log(size / beta) / choice.eps, "printed"),
+    ]
+    found = [(name, rows, rest if n is None else rows / n, holds) for name, rows, holds in lines]
+    if n is not None:
+        wide = 1 if choice.monotone else 2
+        sampling = wide * math.sqrt(2 * math.log(2 * (size - 1) / beta) / n)
+        found.append(("new rows", rest, sampling + choice.bound(beta / 2) / n, "proved"))
+        if choice.monotone:
+            found.append(("new rows, if one never errs", rest, realizable_bound(choice, beta, n), "proved"))
+        printed = math.sqrt(math.log(size / beta) / n) + math.log(size / beta) / (n * choice.eps)
+        found.append(("new rows, lecture, no constants", rest, printed, "printed"))
+    return WideFrame(found, columns=["bound", "rows", "per_row", "holds"])
+
+
+def exponential_bound(choice: PermuteAndFlip, beta: float) -> float:
+    """As `Choice.bound`, of the exponential mechanism at the same eps: weights exp(-loss / scale)."""
+    return max(0.0, choice.scale * math.log((choice.candidates - 1) * (1 - beta) / beta))
+
+
+def realizable_bound(choice: PermuteAndFlip, beta: float, n: float) -> float:
+    """The expected loss of a new row under the chosen candidate if some candidate never loses anything."""
+    return max(0.0, math.log((choice.candidates - 1) / (2 * beta))) / (n * -math.expm1(-1 / choice.scale))
+
+
+PROOF = "docs/proofs/choice"
+
+BETA = 0.05
+"""The chance of failure of the bounds in a summary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What `select` chose.
+
+    Attributes
+    ----------
+    chosen : str
+        The candidate's name.
+    candidate : object
+        The candidate itself; None in what `load` reads.
+    names : tuple of str
+        All candidates.
+    score : str
+    choice : Choice
+        The law of the choice.
+    guarantee : Guarantee
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.select([0.25, 0.5], "abs(x - candidate)", rows, domain=domain, eps=1.0)
+    >>> found.names
+    ('0.25', '0.5')
+    """
+
+    chosen: str
+    candidate: Any
+    names: tuple[str, ...]
+    score: str
+    choice: PermuteAndFlip
+    guarantee: Guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget was spent on: one choice."""
+        entry = (self.guarantee.eps, self.guarantee.delta, f"1 of {len(self.names)} candidates")
+        return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
+
+    def utility(self, beta: float = BETA, n: float | None = None) -> pd.DataFrame:
+        """What the chosen candidate may lose beyond the best one; see `dpstats.tuning.selection.utility`.
+
+        Examples
+        --------
+        >>> len(found.utility(0.05)) > 0
+        True
+        """
+        return utility(self.choice, beta, n)
+
+    def summary(self) -> Summary:
+        """The choice, its budget and its bounds; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> found.chosen in found.summary().as_text()
+        True
+        """
+        summary = Summary()
+        title = f"Choice of the least {shorten(self.score, 40)}"
+        if not self.guarantee.certified:
+            title = f"*** NOT CERTIFIED ***\n{title}"
+        listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
+        bounds = self.utility()
+        rows = [
+            (line["bound"], [format_number(line["rows"]), line["holds"]])
+            for _, line in bounds.iterrows()
+            if line["holds"] == "proved"
+        ]
+        bought = [("choice", [format_number(self.guarantee.eps), format_number(self.guarantee.delta)])]
+        summary.tables = [
+            full_width([""], listed, [10], title=title),
+            full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
+            full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
+        ]
+        summary.add_extra_txt(wrap_notes(self._said()))
+        return summary
+
+    def _said(self) -> list[str]:
+        guarantee = self.guarantee
+        first = (
+            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.neighbours}, by "
+            f"{cite_proof(guarantee.basis)}; what the candidates themselves cost comes on top."
+            if guarantee.certified
+            else f"No guarantee is claimed for this output: {guarantee.reason}."
+        )
+        who = "A row adds" if guarantee.unit is None else f"All rows of one {guarantee.unit} together add"
+        each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
+        return [
+            first,
+            f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
+        ]
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+    def __repr__(self) -> str:
+        return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
+
+    def save(self, path: str | Path) -> None:
+        """Write what was released as JSON, without the candidates themselves.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/choice.json"
+        >>> found.save(path)
+        >>> dp.Selection.load(path).chosen == found.chosen
+        True
+        """
+        facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
+        stored.save_released(
+            path, "Selection", {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Selection:
+        """Read what `save` wrote; DataError if it is no such file."""
+
+        def build(facts: dict[str, Any]) -> Selection:
+            choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
+            return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
+
+        return stored.load_released(path, "Selection", build)
+
+
+@hide_frames
+@explain_calls()
+def select(
+    candidates: Mapping[str, Any] | Sequence[Any],
+    score: str,
+    data: object,
+    *,
+    domain: Domain | Mapping[str, Any] | None = None,
+    eps: float,
+    monotone: bool = True,
+    adjacency: str = "add_remove",
+    unit: str | None = None,
+    ledger: LedgerLike = None,
+    seed: int | None = None,
+) -> Selection:
+    """Choose the candidate of least loss on private rows; which one it is is all that is released.
+
+    Parameters
+    ----------
+    candidates : dict or sequence
+        Released models, as `dpstats.glm` returns; or rules, such as ``"age > 40"``; or numbers. A dict gives them
+        names. They are public: which there are must not depend on the data.
+    score : str
+        The loss of a row. Of models "mistakes" (of a response of two values), "absolute_error" or "squared_error",
+        errors divided by the width of the response's declared range. Else an expression, as a formula may hold, that
+        reads the name ``candidate``: ``"candidate != (income == '>50K')"``, ``"abs(age - candidate) / 73"``.
+    data : DataFrame or another table
+        The private rows, best those that models were not fitted to. Rows with a cell missing that any candidate needs
+        are left out.
+    domain : Domain or dict, optional
+        Of every column that an expression reads; models bring their own.
+    eps : float
+        The budget; the choice is pure.
+    monotone : bool
+        A row's loss is kept within [0, 1]; with ``monotone=False`` within [-1, 1], and the noise is twice as large: a
+        row may then help one candidate and harm another.
+    adjacency : {"add_remove", "replace_one"}
+    unit : str, optional
+        A column that tells persons apart, who may have several rows: these share what one row may add, in equal parts,
+        and the guarantee is for persons.
+    ledger : Ledger, Part or path, optional
+        Charged durably before any row is read.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError, DataError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    Permute-and-flip [1]_ by OpenDP: never worse than the exponential mechanism, and with half its noise where all
+    scores move together (docs/proofs/choice).
+
+    References
+    ----------
+    .. [1] McKenna, R. and Sheldon, D. (2020). Permute-and-flip: a new mechanism for differentially private selection.
+       NeurIPS 33.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> found = dp.select([0.25, 0.5, 0.75], "abs(x - candidate)", rows, domain=domain, eps=1.0)
+    >>> found.chosen in ("0.25", "0.5", "0.75")
+    True
+    """
+    eps, _ = check_budget(eps)
+    notion = check_adjacency(adjacency)
+    random = random_source(seed)
+    if not isinstance(monotone, bool):
+        raise ArgumentError(f"monotone must be True or False, got {safe_repr(monotone)}")
+    named = named_candidates(candidates)
+    losses = losses_of(tuple(named.values()), score, domain, 0.0 if monotone else -1.0)
+    choice = PermuteAndFlip(len(named), eps, notion, monotone)
+    record = make_unit(unit)
+    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
+    if seed is not None:
+        guarantee = guarantee.uncertified(SEEDED)
+    table = as_table(data)
+    losses.check(table)
+    check_unit(table, record)
+    check_for_unit(ledger, unit, "dp.select")
+    names = tuple(named)
+
+    def release(rows: Table) -> Selection:
+        total = total_losses(losses, rows, 0.0 if monotone else -1.0, record.column)
+        name = names[choice.choose(total, random)]
+        return Selection(name, named[name], names, score, choice, guarantee)
+
+    return run_charged(
+        ledger,
+        guarantee,
+        table,
+        release,
+        label=f"choice among {len(named)} candidates",
+        method="select",
+        columns=tuple(dict.fromkeys((*losses.columns, *record.columns))),
+        formula=score,
+        domain=Domain.coerce(domain),
+    )
+
+
+def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """The candidates by name: a dict's own names, else texts and numbers themselves, or their places from 1.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not at least two, with different names.
+    """
+    if isinstance(candidates, (str, bytes)) or not isinstance(candidates, (Mapping, Sequence)) or len(candidates) < 2:
+        raise ArgumentError("candidates must be a dict or a list of at least two, such as [fit1, fit2]")
+    if isinstance(candidates, Mapping):
+        if not all(isinstance(name, str) for name in candidates):
+            raise ArgumentError("candidates must have texts as names")
+        return dict(candidates)
+    named = {
+        str(place) if isinstance(candidate, GLMResults) else str(candidate): candidate
+        for place, candidate in enumerate(candidates, start=1)
+    }
+    if len(named) < len(candidates):
+        raise ArgumentError("candidates must differ")
+    return named
+
+
+def losses_of(
+    candidates: Sequence[Any], score: str, domain: Domain | Mapping[str, Any] | None, low: float = 0.0
+) -> Losses:
+    """What rows cost the candidates, by the candidates' type; `low` is the least that a loss may be."""
+    if not isinstance(score, str):
+        raise ArgumentError(
+            f"score must be a text, got {type(score).__name__}: a function of the caller's could combine rows; write "
+            "an expression that reads the name candidate"
+        )
+    if all(isinstance(candidate, GLMResults) for candidate in candidates):
+        if domain is not None:
+            raise ArgumentError("domain must be left out for fitted models, which bring their own")
+        return ModelLosses(tuple(candidates), score)
+    return rule_losses(score, candidates, Domain.coerce(domain), low)
