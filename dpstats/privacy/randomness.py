@@ -31,7 +31,7 @@ class SystemRandom:
         return (words.astype(np.float64) + 0.5) * 2.0**-52
 
     def folded(self, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Independent uniforms as `folded_uniforms` returns them, from 156 bits: no tail has steps wider than a rounding.
+        """Independent uniforms as `folded_uniforms` returns them, from 156 bits: no tail has steps above a rounding.
 
         In a float64 near 1, or in 52 bits near 0, the tail of a distribution would be a few points far apart, which
         betray what they were added to.
