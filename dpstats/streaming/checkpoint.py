@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,26 +144,30 @@ def locked(path: Path, *, make: bool) -> Iterator[None]:
 
     Without `make` a file that is not there is not locked.
     """
-    descriptor = _lock(path, os.O_RDWR | (os.O_CREAT if make else 0))
+    try:
+        import fcntl
+    except ImportError:  # Windows: the ledger alone tells processes apart
+        yield
+        return
+    descriptor = _open_last(path, make, lambda one: fcntl.flock(one, fcntl.LOCK_EX))
     try:
         yield
     finally:
         if descriptor is not None:
+            # Closed alone it would stay locked by a process that was forked meanwhile.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
-def _lock(path: Path, flags: int) -> int | None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: the ledger alone tells processes apart
-        return None
+def _open_last(path: Path, make: bool, lock: Callable[[int], None]) -> int | None:
+    """The file at `path`, open and locked; None if there is none."""
     while True:
         try:
-            descriptor = os.open(path, flags, 0o600)
+            descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600)
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor)
             # Another file may have taken the name while this one waited: then the lock is of no use.
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor

@@ -6,9 +6,11 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -186,8 +188,8 @@ def test_a_tick_waits_for_a_ledger_that_stays_locked(folder: Path, state: bool) 
         assert content(opened(folder), 2) == content(stream, 2)
 
 
-def test_a_tick_that_waits_is_stepped_once(folder: Path, monkeypatch: Any) -> None:
-    """Two releases of a tick, one of which can be recorded, would be two with the same noise."""
+def steps_of(folder: Path, monkeypatch: Any) -> list[int]:
+    """The ticks that are computed, one after another, where each but the first is given other rows after a failure."""
     steps: list[int] = []
     real = RunningStream._step
 
@@ -196,12 +198,32 @@ def test_a_tick_that_waits_is_stepped_once(folder: Path, monkeypatch: Any) -> No
         return real(running, vector)
 
     monkeypatch.setattr(RunningStream, "_step", step)
-    stream = begun(folder, ledger=impatient(folder), state=None)
+    stream = begun(folder, ledger=impatient(folder), state=None, horizon=9)
     for tick in (1, 2):
         with busy(folder), pytest.raises(LedgerError):
             stream.update(rows(tick))
         stream.update(rows(tick + 10))
-    assert steps == [1, 2, 3]
+    return steps
+
+
+def test_a_tick_that_waits_is_computed_once(folder: Path, monkeypatch: Any) -> None:
+    """Two releases of a tick, one of which can be recorded, would be two with the same noise."""
+    assert steps_of(folder, monkeypatch) == [1, 2, 3]
+
+
+def test_a_tick_that_is_forgotten_would_be_computed_again(folder: Path, monkeypatch: Any) -> None:
+    """A planted bug, which the test before catches."""
+    real = RunningStream._record
+
+    def forgetting(running: RunningStream) -> None:
+        try:
+            real(running)
+        except LedgerError:
+            running._waiting = running._keeper._waiting = None
+            raise
+
+    monkeypatch.setattr(RunningStream, "_record", forgetting)
+    assert steps_of(folder, monkeypatch) == [1, 2, 2, 3, 3]
 
 
 @PERSISTENT
@@ -450,6 +472,23 @@ def test_a_lock_that_was_removed_while_it_was_awaited_is_of_no_use(tmp_path: Pat
         assert not entered.wait(0.1)
     assert entered.wait(60)
     thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_process_forked_amid_a_tick_does_not_keep_the_lock(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "lock"
+    with locked(path, make=True):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_the_name_is_durable_before_the_tick_is_shown(folder: Path, monkeypatch: Any) -> None:
