@@ -67,9 +67,9 @@ class ReportLattice:
         return self.sensitivity * SLACK / math.sqrt(reports * self.scale**2 - SMOOTHING)
 
     def reach(self, delta: float) -> float:
-        """R: beyond R deviations in an integer, or sqrt(size) + R in norm, noise is taken for no honest noise.
+        """How many deviations from zero, in an integer or beyond sqrt(size) of them in norm, no honest noise is.
 
-        So large that reports of which half or more are honest hide what is refused too (docs/proofs/local, 7).
+        But with a chance that `SLACK` pays for (docs/proofs/local, Theorem 2).
         """
         chances = math.log((2 * self.size + 1) * (self.n + 1)) - math.log(REFUSED_SHARE) - math.log(delta)
         alone, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
