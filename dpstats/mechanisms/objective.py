@@ -412,16 +412,17 @@ def _priced(
         scale = alone.scale
         for ahead in AHEAD:
             tolerance, final = rounded(scale, inside)
+            final.check()
             error = eta_error(final, row_length, design.offset_bound)
             found = price_information(design, family, purchase, metric, inside, alone, error)
             if found is None:
                 return None
             price, information = found
+            if price.scale > HOPELESS * alone.scale:
+                break
             if least_gradient_tolerance(family, **facts(price.scale, inside)) <= tolerance * ROUNDED:
                 return _Priced(price, inside, tolerance, final, information)
             scale = price.scale * ahead
-            if scale > HOPELESS * alone.scale:
-                break
         if purchase.information is None or purchase.information.free:
             return None
         raise ArgumentError(

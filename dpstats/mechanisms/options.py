@@ -18,6 +18,9 @@ from dpstats.privacy.ranges import ROWS_AT_LEAST
 ROWS_GUESS = 10_000
 """The number of rows that a default curvature is chosen for unless another is guessed."""
 
+CURVATURES = (1e-100, 1e100)
+"""A curvature lies between these: squares of it are normal floats."""
+
 CHOICES: dict[str, tuple[Any, ...]] = {
     "stages": (1, 2, "auto"),
     "realization": ("analytic", "augmented"),
@@ -58,7 +61,8 @@ class Options:
     Attributes
     ----------
     curvature : float, optional
-        Quadratic term added to the objective, per column, in model units; chosen from public facts by default.
+        Quadratic term added to the objective, per column, in model units, from 1e-100 to 1e100; chosen from public
+        facts by default.
     radius : float, optional
         Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
         method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
@@ -177,10 +181,12 @@ class Options:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("curvature", "radius"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and value > 0):
-                raise ArgumentError(f"{name} must be a positive finite number, got {safe_repr(value)}")
+        curvature = self.curvature
+        if curvature is not None and not (is_number(curvature) and CURVATURES[0] <= curvature <= CURVATURES[1]):
+            raise ArgumentError(f"curvature must be a positive number from 1e-100 to 1e100, got {safe_repr(curvature)}")
+        radius = self.radius
+        if radius is not None and not (is_number(radius) and radius > 0):
+            raise ArgumentError(f"radius must be a positive finite number, got {safe_repr(radius)}")
         shares = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share")
         for name in (*shares, "selection_level"):
             value = getattr(self, name)

@@ -35,7 +35,7 @@ from dpstats.mechanisms.posterior_sampler import (
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource, SystemRandom
@@ -354,6 +354,11 @@ def _curved(
     if not 4 * error <= purchase.eps / 2:
         raise ArgumentError(
             "rows_at_most is too large for method='posterior' with a delta: rounding would cost half of eps"
+        )
+    if purchase.delta * math.exp(-2 * error) < DELTA_MIN:
+        raise ArgumentError(
+            "eps is too large for method='posterior' with a delta: rounding would cost nearly all of delta; lower eps, "
+            "or take method='napp'"
         )
     return assembled(purchase.eps - 4 * error, purchase.delta * math.exp(-2 * error), 4 * error)
 

@@ -39,6 +39,9 @@ LONGEST_DRAW = 1000.0
 LARGEST = 1e280
 """Linear predictors stay below this, so that nothing overflows."""
 
+LARGEST_NOISE = 1e140
+"""No noise is larger, root mean square: its square is a normal float."""
+
 LATTICE_LIMIT = 2**500
 """Coordinates are clamped to so many lattice steps, far beyond any optimum of the rows that a release is made for
 (docs/proofs/release)."""
@@ -47,7 +50,7 @@ DISTANCES = (1e-200, 1e140)
 """Points lie within no less and no more of the optimum, so that steps and their multiples are normal floats."""
 
 ROUNDED = 1 + 1e-9
-"""Covers the rounding of root mean squares computed in two ways; the proof's bounds have more room than that."""
+"""Covers the rounding of root mean squares that are computed in two ways; the bounds proved have more room."""
 
 ZERO_SCALES = 40.0
 """Released coordinates within so many scales of the final noise of zero are set to zero where sparsity is wanted."""
@@ -89,7 +92,7 @@ def gradient_tolerance(
     Raises
     ------
     ArgumentError
-        If linear predictors could overflow.
+        If linear predictors, or the squares of the noise, could overflow.
     """
     share = GRADIENT_SHARE
     if final_eps is not None:
@@ -124,6 +127,8 @@ def least_gradient_tolerance(
 
     At least `share` of it; the other parameters and errors are those of `gradient_tolerance`.
     """
+    if not rms <= LARGEST_NOISE:
+        raise ArgumentError("eps is too small for such long rows or large caps: the noise would drown any data")
     public, longest = _lengths(rms, curvature, linear)
     least = float(np.min(curvature))
     if not row_length * (rows * family.lipschitz * row_length + longest) + least * offset_bound <= LARGEST * least:
@@ -159,7 +164,7 @@ def covered_rows(
     The other parameters are those of `gradient_tolerance` (docs/proofs/release, more rows than were declared).
     """
     covered = MOST_COVERED
-    while covered > 1 and tolerance < least_tolerance(
+    while covered > 1 and tolerance * ROUNDED < least_tolerance(
         family,
         rows=covered,
         row_norm=row_length,

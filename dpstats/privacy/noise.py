@@ -117,7 +117,7 @@ class Noise:
         """
         size = _check_size(size)
         factor = {"l1": 2.0 * size, "l2": size * (size + 1.0), "linf": size * (size + 1.0) * (size + 2.0) / 3}
-        return self.scale**2 * (size if self.kind == "gaussian" else factor[self.norm])
+        return self.scale * self.scale * (size if self.kind == "gaussian" else factor[self.norm])
 
     def norm_quantile(self, size: int, probability: float) -> float:
         """A bound that ||b||_2 exceeds with probability at most 1 - `probability`.
