@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Self
@@ -215,6 +215,9 @@ class ScaledDesign:
 
 
 __all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "response_values", "schema_domain"]
+
+LEAST_UNIT = 1e-250
+"""A coefficient in the user's units is at least so many times one in model units, and at most the inverse."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,6 +494,7 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         raise FormulaError(f"formula {parsed.text!r}: every column is zero on the declared ranges")
     terms = [Term(term.name, term.columns, term.maxima / norm, term.l2 / norm, term.l1 / norm) for term in units]
     scale = np.where(reach > 0, reach, 1.0) * norm * (1 + SLACK)
+    _check_units(info.column_names, response.spec, center, scale)
     for shared in (lower, upper, center, scale, *(term.maxima for term in terms)):
         shared.setflags(write=False)
     numeric = {term.name() for term in by_term if any(info.factor_infos[f].type == "numerical" for f in term.factors)}
@@ -515,3 +519,13 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         weights=weights,
         subset=bind_subset(parsed, domain),
     )
+
+
+def _check_units(names: Sequence[str], response: ResponseSpec, center: Array, scale: Array) -> None:
+    """Raise FormulaError unless coefficients in the user's units are doubles, whatever is released."""
+    sizes = response.scale / scale
+    for name, size, place in zip(names, sizes, center, strict=True):
+        if not (LEAST_UNIT < size < 1 / LEAST_UNIT and abs(place) * size < 1 / LEAST_UNIT):
+            raise FormulaError(
+                f"{name}: its coefficient could not be written in units so far from the response's; rescale it"
+            )

@@ -195,7 +195,8 @@ def _sizes(spec: ScaledDesign) -> dict[Any, float]:
     start = 0
     for subterms in spec.coding.term_codings.values():
         for subterm in subterms:
-            size = float(largest[start : start + subterm.num_columns].max())
+            # A factor of one level has no columns beside an intercept.
+            size = float(largest[start : start + subterm.num_columns].max(initial=0.0))
             start += subterm.num_columns
             for factor in subterm.factors:
                 sizes[factor] = max(sizes.get(factor, 0.0), size)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ TOLERANCE = 1e-12
 
 ROUNDED = 8 * float(np.finfo(np.float64).eps)
 """Where two large terms all but cancel, an error of so much of them is rounding."""
+
+LOST = 1e100
+"""Size of an entry of the residual beyond which steps run away from where there is no solution."""
 
 LADDER = 2.0 ** np.arange(-30, 31)
 """Steps tried; the full Newton step is taken whenever it gains a quarter of what the slope promises."""
@@ -90,7 +94,7 @@ def stabilised_solve(information: Float, law: MatrixLaw, start: Float | None = N
 
 def _descend(scaled: Float, factor: Float, square: MatrixMap) -> tuple[Float, bool]:
     """The factor of the solution by Newton's steps from another one, and whether it is one."""
-    before = np.inf
+    before, best = np.inf, (np.inf, factor)
     for _ in range(STEPS):
         own = factor.T @ scaled @ factor
         residual = own + factor.T @ square(factor @ factor.T) @ factor - np.eye(len(scaled))
@@ -99,7 +103,9 @@ def _descend(scaled: Float, factor: Float, square: MatrixMap) -> tuple[Float, bo
         small = max(SOLVED, ROUNDED * float(np.max(np.abs(own))))
         if error <= TOLERANCE or (error < small and error > before / 4):
             return factor, True
-        before = error
+        if not error < LOST:
+            return best[1], False
+        before, best = error, min(best, (error, factor), key=itemgetter(0))
         factor = _step(residual, factor, square)
     return factor, False
 
@@ -172,6 +178,9 @@ def _newton_direction(residual: Float, curvature: MatrixMap) -> Float:
 LEAST_RATIO = 2.0
 """A coefficient's information must be so many standard deviations of its noise."""
 
+KNOWN = 1e-20
+"""A diagonal entry whose noise has so small a share of the largest variance is known to be 0: its column is."""
+
 LIKELY = 0.95
 """The chance of that with which forecasts count on a coefficient."""
 
@@ -208,6 +217,8 @@ class Identified:
 def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> Identified:
     """Drop the coefficient of the least information t-ratio until all are at least `least`.
 
+    Of a column that is 0 in every row nothing is to be known.
+
     Parameters
     ----------
     information : ndarray, shape (p, p)
@@ -220,7 +231,9 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
     if not (np.isfinite(least) and least > 0):
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
     information = check_symmetric("information", information, law.size)
-    kept, ratios, start = np.arange(law.size), np.zeros(law.size), None
+    variances = law.bilinear(np.eye(law.size), np.eye(law.size))
+    kept = np.flatnonzero(variances > KNOWN * variances.max(initial=0.0))
+    ratios, start = np.zeros(law.size), None
     inverse = np.zeros((0, 0))
     while len(kept):
         inner = law.restrict(kept)

@@ -239,10 +239,18 @@ def noise_bound(
     if np.linalg.eigvalsh(curvature)[0] <= 0:
         raise ArgumentError("curvature must be positive definite")
     rows = np.eye(len(curvature)) if directions is None else np.asarray(directions, dtype=np.float64)
+    rows, units = in_units(rows)
     moved = np.linalg.solve(curvature, rows.T).T
     plain = np.sum(rows * moved, axis=1)
     values = linalg.eigh(covariance, curvature, eigvals_only=True)
     largest = max(float(values[-1]), 0.0) * plain
     every = (np.sqrt(float(values.sum()) * plain) + np.sqrt(np.sum(moved @ covariance * moved, axis=1))) ** 2 / 4
     factor = {"linear": 1.0, "normal": 1.0, "l1": 2.0, "any": np.inf}[reading]
-    return np.sqrt(np.minimum(factor * largest, every))
+    return units * np.sqrt(np.minimum(factor * largest, every))
+
+
+def in_units(rows: Float) -> tuple[Float, Float]:
+    """Rows over powers of two, shape (k,), near their largest entries: in any units their squares are doubles."""
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    units = np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0))))
+    return rows / units[:, None], units

@@ -230,6 +230,9 @@ def noise_shape(design: Bounds, norm: NormName) -> Vector:
     return shape / np.max(shape)
 
 
+MOST = 1e300
+"""What no eps pays for is said to cost so much: plans are stored as JSON, which has no infinity."""
+
 ROOM_WANTED = 0.4
 """Free information: the curvature is raised until kappa takes no more than this part of what the fit's noise has room
 for in l'',"""
@@ -416,9 +419,9 @@ def _bought(purchase: NoiseBudget, metric: NoiseCandidate) -> dict[str, Any]:
 def _classical(
     family: Family, purchase: NoiseBudget, metric: NoiseCandidate, eps: float, kappa: float
 ) -> tuple[float, float]:
-    """The scale of the papers' even split of eps, and what noise of that scale really costs."""
+    """The scale of the papers' even split of eps, and what noise of that scale really costs: `MOST` if no eps does."""
     classical = classical_scale(family, eps=eps, **_bought(purchase, metric))
-    return classical, _loss(family, purchase, metric, classical, kappa)
+    return classical, min(_loss(family, purchase, metric, classical, kappa), MOST)
 
 
 def _loss(family: Family, purchase: NoiseBudget, metric: NoiseCandidate, scale: float, kappa: float) -> float:

@@ -18,6 +18,10 @@ from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import Image
 
 Vector = NDArray[np.float64]
+
+FARTHEST = 1e70
+"""A coefficient in the user's units may be so many times one in model units, or the inverse, where it has an error."""
+
 NormName = Literal["l1", "l2", "linf"]
 NORM_NAMES: tuple[NormName, ...] = ("l1", "l2", "linf")
 
@@ -254,6 +258,12 @@ class SubDesign:
     def curvature_ratio(self, curvature: Vector) -> float:
         """kappa over the columns kept."""
         return self.norm_bound("l2", curvature**-0.5) ** 2
+
+
+def has_errors(design: Bounds) -> bool:
+    """Whether errors can be had in the user's units: the noise of their variances is of fourth powers."""
+    sizes = np.abs(design.back_transform()[0])
+    return bool(np.all((sizes == 0) | ((sizes > 1 / FARTHEST) & (sizes < FARTHEST))))
 
 
 def constant_column(design: Bounds) -> tuple[int, float] | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.design import Bounds, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty, split_curvature
@@ -22,6 +22,11 @@ FEW_COLUMNS = 12
 
 MANY_COLUMNS = 20
 """Beyond so many the other families' needs a larger one."""
+
+TOO_FAR = (
+    "needs variances in the units of the formula's columns and the response, and these are 1e70 times apart or more: "
+    "rescale them"
+)
 
 SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15, "clustered": 0.15}
 
@@ -56,6 +61,10 @@ def with_inference(
     # Nothing is free for persons, whose scores' spread must be bought.
     if wanted is None or (wanted == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return purchase
+    if not has_errors(design):
+        if wanted == "auto":
+            return purchase
+        raise ArgumentError(f"inference={wanted!r} {TOO_FAR}")
     if wanted == "model" and _variance_is_open(family, design):
         raise ArgumentError(
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "

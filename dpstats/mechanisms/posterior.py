@@ -439,7 +439,8 @@ def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, s
     )
     square = np.ones(len(sizes))
     for term in design.terms:
-        square[term.columns] = max(term.l2, 1e-3) ** 2 / (term.columns.stop - term.columns.start)
+        # A factor of one level has no columns beside an intercept.
+        square[term.columns] = max(term.l2, 1e-3) ** 2 / max(term.columns.stop - term.columns.start, 1)
     bend = rows * square
 
     def cost(log_level: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dpstats.formula.submodels import uniform_exog
 from dpstats.inference import Estimates, Inference, ModelSpread, NormalLaw, SpanNoise
 from dpstats.inference.basis import MappedMatrix, project_forms, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
+from dpstats.mechanisms.design import has_errors
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.privacy.information import COVER_SHARE, JointColumns, MatrixLaw, MatrixNoise, design_metric
@@ -168,6 +170,11 @@ def plan_statistics(
     """
     check_size("eps", eps)
     radius = check_size("radius", radius)
+    if not has_errors(design):
+        raise ArgumentError(
+            "the units of the columns and the response are 1e70 times apart or more, so that errors would have no "
+            "variances: rescale them"
+        )
     cover = COVER_SHARE * eps
     noise = statistics_noise(
         len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency, law=law
@@ -302,10 +309,17 @@ class Equations:
 
     def ridge(self, radius: float) -> float:
         """m = sqrt(E |b|^2) / radius in the metric, b = v - H theta the noise for theta of norm `radius` at random."""
-        inverse = np.linalg.inv(self.metric)
-        spread = self.columns @ inverse @ self.columns.T * (radius**2 / len(inverse))
-        covariance = self.noise_covariance(np.outer(self.response, self.response) + self_adjoint(spread))
-        return float(np.sqrt(np.sum(covariance * inverse))) / radius
+        root, law = np.linalg.cholesky(self.metric), self.law
+        drawn = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
+        covariance = self.noise_covariance(np.outer(self.response, self.response) + drawn.T @ drawn)
+        square = float(np.trace(_in_metric(root, covariance)))
+        # In closed form without what the design knows, which never adds: of columns that hardly differ, whose metric
+        # has no inverse in doubles, the sum above may have no correct digit.
+        moved = law.metric @ self.response
+        inner = linalg.solve_triangular(root, self.columns.T @ moved, lower=True)
+        size = float(self.response @ moved) + radius**2
+        most = law.variance * (len(root) * size + float(inner @ inner) + radius**2)
+        return math.sqrt(square if 0 < square < most else most) / radius
 
     def stabilised(self, ridge: float) -> Matrix:
         """A positive definite S for H: eigenvalues l in the metric become l/2 + sqrt(l^2/4 + m^2), l cut at 0.
@@ -314,9 +328,7 @@ class Equations:
         and noise of the sizes that m stands for (docs/proofs/statistics, 4).
         """
         root = np.linalg.cholesky(self.metric)
-        inner = linalg.solve_triangular(root, self.information, lower=True)
-        inner = self_adjoint(linalg.solve_triangular(root, inner.T, lower=True))
-        values, vectors = np.linalg.eigh(inner)
+        values, vectors = np.linalg.eigh(self_adjoint(_in_metric(root, self.information)))
         cut = np.maximum(values, 0.0)
         axes = root @ vectors
         return self_adjoint((axes * (cut / 2 + np.sqrt(cut**2 / 4 + ridge**2))) @ axes.T)
@@ -328,6 +340,12 @@ class Equations:
             return np.asarray(linalg.solve(metric, self.moments, assume_a="pos"))
         tolerance = PRECISION * float(np.linalg.norm(self.moments))
         return minimize_quadratic(metric, -self.moments, penalty, weights, np.zeros(len(metric)), tolerance)
+
+
+def _in_metric(root: NDArray[np.floating[Any]], matrix: Matrix) -> Matrix:
+    """R^-1 A R'^-1 for the lower root R of a metric and a symmetric A."""
+    inner = linalg.solve_triangular(root, matrix, lower=True)
+    return np.asarray(linalg.solve_triangular(root, inner.T, lower=True), dtype=np.float64)
 
 
 @dataclass(frozen=True)

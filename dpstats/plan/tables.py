@@ -135,6 +135,9 @@ MOST_TERMS = 60
 BREAKS = " :,;[(=*+/_-"
 """A name that is too long goes on in another line behind one of these."""
 
+EXPONENT = re.compile(r"\S*\de[-+]\d\S*")
+"""A number such as -3.981e-06."""
+
 
 def plan_tables(plan: Plan) -> list[SimpleTable]:
     """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk."""
@@ -346,9 +349,10 @@ def full_width(
     """A table as wide as the header: named rows, with the given widths for the columns beside the names.
 
     Names that are longer than what is left get the blanks of the columns before they go on in another line, unless the
-    columns stand below others and may not be made `narrow`. Text in the columns goes on in other lines too.
+    columns stand below others and may not be made `narrow`. Text in the columns goes on in other lines too; numbers do
+    not, for which a column is made wider.
     """
-    columns = _narrowed(headers, rows, columns) if narrow else columns
+    columns = _narrowed(headers, rows, _widened(rows, columns)) if narrow else columns
     room = WIDTH - sum(columns) - len(columns)
     formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
     lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
@@ -372,6 +376,15 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
         lines.append(text[:at].rstrip())
         text = indent + text[at:].lstrip()
     return [*lines, text]
+
+
+def _widened(rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> list[int]:
+    """Widths of the columns, or of the longest numbers in them that have an exponent, if these are longer."""
+    longest = list(columns)
+    for _, cells in rows:
+        for at, cell in enumerate(cells):
+            longest[at] = max(longest[at], *map(len, EXPONENT.findall(cell)), 0)
+    return longest
 
 
 def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> Sequence[int]:

@@ -165,7 +165,8 @@ class WaldTestTerms:
     Attributes
     ----------
     table : DataFrame
-        A row for each term; columns statistic, pvalue, df_constraint and untested, as in `WaldTest`.
+        A row for each term; columns statistic, pvalue, df_constraint and untested, as in `WaldTest`. statistic and
+        pvalue are NaN of a term that the budget does not identify.
     """
 
     table: pd.DataFrame

@@ -344,7 +344,9 @@ class InferenceMixin:
                     if constant
                     else wald_test(found.table.estimates, rows_of_term, found.nulls[inside])
                 )
-                rows[term.name] = (test.statistic, test.pvalue, test.df, test.untested)
+                # Of a term none of whose coefficients is identified nothing was tested.
+                found_out = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
+                rows[term.name] = (*found_out, test.df, test.untested)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))

@@ -22,6 +22,7 @@ from dpstats.inference import (
     noise_bound,
 )
 from dpstats.inference.basis import self_adjoint
+from dpstats.inference.table import in_units
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
 from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.information import Information, known_information
@@ -221,7 +222,8 @@ def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
     stage = plan.stages[-1].plan
     transform, _ = plan.design.back_transform()
     if isinstance(stage, OutputPlan):
-        return np.asarray(np.sqrt(transform[np.ix_(columns, columns)] ** 2 @ stage.noise_variances))
+        rows, units = in_units(transform[np.ix_(columns, columns)])
+        return np.asarray(units * np.sqrt(rows**2 @ stage.noise_variances))
     covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
     return noise_bound(covariance, np.diag(stage.curvature), transform[np.ix_(columns, columns)])
 

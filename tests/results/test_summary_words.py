@@ -13,7 +13,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError
 from dpstats.plan.tables import WIDTH, full_width
-from dpstats.results.contrasts import coefficient_cells
+from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.summary import beyond_normal
 
 DOMAIN = {"x": (0, 1), "z": (0, 1), "y": (0, 8000), "b": (0, 1)}
@@ -288,3 +288,12 @@ def test_an_estimate_belongs_to_its_error() -> None:
     np.testing.assert_allclose(tidy["estimate"] / tidy["std_error"], tidy["statistic"])
     plain = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN).tidy()
     assert list(plain) == ["term", "estimate", "released", "scaled_released", "noise_at_most"]
+
+
+def test_no_number_goes_on_in_another_line() -> None:
+    """The column is made wider: -3.981e- stood above 06."""
+    cells = coefficient_cells([-3.981e-6, 7.1e-9, -552.8, 0.0, -3.943e-6, -3.915e-106])
+    for name in ("x", "a name that is longer than what is left"):
+        text = str(full_width(coefficient_headers(0.05), [("Intercept", cells), (name, cells)], COEFFICIENT_WIDTHS))
+        assert text.count(" -3.981e-06 ") == text.count(" -3.943e-06 ") == 2
+        assert max(map(len, text.splitlines())) == 78

@@ -119,8 +119,10 @@ def optimal_design(columns: tuple[int, ...], points: Float) -> JointColumns | No
     None where the columns depend on each other, so that there is none.
     """
     count, size = points.shape
+    if count <= size:
+        return None
     middle, spread = points.mean(axis=0), points.std(axis=0)
-    if count <= size or not np.all(spread > 0):
+    if not np.all(spread > 0):
         return None
     cells = np.column_stack((np.ones(count), (points - middle) / spread))
     if np.linalg.cond(cells) > LARGEST_CONDITION:
