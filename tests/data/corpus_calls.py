@@ -29,7 +29,7 @@ from corpus_text import attempt, digest
 import dpstats as dp
 from dpstats import families, penalties, plots, privacy, streaming
 from dpstats.audit import audit_exact, sensitivity, worst_cases
-from dpstats.streaming import constraints, sums
+from dpstats.streaming import constrained, constraints, sums
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -195,10 +195,10 @@ def files(form: str, count: int = 400) -> Any:
     return forms.get(form, lambda: form)()
 
 
-def arrays(family: Any, *, endog: Any = None, fit: Mapping[str, Any] | None = None, **arguments: Any) -> dp.GLMResults:
+def arrays(family: Any, *, endog: Any = None, fit: Mapping[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
     """A fit of plain arrays."""
     exog, endog = DATA[["x", "z"]] / 10, DATA["b"] if endog is None else endog
-    return dp.GLM(endog, exog, family, **arguments).fit(4.0, seed=1, **(fit or {}))
+    return saved(dp.GLM(endog, exog, family, **arguments).fit(4.0, seed=1, **(fit or {})))
 
 
 # ---- choices and sums -----------------------------------------------------------------------------------------------
@@ -315,8 +315,10 @@ def prefix_sums(mechanism: Any, *, delta: float = 1e-6, **more: Any) -> dict[str
     found = mechanism.plan(2, eps=3.0, delta=delta, **more)
     running = found.start(seed=3, recall=8)
     released = [running.step(found.total(np.array([[0.5, 0.25], [-0.5, 0.125]]) * tick)) for tick in range(1, 6)]
+    kept = sums.PrefixSums.from_bytes(running.to_bytes(), found)
     return {
         **{"plan": repr(found), "stored": digest(str(found.to_dict())), "released": np.array(released)},
+        **{"kept": kept.total, "its plan": sums.stored_plan(running.to_bytes()).to_dict() == found.to_dict()},
         **{"between": attempt(lambda: running.between(1, 4)), "total": running.total},
         **{"std": mechanism.std(np.array([1, 5])), "sensitivity": mechanism.sensitivity},
     }
@@ -330,6 +332,13 @@ def region(one: Any) -> dict[str, Any]:
     return {**stored, **found, "width": one.gaussian_width(4), "reach": one.reach}
 
 
+def solved(constraint: Any) -> dict[str, Any]:
+    """Coefficients from noisy sums."""
+    gram, cross = [[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, -0.125]], [2.0, -1.0, 0.5]
+    noisy = constrained.fit_noisy(cross, gram, constraint, cross_sd=0.25, gram_sd=0.25)
+    return {"fit_noisy": noisy, "minimise": constrained.minimise(cross, gram, constraint, ridge=0.5)}
+
+
 def spec(formula: str, **more: Any) -> dp.local.Spec:
     return dp.local.Spec(DOMAIN, formula, **{"delta": 1e-6, "n": 500, **more})
 
@@ -340,6 +349,10 @@ def reports(formula: str, **more: Any) -> dict[str, Any]:
     row = {name: values[1] for name, values in NEW.items()} | {"y": 2.5, "b": 1, "lab": "yes"}
     report = dp.local.randomize(row, made)
     sent = dp.local.from_json(dp.local.to_json(report))
+    reports = [report, dp.local.randomize(None, made)]
+    dp.local.write(reports, "r.parquet")
+    summed = dp.local.total("r.parquet", made) if made.scheme == "statistics" else dp.local.total(reports, made)
+    modular = dp.local.Total.from_modular([int(value) % 2**62 for value in summed.values], 2**62, 2, made)
     return {
         **{
             "": made,
@@ -347,6 +360,7 @@ def reports(formula: str, **more: Any) -> dict[str, Any]:
             "again": dp.local.Spec.from_json(made.to_json()).hash == made.hash,
         },
         **{"sent": bool((sent.values == report.values).all()), "size": len(report.values)},
+        **{"modular": bool((modular.values == summed.values).all()), "count": modular.count},
         **{
             "central": attempt(lambda: made.central_guarantee(3)),
             "missing": len(dp.local.randomize(None, made).values),
@@ -364,6 +378,9 @@ def ledger(**more: Any) -> dp.Ledger:
 def one_charge() -> dp.Ledger:
     book = ledger()
     book.signed("Ada").charge(dp.Guarantee(0.5), label="one")
+    with book.charge(dp.Guarantee(0.25), label="two"):
+        pass
+    book.charge(dp.Guarantee(0.125), label="taken back").refund()
     return book
 
 

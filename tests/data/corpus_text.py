@@ -146,9 +146,9 @@ def public(value: Any, label: str) -> Iterator[str]:
 
 
 def on_lattice(fit: Any) -> bool:
-    """Whether the coefficients of a fit are released as they are, and not made of other released values."""
+    """Whether the coefficients of a fit are released as they are: not made of sums, and not as a paper prints them."""
     facts = fit.glance() if hasattr(fit, "glance") else {}
-    return "method" in facts and facts["method"].item() in LATTICE
+    return "method" in facts and facts["method"].item() in LATTICE and ";" not in (fit.guarantee.reason or "")
 
 
 def attempt(call: Callable[[], object]) -> object:
