@@ -59,6 +59,7 @@ def main(files: int = FILES) -> Counter[tuple[str, str]]:
     spec, sent = reports()
     found: Counter[tuple[str, str]] = Counter()
     values = np.array([report.values for report in sent])
+    total = values.sum(axis=0).tolist()
 
     def same(back: list[dp.local.Report]) -> bool:
         return np.array_equal([report.values for report in back], values) and {one.spec for one in back} == {spec.hash}
