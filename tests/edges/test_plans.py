@@ -18,6 +18,7 @@ CASES = 200
 """Of the 20,000 and more that `python -m benchmarks.audits.plans` runs."""
 
 
+@pytest.mark.slow
 def test_every_accepted_plan_is_carried_out(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "dpstats")
     found = list(plans.search(range(CASES)))
