@@ -29,7 +29,8 @@ from corpus_text import attempt, digest
 import dpstats as dp
 from dpstats import families, penalties, plots, privacy, streaming
 from dpstats.audit import audit_exact, sensitivity, worst_cases
-from dpstats.streaming import constrained, constraints, sums
+from dpstats.streaming import constrained as solving
+from dpstats.streaming import constraints, sums
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -335,8 +336,8 @@ def region(one: Any) -> dict[str, Any]:
 def solved(constraint: Any) -> dict[str, Any]:
     """Coefficients from noisy sums."""
     gram, cross = [[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, -0.125]], [2.0, -1.0, 0.5]
-    noisy = constrained.fit_noisy(cross, gram, constraint, cross_sd=0.25, gram_sd=0.25)
-    return {"fit_noisy": noisy, "minimise": constrained.minimise(cross, gram, constraint, ridge=0.5)}
+    noisy = solving.fit_noisy(cross, gram, constraint, cross_sd=0.25, gram_sd=0.25)
+    return {"fit_noisy": noisy, "minimise": solving.minimise(cross, gram, constraint, ridge=0.5)}
 
 
 def spec(formula: str, **more: Any) -> dp.local.Spec:
