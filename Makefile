@@ -6,7 +6,7 @@ WORKERS ?= 2
 CASES ?= 50000
 OLDEST := .venv/oldest
 
-.PHONY: demo test lint types unit docs bench dist edges-oldest clean
+.PHONY: demo test test-all rest lint types unit slow docs bench dist edges-oldest clean
 
 .stamp-core: setup.cfg pyproject.toml dpstats/_version.py
 	$(PYTHON) -m venv .venv
@@ -24,7 +24,12 @@ OLDEST := .venv/oldest
 demo: .stamp-core
 	$(BIN)/python -m dpstats demo
 
-test: lint types docs unit
+# What answers within minutes, and the rest of what a change must pass.
+test: lint types unit
+
+test-all: test rest
+
+rest: docs slow
 
 lint: .stamp-test
 	$(BIN)/ruff check .
@@ -34,7 +39,10 @@ types: .stamp-test
 	$(BIN)/mypy
 
 unit: .stamp-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+slow: .stamp-test
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 docs: .stamp-test
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
