@@ -509,7 +509,7 @@ class TestWithheld:
 
     def test_clamped_coefficients(self) -> None:
         plan, stage = self.plan()
-        fine = replace(stage.final, distance=1e-16 * stage.final.distance)
+        fine = replace(stage.final, distance=1e-140 * stage.final.distance)
         limit = mechanism.LATTICE_LIMIT * fine.step
         assert limit < FARTHEST
         for params, kept in ((0.9 * limit, True), (limit, False)):
