@@ -134,6 +134,9 @@ class MappedLinear:
         return self.law.draws(count, random) @ self.transform
 
 
+KNOWN = 1e-12
+"""Of a combination that is left so small a share of its variance, the rest is rounding: the combination is known."""
+
 RANK = 1e-9
 """Forms that depend on others up to this share of their size are left out."""
 
@@ -189,7 +192,8 @@ class SpanNoise:
         middle = np.einsum("ni,nj->nij", right, left).reshape(len(left), self.size**2)
         moved = middle @ self.removed.reshape(self.size**2, self.size**2)
         moved = moved.reshape(len(left), self.size, self.size)
-        return np.asarray(whole - np.einsum("ni,nij,nj->n", left, moved, right), dtype=np.float64)
+        rest = np.asarray(whole - np.einsum("ni,nij,nj->n", left, moved, right), dtype=np.float64)
+        return np.where(rest > KNOWN * whole, rest, 0.0)
 
     def restrict(self, kept: Indices) -> SpanNoise:
         """The law of E's rows and columns `kept`."""

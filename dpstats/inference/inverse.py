@@ -178,9 +178,6 @@ def _newton_direction(residual: Float, curvature: MatrixMap) -> Float:
 LEAST_RATIO = 2.0
 """A coefficient's information must be so many standard deviations of its noise."""
 
-KNOWN = 1e-20
-"""A diagonal entry whose noise has so small a share of the largest variance is known to be 0: its column is."""
-
 LIKELY = 0.95
 """The chance of that with which forecasts count on a coefficient."""
 
@@ -217,7 +214,7 @@ class Identified:
 def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> Identified:
     """Drop the coefficient of the least information t-ratio until all are at least `least`.
 
-    Of a column that is 0 in every row nothing is to be known.
+    A column whose diagonal entry has no noise left is known to be 0 in every row: it is dropped first.
 
     Parameters
     ----------
@@ -231,14 +228,14 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
     if not (np.isfinite(least) and least > 0):
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
     information = check_symmetric("information", information, law.size)
-    variances = law.bilinear(np.eye(law.size), np.eye(law.size))
-    kept = np.flatnonzero(variances > KNOWN * variances.max(initial=0.0))
+    kept = np.flatnonzero(law.bilinear(np.eye(law.size), np.eye(law.size)) > 0)
     ratios, start = np.zeros(law.size), None
     inverse = np.zeros((0, 0))
     while len(kept):
         inner = law.restrict(kept)
         inverse, solved = stabilised_solve(information[np.ix_(kept, kept)], inner, start)
-        found = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
+        with np.errstate(divide="ignore"):
+            found = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
         ratios[kept] = found
         worst = int(np.argmin(found))
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
