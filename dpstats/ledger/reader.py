@@ -239,7 +239,7 @@ class Reader:
         DataFrame
             `time`; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN) spent so far: of the parts of a partition
             the worst; `analyst`, "" without a name, and `by_analyst`, the eps or rho that this one has spent so far.
-            `dpstats.plots.audits` draws it.
+            `dpstats.plots.spending` draws it.
 
         Examples
         --------

@@ -60,13 +60,8 @@ _LEAST_PLD_DELTA = 1e-10
 def group_rule(guarantee: Guarantee) -> Guarantee:
     """What an add_remove guarantee promises under replace_one: a replacement is one removal and one addition.
 
-    (eps, delta) becomes (2 eps, (1 + exp(eps)) delta), rho becomes 4 rho and mu becomes 2 mu
-    (docs/proofs/composition, section 3).
-
-    Raises
-    ------
-    ArgumentError
-        If `guarantee` is not under add_remove, or if its delta under replace_one would reach 1.
+    (eps, delta) becomes (2 eps, (1 + exp(eps)) delta), rho becomes 4 rho and mu becomes 2 mu (docs/proofs/composition,
+    section 3). ArgumentError for a replace_one guarantee, or if delta would reach 1.
     """
     if guarantee.adjacency != "add_remove":
         raise ArgumentError(
@@ -203,13 +198,8 @@ def compose(
 def split_budget(eps: float, delta: float, weights: Sequence[float]) -> list[tuple[float, float]]:
     """Shares of (eps, delta) in proportion to `weights`, whose sum in a ledger never exceeds the total.
 
-    Each share is rounded down to the ledger's grid (1e-12 for eps, 1e-18 for delta).
-
-    Raises
-    ------
-    ArgumentError
-        If the budget is invalid, `weights` is empty or holds a number that is not finite and positive, or a share
-        would round to nothing.
+    Each is rounded down to the ledger's grid, 1e-12 for eps and 1e-18 for delta; ArgumentError if one rounds to
+    nothing.
     """
     eps, delta = check_budget(eps, delta)
     if not weights or not all(isinstance(w, (int, float)) and 0 < w < math.inf for w in weights):

@@ -185,11 +185,6 @@ def classical_scale(
 
     Pure: Chaudhuri et al. (2011), algorithm 2. With delta: Kifer et al. (2012), algorithm 1. Both also ask for
     log(1 + kappa sup l'') <= eps / 2.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range or a cap of the family is open.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)

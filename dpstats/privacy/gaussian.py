@@ -37,23 +37,12 @@ SPLITS = np.concatenate((np.arange(28) / 40, 1 - 0.3 * 2.0 ** -(np.arange(352) /
 
 @dataclass(frozen=True)
 class NormalGrid:
-    """Nodes u of a grid, the normal mass beyond and between them, and where in each cell its mean lies.
+    """Nodes u of a grid, the normal mass beyond and between them, and where in each cell its mean lies."""
 
-    Attributes
-    ----------
-    nodes : ndarray (nodes,)
-    beyond : ndarray (nodes,)
-        P(u > node).
-    mass : ndarray (nodes - 1,)
-        P(node < u < next node).
-    mean : ndarray (nodes - 1,)
-        The conditional mean of u as a fraction of the cell, in [0, 1].
-    """
-
-    nodes: Float
-    beyond: Float
-    mass: Float
-    mean: Float
+    nodes: Float  # (nodes,)
+    beyond: Float  # (nodes,): P(u > node)
+    mass: Float  # (nodes - 1,): P(node < u < next node)
+    mean: Float  # (nodes - 1,): the conditional mean of u as a fraction of the cell, in [0, 1]
 
 
 def check_delta(delta: float, least: float = DELTA_MIN) -> None:
@@ -94,18 +83,10 @@ def corner_lines(curve: LossCurve, curvature_ratio: float, every: int = 64) -> t
 
 @dataclass(frozen=True)
 class RemovalProfile:
-    """Upper bound of remove(e) = E (1 - exp(e - g(u)))_+ for every e.
+    """Upper bound of remove(e) = E (1 - exp(e - g(u)))_+ for every e."""
 
-    Attributes
-    ----------
-    levels : ndarray (nodes,)
-        g at the nodes, nondecreasing.
-    deltas : ndarray (nodes,)
-        The bound at e = levels.
-    """
-
-    levels: Float
-    deltas: Float
+    levels: Float  # (nodes,): g at the nodes, nondecreasing
+    deltas: Float  # (nodes,): the bound at e = levels
 
     def __call__(self, eps: Float) -> Float:
         """The bound at each of `eps`, shape (k,): convex in exp(eps), hence below the chord between nodes.
@@ -302,10 +283,7 @@ def gaussian_delta(eps: float, mu: float) -> float:
 def analytic_mu(eps: float, delta: float) -> float:
     """The greatest mu = sensitivity / sigma, up to 1e-12, at which a Gaussian mechanism is (eps, delta)-DP.
 
-    Raises
-    ------
-    ArgumentError
-        If `delta` is too small for the arithmetic.
+    ArgumentError if `delta` is too small for the arithmetic.
     """
     check_delta(delta)
     low, high = 0.0, 1.0
@@ -323,10 +301,7 @@ def analytic_mu(eps: float, delta: float) -> float:
 def least_eps(mu: float, delta: float) -> float:
     """The least eps, up to 1e-9 relative and at least LEAST_EPS, at which a mechanism of this mu is (eps, delta)-DP.
 
-    Raises
-    ------
-    ArgumentError
-        If `delta` is zero or too small for the arithmetic.
+    ArgumentError if `delta` is too small for the arithmetic.
     """
     check_delta(delta)
     if gaussian_delta(LEAST_EPS, mu) <= delta:

@@ -117,15 +117,7 @@ def buy_range(
 def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows_at_least: float) -> None:
     """Raise ArgumentError, before anything is spent, if a range at this price could mean nothing.
 
-    Parameters
-    ----------
-    eps : float
-        For each of the ranges.
-    names : sequence of str
-        The columns.
-    adjacency : {"add_remove", "replace_one"}
-    rows_at_least : float
-        A public lower bound on the number of rows; no guarantee depends on it.
+    `rows_at_least` is a public lower bound on the number of rows, on which no guarantee depends.
     """
     known = check_positive("rows_at_least", rows_at_least)
     least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / known
@@ -184,19 +176,9 @@ def selection(scale: float, adjacency: Adjacency) -> Any:
 
 
 def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty: Array) -> NDArray[np.int64]:
-    """Score closed intervals: the number of rows inside minus a rounded public penalty.
+    """The number of rows inside each closed interval of `ends`, shape (k, 2), less a rounded public `penalty` in rows.
 
-    Parameters
-    ----------
-    blocks : Rows or sequence of ndarray, shape (rows,)
-        Finite values.
-    ends : ndarray, shape (k, 2)
-    penalty : ndarray, shape (k,)
-        Public, in rows.
-
-    Returns
-    -------
-    ndarray, shape (k,)
+    Blocks hold finite values, shape (rows,).
     """
     inside = as_rows(blocks).total(partial(_inside, ends), operator.add)
     cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
@@ -387,20 +369,8 @@ def buy_weighted_mean(
 def buy_rate(rows: Rows[tuple[Array, Array, Array]], most: float, *, eps: float, random: RandomSource) -> float:
     """The sum of counts clipped to [0, most] over that of exposures, with eps-differential privacy.
 
-    Parameters
-    ----------
-    rows : Rows of (values, weights, exposures)
-        Weights and exposures within [0, 1].
-    most : float
-        Public, positive.
-    eps : float
-        Both sums move by one unit at most, whether a row is added, removed or replaced.
-    random : RandomSource
-
-    Returns
-    -------
-    float
-        Positive.
+    Weights and exposures are within [0, 1]; both sums move by one unit at most, whether a row is added, removed or
+    replaced.
     """
     events, time = _seen(rows.total(partial(rate_parts, most), operator.add), 2 * MEAN_UNITS, eps, random)
     return float(most * events / time)

@@ -26,23 +26,12 @@ STEPS = 1024
 
 @dataclass(frozen=True)
 class PermuteAndFlip:
-    """A choice among candidates whose losses are sums over rows.
+    """A choice among `candidates` whose losses are sums over rows; pure eps-DP."""
 
-    Attributes
-    ----------
-    candidates : int
-        k, how many there are.
-    eps : float
-        The budget; pure.
-    adjacency : {"add_remove", "replace_one"}
-    monotone : bool
-        Whether a row adds between 0 and 1 to every loss; else between -1 and 1.
-    """
-
-    candidates: int
-    eps: float
+    candidates: int  # k, how many there are
+    eps: float  # The budget; pure
     adjacency: Adjacency
-    monotone: bool = True
+    monotone: bool = True  # Whether a row adds between 0 and 1 to every loss; else between -1 and 1
 
     @property
     def together(self) -> bool:
@@ -61,15 +50,7 @@ class PermuteAndFlip:
         return self.shift * (1 if self.together else 2) / self.eps * (1 + 1e-12)
 
     def choose(self, losses: NDArray[np.int64], random: RandomSource) -> int:
-        """The position of the least loss after noise.
-
-        Parameters
-        ----------
-        losses : ndarray of int64, shape (k,)
-            In steps.
-        random : RandomSource
-            OpenDP draws, exactly, except from a seeded source, whose releases are never certified.
-        """
+        """The position of the least loss after noise; losses are in steps, shape (k,)."""
         if isinstance(random, SystemRandom):
             return int(self.measurement()([-int(loss) for loss in losses]))
         noise = -self.scale * STEPS * np.log1p(-random.random(len(losses)))
@@ -103,13 +84,7 @@ class PermuteAndFlip:
         return 1 + math.expm1(size * math.log1p(-part)) / (size * part)
 
     def bound(self, beta: float) -> float:
-        """What the chosen candidate loses beyond the best one, in rows, except with probability `beta`.
-
-        Raises
-        ------
-        ArgumentError
-            If `beta` is not strictly between 0 and 1.
-        """
+        """What the chosen candidate loses beyond the best one, in rows, except with probability `beta`."""
         if not is_number(beta) or not 0 < beta < 1:
             raise ArgumentError(f"beta must lie strictly between 0 and 1, got {safe_repr(beta)}")
         if self.failure(0.0) <= beta:
@@ -138,16 +113,10 @@ class RandomStopping:
     """The number of runs K: a negative binomial law truncated to K >= 1 (Papernot and Steinke 2022).
 
     P(K = k) is proportional to (1 - gamma)^k Gamma(k + eta) / k!; eta = 1 is the geometric law, 0 the logarithmic one.
-
-    Attributes
-    ----------
-    eta : {-0.5, 0.0, 1.0}
-    mean : float
-        E K, more than 1.
     """
 
     eta: float
-    mean: float
+    mean: float  # E K, more than 1
 
     def __post_init__(self) -> None:
         check_choice("eta", self.eta, ETAS)

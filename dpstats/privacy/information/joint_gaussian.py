@@ -58,24 +58,12 @@ SHARES = np.concatenate((SPLITS[:28], SPLITS[28::8]))
 
 @dataclass(frozen=True)
 class JointPoints:
-    """Points whose planes bound g: slopes in u over mu, in v over t, and what does not depend on the noise.
+    """Points whose planes bound g: slopes in u over mu, in v over t, and what does not depend on the noise."""
 
-    Attributes
-    ----------
-    gradient : ndarray (points,)
-        w / L.
-    weight : ndarray (points,)
-        B / t.
-    cost : ndarray (points,)
-        log(1 + kappa h).
-    extra : ndarray (points,)
-        h, which Wishart noise charges for.
-    """
-
-    gradient: Float
-    weight: Float
-    cost: Float
-    extra: Float
+    gradient: Float  # (points,): w / L
+    weight: Float  # (points,): B / t
+    cost: Float  # (points,): log(1 + kappa h)
+    extra: Float  # (points,): h, which Wishart noise charges for
 
 
 def joint_points(curve: LossCurve, curvature_ratio: float, moved: float, law: MatrixLaw) -> JointPoints:
@@ -179,25 +167,16 @@ def _inner_integrals(levels: Float, at: Float, grid: NormalGrid) -> tuple[Float,
 
 @dataclass(frozen=True)
 class JointProfile:
-    """The privacy of a fit with normal noise and its information, as a function of the noise.
+    """The privacy of a fit with normal noise and its information, as a function of the noise."""
 
-    Attributes
-    ----------
-    removal, insertion : JointPoints
-        With the determinant's cost and without it.
-    signed : bool
-    eps, delta : float
-    adjacency : {"add_remove", "replace_one"}
-    shares : ndarray (k,)
-        Of eps for removing the one record, where another takes its place; any will do.
-    """
-
+    # removal, insertion: With the determinant's cost and without it.
     removal: JointPoints
     insertion: JointPoints
     signed: bool
     eps: float
     delta: float
     adjacency: Adjacency
+    # (k,): of eps for removing the one record, where another takes its place; any will do.
     shares: Float = field(default_factory=lambda: SHARES)
 
     def bound(self, mu: float, inverse: float) -> float:
@@ -243,26 +222,8 @@ def joint_scales_delta(
 ) -> JointScales:
     """Scales of normal noise for the fit and of matrix noise, together (eps, delta)-private, for a ratio of the two.
 
-    Parameters
-    ----------
-    family, eps, delta, curvature_ratio, row_norm, adjacency
-        As for `dpstats.privacy.calibration.joint_scale`, with a positive delta.
-    ratio : float
-        1 / s2 as a multiple of row_norm / sigma; not negative.
-    law : {"normal", "wishart"}
-        Of the matrix noise.
-    eta_error : float
-        As for `joint_information_loss`.
-
-    Returns
-    -------
-    JointScales
-        Within about 1e-3 of the least; infinite if the curvature is too small for any noise.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    `ratio` is 1 / s2 as a multiple of row_norm / sigma. Within about 1e-3 of the least; infinite if the curvature is
+    too small for any noise.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -350,24 +311,8 @@ def best_joint_scales_delta(
 ) -> JointChoice:
     """The matrix noise of least variance, of either law, that a little more normal noise of the fit pays for.
 
-    Parameters
-    ----------
-    family, eps, delta, curvature_ratio, row_norm, adjacency, eta_error
-        As for `joint_scales_delta`.
-    size : int
-        p, the columns of the matrix.
-    surcharge : float
-        Positive: the fit's noise is (1 + surcharge) times what it is with the whole budget to itself.
-
-    Returns
-    -------
-    JointChoice
-        Its scales are private together. Infinite scales if the curvature is too small for any noise.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    The fit's noise is (1 + surcharge) times what it is with the whole budget to itself; `size` is the matrix's p.
+    Infinite scales if the curvature is too small for any noise.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)

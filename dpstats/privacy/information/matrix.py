@@ -25,30 +25,15 @@ Mixing = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class MatrixNoise:
-    """A law for symmetric noise E = L D^1/2 U D^1/2 L' of shape (p, p), for rows x = L z.
+    """A law for symmetric noise E = L D^1/2 U D^1/2 L' of shape (p, p), for rows x = L z."""
 
-    Attributes
-    ----------
-    law : {"wishart", "normal"}
-        U = W1 - W2, both Wishart with p + 1 degrees of freedom and matrix (scale / 2) I, whose log density moves by at
-        most tr A / scale when a positive semidefinite A is added; or independent normal entries of standard deviation
-        `scale` on the diagonal and scale / sqrt(2) off it.
-    scale : float
-        Positive and finite, in units of the weights.
-    diagonal : tuple of float
-        D: public, with sup z' D^-1 z <= 1 over the rows.
-    mixing : tuple of tuple of float
-        L, the rows of a public unit lower triangular matrix; without it L = I and z = x. See `design_metric`.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside the values above.
-    """
-
+    # U = W1 - W2, both Wishart with p + 1 degrees of freedom and matrix (scale / 2) I, whose log density moves by at
+    # most tr A / scale when a positive semidefinite A is added; or independent normal entries of standard deviation
+    # `scale` on the diagonal and scale / sqrt(2) off it.
     law: MatrixLaw
-    scale: float
-    diagonal: tuple[float, ...]
+    scale: float  # Positive and finite, in units of the weights
+    diagonal: tuple[float, ...]  # D: public, with sup z' D^-1 z <= 1 over the rows
+    # L, the rows of a public unit lower triangular matrix; without it L = I and z = x. See `design_metric`.
     mixing: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -145,24 +130,8 @@ def matrix_scale(
 ) -> float:
     """The scale at which the sum of w x x', 0 <= w <= `weight_bound`, is (eps, delta)-private on its own.
 
-    Parameters
-    ----------
-    law : {"wishart", "normal"}
-    eps, delta : float
-        The Wishart law is pure and ignores delta; the normal law needs a positive one.
-    weight_bound : float
-        h.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        h / eps, or 2 h / eps to replace one; h / mu, or sqrt(2) h / mu, with mu of the analytic Gaussian mechanism.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    h / eps, or 2 h / eps to replace one, of the Wishart law, which is pure and ignores delta; h / mu, or sqrt(2) h /
+    mu, of the normal law, with mu of the analytic Gaussian mechanism, or ArgumentError without a delta.
     """
     eps, delta = check_budget(eps, delta)
     bound = check_positive("weight_bound", weight_bound)
@@ -200,17 +169,7 @@ def matrix_noise(
 def shaped_diagonal(bounds: Sequence[float], sizes: Sequence[int]) -> tuple[float, ...]:
     """The D of least trace, constant on each term, with sup x' D^-1 x <= 1 if term t has ||x_t||_2 <= bounds[t].
 
-    Parameters
-    ----------
-    bounds : sequence of float
-        r_t, one for each term, positive.
-    sizes : sequence of int
-        k_t, the columns of each term.
-
-    Returns
-    -------
-    tuple of float
-        D_t = (r_t / sqrt(k_t)) sum_u r_u sqrt(k_u), k_t times each: sum_t r_t^2 / D_t = 1.
+    D_t = (r_t / sqrt(k_t)) sum_u r_u sqrt(k_u), for each of the k_t columns: sum_t r_t^2 / D_t = 1.
     """
     total = sum(check_positive("bounds", bound) * math.sqrt(size) for bound, size in zip(bounds, sizes, strict=True))
     return tuple(

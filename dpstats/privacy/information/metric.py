@@ -42,18 +42,11 @@ class DesignMetric(NamedTuple):
 
 
 class JointColumns(NamedTuple):
-    """Columns that move together, as a number and its square, and the optimal design on what they can be.
-
-    Attributes
-    ----------
-    columns : tuple of int (k,)
-    mean : tuple of float (k,)
-    covariance : tuple of tuple of float (k, k)
-        S, public: d'S^-1 d is at most k in every row, d the distance of its columns from the mean.
-    """
+    """Columns that move together, as a number and its square, and the optimal design on what they can be."""
 
     columns: tuple[int, ...]
     mean: tuple[float, ...]
+    # S, public: d'S^-1 d is at most k in every row, d the distance of its columns from the mean.
     covariance: tuple[tuple[float, ...], ...]
 
     def among(self, place: Mapping[int, int]) -> JointColumns | None:
@@ -72,23 +65,9 @@ def design_metric(
 ) -> DesignMetric:
     """The metric of a design: sup x'D^-1 x <= 1 over the rows whose parts lie in the blocks' bodies.
 
-    Parameters
-    ----------
-    images : sequence of Image
-        The design's blocks, such as `DesignSpec.images`. Public.
-    weights : mapping of block kind to float
-        Positive: the metric of the information's t-ratio in a block's directions is in proportion to them.
-    joined : sequence of Joined
-        Beside an intercept: they stand for the bodies of their columns.
-
-    Returns
-    -------
-    Metric
-
-    Raises
-    ------
-    ArgumentError
-        If the images do not make up a design, or a weight is not positive.
+    The metric of the information's t-ratio in a block's directions is in proportion to `weights`, by kind of block.
+    `joined` columns, beside an intercept, stand for the bodies of theirs. ArgumentError if the images make up no
+    design.
     """
     return _metric(tuple(images), tuple(sorted(weights.items())), tuple(joined))
 

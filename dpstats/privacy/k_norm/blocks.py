@@ -28,24 +28,12 @@ def slack(columns: int) -> float:
 
 @dataclass(frozen=True)
 class ConvexBody:
-    """The body of one term's part d of a row.
+    """The body of one term's part d of a row."""
 
-    Attributes
-    ----------
-    kind : {"intercept", "box", "simplex", "cross", "ball"}
-        d is the constant 1 in every row; every |d_j| <= 1; d_j >= 0 with sum at most 1; sum |d_j| <= 1; or
-        sum d_j^2 <= 1.
-    size : int
-        k, the number of coordinates; 1 for the intercept.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside the values above.
-    """
-
+    # d is the constant 1 in every row; every |d_j| <= 1; d_j >= 0 with sum at most 1; sum |d_j| <= 1; or sum d_j^2 <=
+    # 1.
     kind: Kind
-    size: int = 1
+    size: int = 1  # k, the number of coordinates; 1 for the intercept
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -147,25 +135,11 @@ def _row_gauge(part: Float, block: ConvexBody, scales: Float) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """A block and its public linear map: its part of a row is d @ matrix, and of the noise b_d @ matrix.
-
-    Attributes
-    ----------
-    block : Block
-    columns : tuple of int
-        The q columns of the design that it reaches.
-    matrix : ndarray, shape (k, q)
-        C; a vector of shape (k,) stands for a diagonal matrix.
-
-    Raises
-    ------
-    ArgumentError
-        If the shapes do not fit, a column is repeated or negative, or an entry is not finite.
-    """
+    """A block and its public linear map: its part of a row is d @ matrix, and of the noise b_d @ matrix."""
 
     block: ConvexBody
-    columns: tuple[int, ...]
-    matrix: Float
+    columns: tuple[int, ...]  # The q columns of the design that it reaches
+    matrix: Float  # (k, q): C; a vector of shape (k,) stands for a diagonal matrix
 
     def __post_init__(self) -> None:
         matrix = np.array(self.matrix, dtype=np.float64)
@@ -200,14 +174,7 @@ class Image:
 
 
 def unit_images(blocks: Sequence[ConvexBody], scales: ArrayLike = 1.0) -> tuple[Image, ...]:
-    """Images of blocks whose coordinates are, times `scales`, the columns one after the other.
-
-    Parameters
-    ----------
-    blocks : sequence of Block
-    scales : float or array, shape (p,)
-        The bound of each column: a column is its coordinate times it.
-    """
+    """Images of blocks whose coordinates are, times `scales`, the columns one after the other."""
     ends = np.cumsum([block.size for block in blocks])
     bounds = np.broadcast_to(np.asarray(scales, dtype=np.float64), (int(ends[-1]),))
     slices = [range(end - block.size, end) for block, end in zip(blocks, ends, strict=True)]
@@ -217,14 +184,7 @@ def unit_images(blocks: Sequence[ConvexBody], scales: ArrayLike = 1.0) -> tuple[
 
 
 def check_images(images: Sequence[Image]) -> int:
-    """The number of columns p, once the images are known to make up a design.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none, a map is zero, there are two intercepts, two blocks other than the intercept share a
-        column, or the maps together do not reach every direction of the p columns.
-    """
+    """The number of columns p, once the images are known to make up a design; else ArgumentError."""
     return _checked(tuple(images))
 
 

@@ -155,19 +155,10 @@ class _Sums(NamedTuple):
 
 
 def group_blocks(images: Sequence[Image]) -> Grouping:
-    """Merge groups, from one block each, while a merge lowers E||b||^2; the best merge first.
+    """Merge groups, from one block each, while a merge lowers E||b||^2, the best merge first; the intercept's comes
+    first.
 
     The result is never worse than one block a group, nor than one group of all.
-
-    Parameters
-    ----------
-    images : sequence of Image
-        As `check_images` wants them. Public, like everything here.
-
-    Returns
-    -------
-    Grouping
-        The group of the intercept, if there is one, comes first.
     """
     # In an order of their own, so that the order of the terms decides nothing.
     order = sorted(range(len(images)), key=lambda index: _rank(images[index]))
@@ -193,10 +184,7 @@ def group_blocks(images: Sequence[Image]) -> Grouping:
 def make_grouping(images: Sequence[Image], groups: Sequence[Sequence[int]]) -> Grouping:
     """The grouping with the shares that make E||b||^2 least: in proportion to the cube roots of the energies.
 
-    Raises
-    ------
-    ArgumentError
-        If the groups do not hold every block exactly once.
+    ArgumentError unless the groups hold every block exactly once.
     """
     check_groups(images, groups)
     energies = tuple(group_energy([images[index] for index in group]) for group in groups)

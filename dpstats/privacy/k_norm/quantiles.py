@@ -176,19 +176,7 @@ def length_moments(images: Sequence[Image]) -> tuple[float, float]:
 
 
 def quadratic_moments(gram: Float, moments: MixedMoments) -> tuple[Float, Float]:
-    """E z'Gz and E (z'Gz)^2 for exchangeable coordinates z, by the patterns of equal indices.
-
-    Parameters
-    ----------
-    gram : ndarray, shape (k, k)
-        G, symmetric.
-    moments : Mixed
-        Of z.
-
-    Returns
-    -------
-    first, second : ndarray, shape (N,)
-    """
+    """E z'Gz and E (z'Gz)^2, shapes (N,), for exchangeable coordinates z, by the patterns of equal indices."""
     diagonal, rows = np.diag(gram), gram.sum(axis=1)
     beside, frobenius = rows - diagonal, (gram * gram).sum(axis=1)
     trace, total = diagonal.sum(), rows.sum()
@@ -235,17 +223,7 @@ class GroupNorm(NamedTuple):
 
 
 def length_quantile(parts: Sequence[GroupNorm], square: float, probability: float) -> float:
-    """A bound that ||b||_2 exceeds with probability at most 1 - `probability`.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        The groups.
-    square : float
-        E ||b||^2.
-    probability : float
-        In (0, 1).
-    """
+    """A bound that ||b||_2 exceeds with probability at most 1 - `probability`; `square` is E ||b||^2."""
     dimension = sum(part.dimension for part in parts)
     reach = max(longest(part.images) * part.scale for part in parts)
     by_gauge = reach * float(special.gammaincinv(dimension, probability))

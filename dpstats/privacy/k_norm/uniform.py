@@ -123,13 +123,7 @@ def uniform_in_block(block: ConvexBody, random: RandomSource) -> Float:
 
 
 def uniform_in_hull(sizes: Sequence[int], random: RandomSource) -> tuple[float, list[Float]]:
-    """A uniform point of the hull of {1} x simplices of the given sizes.
-
-    Returns
-    -------
-    intercept : float
-    parts : list of ndarray, shapes (k_t,)
-    """
+    """A uniform point of the hull of {1} x simplices of the given sizes: the intercept, and parts of shapes (k_t,)."""
     counts = draw_cell(sizes, random)
     positive, dimension = sum(counts), sum(sizes)
     # a ~ Beta(J + 1, K - J + 1) as a share of two gammas, so that neither a nor 1 - a is a difference.
@@ -166,14 +160,10 @@ def quadrature(dimension: int) -> Quadrature:
 
 
 def cells(size: int, points: Float) -> tuple[Float, Float]:
-    """How many of `size` coordinates are positive, given a.
+    """P(j of `size` coordinates are positive | a), shape (N, size + 1), and the log of what normalises it, shape (N,).
 
-    Returns
-    -------
-    probabilities : ndarray, shape (N, size + 1)
-        P(j positive | a), proportional to C(k, j)^2 a^j (1 - a)^(k - j).
-    log_volume : ndarray, shape (N,)
-        Logarithm of the sum of these, k! times the volume of a S_k - (1 - a) S_k.
+    The former is proportional to C(k, j)^2 a^j (1 - a)^(k - j), whose sum is k! times the volume of a S_k - (1 - a)
+    S_k.
     """
     positive = np.arange(size + 1)
     binomial = special.gammaln(size + 1) - special.gammaln(positive + 1) - special.gammaln(size - positive + 1)
