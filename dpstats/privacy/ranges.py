@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import opendp.prelude as opendp
 from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
@@ -17,6 +16,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers
+from dpstats.privacy.selection import exponential_scale, noisy_argmax
 
 POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
@@ -106,11 +106,11 @@ def buy_range(
 
     ends, cost = coarse_intervals()
     scores = interval_scores(blocks, ends, COARSE_PRICE * unit * cost)
-    low, high = ends[noisy_argmax(scores, scale, adjacency, random)]
+    low, high = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
 
     ends = fine_intervals(low, high)
     scores = interval_scores(blocks, ends, FINE_PRICE * unit * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
-    low, high = ends[noisy_argmax(scores, scale, adjacency, random)]
+    low, high = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(low), float(high)
 
 
@@ -156,23 +156,10 @@ def overlapping_intervals(low: float, high: float) -> Array:
 def noise_scale(eps: float, adjacency: Adjacency) -> float:
     """The scale of the exponential noise with which one selection is eps-DP: 1/eps or, for "replace_one", 2/eps.
 
-    One added row raises scores by 0 or 1, all in one direction, and monotone scores need 1/eps; one replaced row moves
-    each score by at most 1 in either direction (docs/proofs/ranges, Lemma 2).
+    One added row raises scores by 0 or 1, all in one direction; one replaced row moves each score by at most 1 in
+    either direction (docs/proofs/ranges, Lemma 2).
     """
-    # The margin keeps the rounding of the quotient from costing more than eps.
-    return (1.0 if adjacency == "add_remove" else 2.0) / eps * (1 + 1e-12)
-
-
-def selection(scale: float, adjacency: Adjacency) -> Any:
-    """OpenDP's measurement from integer scores to the index of the noisy maximum; ``.map(1)`` is its epsilon."""
-    opendp.enable_features("contrib")
-    scores_move_together = adjacency == "add_remove"
-    return opendp.m.make_noisy_max(
-        opendp.vector_domain(opendp.atom_domain(T="i64")),
-        opendp.linf_distance(T="i64", monotonic=scores_move_together),
-        opendp.max_divergence(),
-        scale=scale,
-    )
+    return exponential_scale(eps, monotone=adjacency == "add_remove")
 
 
 def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty: Array) -> NDArray[np.int64]:
@@ -192,13 +179,6 @@ def _inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
         ordered = np.sort(block)
         inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
     return inside
-
-
-def noisy_argmax(scores: NDArray[np.int64], scale: float, adjacency: Adjacency, random: RandomSource) -> int:
-    """The index of the largest score after exponential noise: by OpenDP, or from `random` when it is seeded."""
-    if isinstance(random, SystemRandom):
-        return int(selection(scale, adjacency)(scores.tolist()))
-    return int(np.argmax(scores - scale * np.log(random.random(len(scores)))))
 
 
 def finite_rows(values: Values) -> Rows[Array]:
@@ -251,7 +231,7 @@ def buy_interval(
     scale = noise_scale(eps, adjacency)
     price = INTERVAL_PRICE * max(scale, 1.0)
     scores = interval_scores(blocks, ends, price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
-    first, last = ends[noisy_argmax(scores, scale, adjacency, random)]
+    first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)
 
 
@@ -298,7 +278,7 @@ def buy_reach(values: Values, high: float, *, eps: float, random: RandomSource) 
     # A row that is replaced moves all scores in one direction too, so that both notions need the same noise.
     scale = noise_scale(eps, "add_remove")
     scores = count_scores(finite_rows(values), candidates, REACH_PRICE * max(scale, 1.0))
-    return float(candidates[noisy_argmax(scores, scale, "add_remove", random)])
+    return float(candidates[noisy_argmax(scores, scale, random, monotone=True)])
 
 
 def mean_parts(blocks: Rows[Array] | Sequence[Array], most: float) -> NDArray[np.int64]:
