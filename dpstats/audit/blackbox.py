@@ -23,46 +23,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CountedEvent:
-    """One event counted on fresh runs.
+    """One event counted on fresh runs."""
 
-    Attributes
-    ----------
-    event : str
-        The event in words.
-    likely, unlikely : {"data", "neighbour"}
-        Under which data set it was expected more often.
-    hits, other : int
-        How often it occurred under `likely` and under `unlikely`, out of `runs` each.
-    runs : int
-        Runs counted per data set.
-    eps, divergence : float
-        Lower confidence bounds: of eps at the claimed delta, and of the hockey-stick divergence at the claimed eps.
-    """
-
-    event: str
+    event: str  # The event in words
+    # likely, unlikely: Under which data set it was expected more often.
     likely: str
     unlikely: str
+    # hits, other: How often it occurred under `likely` and under `unlikely`, out of `runs` each.
     hits: int
     other: int
-    runs: int
+    runs: int  # Runs counted per data set
+    # eps, divergence: Lower confidence bounds: of eps at the claimed delta, and of the hockey-stick divergence at the
+    # claimed eps.
     eps: float
     divergence: float
 
 
 @dataclass(frozen=True)
 class HockeyStick:
-    """The divergence sup over events S of P(S) - exp(eps) Q(S) at the claimed eps: what delta must be at least.
+    """The divergence sup over events S of P(S) - exp(eps) Q(S) at the claimed eps: what delta must be at least."""
 
-    Attributes
-    ----------
-    estimate : float
-        The plug-in value for the chosen event.
-    lower : float
-        Its lower confidence bound; the claim is refuted if it exceeds the claimed delta.
-    """
-
-    estimate: float
-    lower: float
+    estimate: float  # The plug-in value for the chosen event
+    lower: float  # Its lower confidence bound; the claim is refuted if it exceeds the claimed delta
 
 
 @dataclass(frozen=True)

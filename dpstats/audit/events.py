@@ -18,18 +18,7 @@ FloatArray = NDArray[np.float64]
 
 
 def clopper_pearson(count: FloatArray, runs: int, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha`.
-
-    Parameters
-    ----------
-    count : ndarray
-        Successes out of `runs`.
-
-    Returns
-    -------
-    lower, upper : ndarray
-        Bounds of the same shape (Clopper & Pearson 1934).
-    """
+    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha` (Clopper & Pearson)."""
     count = np.asarray(count, dtype=np.float64)
     lower = np.where(count > 0, betaincinv(np.maximum(count, 1), runs - count + 1, alpha), 0.0)
     upper = np.where(count < runs, betaincinv(count + 1, np.maximum(runs - count, 1), 1 - alpha), 1.0)
@@ -66,18 +55,9 @@ _TRAINING_ROWS = 20_000
 
 
 def projections(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Projection]]:
-    """Name and give each scalar view worth thresholding.
+    """Name and give each scalar view worth thresholding, as a map from (rows, size) to (rows,).
 
-    Parameters
-    ----------
-    first, second : ndarray, shape (runs, size)
-        What was released on the two data sets, finite.
-
-    Yields
-    ------
-    name : str
-    projection : callable
-        Maps (rows, size) to (rows,).
+    `first` and `second`, shape (runs, size), are what was released on the two data sets, finite.
     """
     size = first.shape[1]
     chosen = _telling_coordinates(first, second)

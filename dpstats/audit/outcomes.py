@@ -23,18 +23,13 @@ Mechanism = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the runs on one data set showed.
+    """What the runs on one data set showed."""
 
-    Attributes
-    ----------
-    values : ndarray, shape (runs, size)
-        The numbers released; a row is NaN throughout where a run released none, another count of them, or one that
-        is not finite.
-    labels : ndarray of str, shape (runs,)
-        All the rest: exceptions, warnings, log records, words, odd shapes, non-finite entries. Empty for most runs.
-    """
-
+    # (runs, size): the numbers released; a row is NaN throughout where a run released none, another count of
+    # them, or one that is not finite.
     values: FloatArray
+    # (runs,): all the rest: exceptions, warnings, log records, words, odd shapes, non-finite entries. Empty for
+    # most runs.
     labels: NDArray[np.object_]
 
     def parts(self) -> tuple[Outcomes, Outcomes, Outcomes]:
@@ -154,17 +149,10 @@ def observe_pair(
     n_jobs: int,
     advance: Callable[[int], None],
 ) -> tuple[Outcomes, Outcomes]:
-    """Run `mechanism` `runs` times on each data set with independent randomness.
+    """Run `mechanism` `runs` times on each data set with independent randomness; `advance` is told of runs done.
 
-    Parameters
-    ----------
-    advance : callable
-        Told the number of runs each time a block of them is done.
-
-    Raises
-    ------
-    ArgumentError
-        If every run raises the same exception (nothing was audited), or the contract of ``vectorized`` is broken.
+    ArgumentError if every run raises the same exception (nothing was audited), or the contract of ``vectorized`` is
+    broken.
     """
     size = min(runs, 20_000 if vectorized else max(1, min(1000, runs // 20)))
     sizes = [min(size, runs - start) for start in range(0, runs, size)]

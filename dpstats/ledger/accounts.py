@@ -110,10 +110,7 @@ class Statement(NamedTuple):
 def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) -> Guarantee:
     """The guarantee under the ledger's adjacency.
 
-    Raises
-    ------
-    ArgumentError, UncertifiedError, LedgerError
-        If it is none, is not certified, or cannot be converted.
+    ArgumentError, UncertifiedError or LedgerError if it is none, is not certified, or cannot be converted.
     """
     if not isinstance(guarantee, Guarantee):
         raise ArgumentError("guarantee must be a dpstats.Guarantee")

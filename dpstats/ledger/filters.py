@@ -123,12 +123,8 @@ class Books:
 def limits(accountant: LedgerAccountant, eps: float, delta: float) -> Amount:
     """What a ledger of total (eps, delta) can hold, rounded down.
 
-    Under zCDP half of delta pays for the conversion of rho, the other half for the deltas of the entries.
-
-    Raises
-    ------
-    ArgumentError
-        If `eps` is beyond the grid, or zCDP is asked for with delta = 0.
+    Under zCDP half of delta pays for the conversion of rho, the other half for the deltas of the entries; ArgumentError
+    without a delta, or if `eps` is beyond the grid.
     """
     if eps > 1e6:
         raise ArgumentError(f"eps must be at most 1e6 for a ledger, got {safe_repr(eps)}")

@@ -238,12 +238,7 @@ LedgerLike = Ledger | Part | str | os.PathLike[str] | None
 def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
     """The ledger that is meant; a path is opened, and no file is ever made.
 
-    Raises
-    ------
-    ArgumentError
-        If it is none of `LedgerLike`.
-    LedgerError
-        If the file is missing, is no ledger or is damaged.
+    ArgumentError if it is none of `LedgerLike`; LedgerError if the file is missing, is no ledger or is damaged.
     """
     if ledger is None or isinstance(ledger, (Ledger, Part)):
         return ledger

@@ -42,25 +42,13 @@ LEAN = 0.7
 
 @dataclass(frozen=True, eq=False)
 class ReportMoments:
-    """What the reports say of sum q q' and sum p, and how far off it is.
+    """What the reports say of sum q q' and sum p, and how far off it is."""
 
-    Attributes
-    ----------
-    matrix : ndarray, shape (p, p)
-    vector : ndarray, shape (p,)
-    matrix_noise : float
-        Variance of the noise in an entry off the diagonal; on it twice as much.
-    vector_noise : float
-        Variance of the noise in an entry of `vector`.
-    count : int
-        The number of reports.
-    """
-
-    matrix: Matrix
-    vector: Vector
-    matrix_noise: float
-    vector_noise: float
-    count: int
+    matrix: Matrix  # (p, p)
+    vector: Vector  # (p,)
+    matrix_noise: float  # Variance of the noise in an entry off the diagonal; on it twice as much
+    vector_noise: float  # Variance of the noise in an entry of `vector`
+    count: int  # The number of reports
 
 
 def fit(

@@ -103,19 +103,10 @@ def _said(record: Mapping[str, Any] | None, spec: Spec) -> Array:
 
 
 def statistics(exog: Array, endog: Array, spec: Spec) -> Array:
-    """What reports say before rounding and noise.
+    """What reports say before rounding and noise, shape (r, spec.size).
 
-    Parameters
-    ----------
-    exog : ndarray, shape (r, p)
-        Rows in model units, of norm at most 1.
-    endog : ndarray, shape (r,)
-        Responses in model units, clipped to [-1, 1], or to 0 and 1.
-    spec : Spec
-
-    Returns
-    -------
-    ndarray, shape (r, spec.size)
+    `exog`, shape (r, p), are rows in model units of norm at most 1, and `endog`, shape (r,), responses in model units,
+    clipped to [-1, 1], or to 0 and 1.
     """
     if spec.family == "gaussian":
         q, p = exog, np.clip(endog, -1, 1)[:, None] * exog

@@ -88,26 +88,14 @@ class LinearisedLogistic:
     expit(eta) - 1/2 over the law of x'theta it becomes a sum x + b sum x x' theta + K theta = v: exactly so where the
     mean of x given x'theta is linear in x'theta. Mean and variance of x'theta are those of the sums, its range is that
     of the design, and its law is taken to be a beta law.
-
-    Attributes
-    ----------
-    gram : ndarray, shape (p, p)
-        About sum x x', positive semidefinite.
-    vector : ndarray, shape (p,)
-        v, about sum (y - 1/2) x.
-    ridge : ndarray, shape (p, p)
-        K, positive definite.
-    images : tuple of Image
-        What rows of the design can be.
-    count : float
-        The number of rows where there is no intercept, which tells it and the columns' means; these are then taken to
-        be zero.
     """
 
-    gram: Matrix
-    vector: Vector
-    ridge: Matrix
-    images: tuple[Image, ...]
+    gram: Matrix  # (p, p): about sum x x', positive semidefinite
+    vector: Vector  # (p,): v, about sum (y - 1/2) x
+    ridge: Matrix  # (p, p): K, positive definite
+    images: tuple[Image, ...]  # What rows of the design can be
+    # The number of rows where there is no intercept, which tells it and the columns' means; these are then taken to be
+    # zero.
     count: float
 
     @cached_property
@@ -162,13 +150,7 @@ class LinearisedLogistic:
     def solve(self, penalty: Penalty | None, weights: Vector, tolerance: float) -> Vector:
         """Coefficients for which line and solution agree, shape (p,), with a convex penalty if there is one.
 
-        Parameters
-        ----------
-        penalty : Penalty or None
-        weights : ndarray, shape (p,)
-            The penalty's, on each column.
-        tolerance : float
-            Of the distance of 0 to the subdifferential, for a given line.
+        `tolerance` is of the distance of 0 to the subdifferential, for a given line.
         """
         theta, line = np.zeros_like(self.vector), BestLinear(0.0, 0.25)
         for _ in range(MOST_TURNS):
@@ -188,11 +170,8 @@ class LinearisedLogistic:
     def covariance(self, theta: Vector, matrix: float, vector: float) -> Matrix:
         """What noise in the sums gives the solution without penalty, to first order, shape (p, p).
 
-        Parameters
-        ----------
-        theta : ndarray, shape (p,)
-        matrix, vector : float
-            Variances of the noise in an entry off the diagonal of `gram`, on it twice as much, and of `vector`.
+        `matrix` and `vector` are variances of the noise in an entry off the diagonal of `gram`, on it twice as much,
+        and of `vector`.
         """
         inverse = np.linalg.pinv(self._jacobian(theta))
         noise = self._noise(theta, matrix) + vector * np.eye(len(theta))

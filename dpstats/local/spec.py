@@ -48,18 +48,12 @@ EXPOSED = (
 
 @dataclass(frozen=True)
 class ReportLattice:
-    """The lattice of reports of `size` integers, `scale` units of noise in each, of which at least `n` are added.
-
-    Attributes
-    ----------
-    size, scale, n : int
-    sensitivity : float
-        The greatest Euclidean distance, in units, between the integers of two records, rounding included.
-    """
+    """The lattice of reports of `size` integers, `scale` units of noise in each, of which at least `n` are added."""
 
     size: int
     scale: int
     n: int
+    # The greatest Euclidean distance, in units, between the integers of two records, rounding included.
     sensitivity: float
 
     def mu(self, reports: int) -> float:
@@ -88,12 +82,8 @@ class ReportLattice:
 def lattice_for(mu: float, reports: int, size: int, n: int) -> ReportLattice:
     """The lattice on which the sum of `reports` reports has this mu.
 
-    Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2.
-
-    Raises
-    ------
-    ArgumentError
-        If its noise would leave the 64-bit integers, whose ends would show the record, or the records themselves would.
+    Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2. ArgumentError if its
+    noise would leave the 64-bit integers, whose ends would show the record, or the records themselves would.
     """
     wanted = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
     scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(wanted)))
@@ -136,13 +126,8 @@ def best_ratio(linear: float, square: float, radius: float) -> float:
 def printed_noise(eps: float, delta: float, n: int, size: int, linear: float, square: float) -> tuple[float, float]:
     """sigma_u and sigma_b of the paper's Algorithm 1 as printed, delta halved between its two events.
 
-    Source: Fukuchi, Tran and Sakuma 2017, Algorithm 1, with zeta = `linear`, lambda = `square`, d = `size`. Its central
-    guarantee is unproven (docs/proofs/local, 6).
-
-    Raises
-    ------
-    ArgumentError
-        If `n` is too small for the formula to be defined.
+    Fukuchi, Tran and Sakuma 2017, with zeta = `linear`, lambda = `square`, d = `size`; its central guarantee is
+    unproven (docs/proofs/local, 6). ArgumentError if `n` is too small for the formula to be defined.
     """
     half = delta / 2
     slack = math.sqrt(math.log(2 / half) / n)

@@ -27,19 +27,12 @@ SLACK = 1 + 1e-9
 
 
 class ReportBounds(NamedTuple):
-    """What a report must be within.
+    """What a report must be within."""
 
-    Attributes
-    ----------
-    lower, upper : ndarray of int64, shape (size,)
-        Of each integer.
-    norm : float
-        Of the Euclidean norm of a report.
-    """
-
+    # lower, upper: of each integer, (size,).
     lower: Integers
     upper: Integers
-    norm: float
+    norm: float  # Of the Euclidean norm of a report
 
     @property
     def most(self) -> int:
@@ -111,13 +104,7 @@ def write_parquet(reports: Iterable[Report], target: Path) -> None:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
-    """Batches of a file of reports: hashes, the place of each report's among them, and integers.
-
-    Raises
-    ------
-    DataError
-        If the file is of another kind or damaged.
-    """
+    """Batches of a file: hashes, the place of each report's among them, and integers; DataError if it is damaged."""
     pyarrow, parquet = _pyarrow()
     how = {"read_dictionary": ["spec"], "pre_buffer": False, "page_checksum_verification": True}
     try:
