@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 
 def clopper_pearson(count: FloatArray, runs: int, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha` (Clopper & Pearson)."""
+    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha`."""
     count = np.asarray(count, dtype=np.float64)
     lower = np.where(count > 0, betaincinv(np.maximum(count, 1), runs - count + 1, alpha), 0.0)
     upper = np.where(count < runs, betaincinv(count + 1, np.maximum(runs - count, 1), 1 - alpha), 1.0)

@@ -74,8 +74,8 @@ def audit_exact(
     Log densities map points, shape (rows, size), to shape (rows,), -inf where the density vanishes; `box` has one
     interval a dimension, wide enough to hold nearly all the mass. Cells of a grid carry tensor Gauss-Legendre rules of
     order 8; one whose rule disagrees with those of its parts is split, largest disagreement first, up to `max_cells` or
-    an absolute error of `tolerance`, which is also the slack allowed to a log-ratio that meets eps exactly. The
-    log-ratio is maximised over all nodes met and then by shrinking grids around the best of them. ArgumentError for a box
+    an absolute error of `tolerance`, which is also the slack allowed to a log-ratio that meets eps exactly. The log-
+    ratio is maximised over all nodes met and then by shrinking grids around the best of them. ArgumentError for a box
     without one or two finite intervals, or a log density that is NaN or +inf.
     """
     eps, delta = check_budget(eps, delta)
