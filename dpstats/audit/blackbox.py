@@ -10,8 +10,18 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag, is_number, safe_repr
-from dpstats.audit.events import ChosenEvent, Curve, FloatArray, Score, choose_events, learn_scores, lower_bounds
-from dpstats.audit.outcomes import Mechanism, Outcomes, observe_pair
+from dpstats.audit.events import (
+    ChosenEvent,
+    Curve,
+    FloatArray,
+    Mechanism,
+    Outcomes,
+    Score,
+    choose_events,
+    learn_scores,
+    lower_bounds,
+    observe_pair,
+)
 from dpstats.errors import ArgumentError
 from dpstats.plots import draw_audit
 from dpstats.privacy.guarantee import check_budget

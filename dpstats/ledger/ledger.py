@@ -13,8 +13,7 @@ from dpstats._version import __version__
 from dpstats.arguments import can_be_path, check_choice, is_number, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, LedgerError
-from dpstats.ledger.accounts import Budget, LedgerFacts
-from dpstats.ledger.filters import Amount, LedgerAccountant, limits
+from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
 from dpstats.ledger.reader import keep_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
 from dpstats.ledger.store import ROOT, Store, create, insert

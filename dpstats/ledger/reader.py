@@ -16,8 +16,19 @@ from dpstats.domain import Domain, Levels, Range, canonical
 from dpstats.errors import LedgerError
 from dpstats.ledger import report
 from dpstats.ledger import report as html
-from dpstats.ledger.accounts import Budget, LedgerFacts, Statement, analysts, history, left_of, quota_left, read_books
-from dpstats.ledger.filters import Amount, LedgerAccountant, largest
+from dpstats.ledger.accounts import (
+    Amount,
+    Budget,
+    LedgerAccountant,
+    LedgerFacts,
+    Statement,
+    analysts,
+    history,
+    largest,
+    left_of,
+    quota_left,
+    read_books,
+)
 from dpstats.ledger.store import Store, insert
 from dpstats.privacy.accounting import RHO_UNIT, float_down
 from dpstats.privacy.guarantee import Adjacency

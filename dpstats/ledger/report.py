@@ -10,8 +10,7 @@ from html import escape
 import pandas as pd
 
 from dpstats.frames import WideFrame
-from dpstats.ledger.accounts import Statement
-from dpstats.ledger.filters import Books
+from dpstats.ledger.accounts import Books, Statement
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 
 WIDTH = 80

@@ -21,8 +21,7 @@ from dpstats.data.containers import rows_can_be_taken
 from dpstats.data.table import Holds, Membership
 from dpstats.domain import Domain, canonical
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
-from dpstats.ledger.accounts import check_price, convert_guarantee, read_books
-from dpstats.ledger.filters import HOLDOUT, Amount, cost
+from dpstats.ledger.accounts import HOLDOUT, Amount, check_price, convert_guarantee, cost, read_books
 from dpstats.ledger.reader import Reader, Signature, check_codebook, read_codebook, schema_hash, used_declarations
 from dpstats.ledger.store import Store, insert
 from dpstats.privacy.guarantee import Guarantee
