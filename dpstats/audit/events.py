@@ -128,17 +128,13 @@ class _Block:
         return values.reshape(self.runs, -1), [""] * self.runs
 
 
-def _run(block: _Block) -> tuple[list[list[float]] | FloatArray, list[str]]:
-    return block.run()
-
-
 def _results(blocks: list[_Block], n_jobs: int) -> Iterator[tuple[list[list[float]] | FloatArray, list[str]]]:
     if n_jobs == 1:
-        yield from map(_run, blocks)
+        yield from map(_Block.run, blocks)
         return
     # A fresh interpreter per worker: forking a process that may hold threads is not safe.
     with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_run, blocks)
+        yield from pool.map(_Block.run, blocks)
 
 
 def observe_pair(
@@ -342,7 +338,12 @@ def learn_scores(first: Outcomes, second: Outcomes) -> Iterator[Score]:
     Categories (labels, patterns of exact zeros, values that recur exactly) score by their log-ratio; each scalar view
     of the numbers is used as it is and, for events that are no half-lines, by the log-ratio of the bin it falls into.
     """
-    for name, keys in (("label", _labels), ("support", _supports), ("exact value", _exact_values)):
+    views: dict[str, Keys] = {
+        "label": lambda outcomes: outcomes.labels,
+        "support": lambda outcomes: _row_keys(outcomes.values == 0),
+        "exact value": lambda outcomes: _row_keys(outcomes.values),
+    }
+    for name, keys in views.items():
         a, b = keys(first), keys(second)
         if pd.unique(np.concatenate([a, b])).size > 1:
             yield _categories(name, keys, a, b)
@@ -359,18 +360,6 @@ def _apply(projection: Projection, outcomes: Outcomes) -> FloatArray:
     scores = np.full(len(outcomes.labels), np.nan)
     scores[finite] = projection(outcomes.values[finite])
     return scores
-
-
-def _labels(outcomes: Outcomes) -> NDArray[np.object_]:
-    return outcomes.labels
-
-
-def _supports(outcomes: Outcomes) -> NDArray[np.object_]:
-    return _row_keys(outcomes.values == 0)
-
-
-def _exact_values(outcomes: Outcomes) -> NDArray[np.object_]:
-    return _row_keys(outcomes.values)
 
 
 def _row_keys(rows: NDArray[np.generic]) -> NDArray[np.object_]:

@@ -1,5 +1,8 @@
-"""The books: amounts on a grid, basic composition and zCDP as filters, the tree of accounts, quotas and their
-checks."""
+"""The books: what charges cost, basic composition and zCDP as filters, the tree of accounts, quotas and their checks.
+
+A filter lets each budget be chosen after seeing earlier results. Both are proved in docs/proofs/composition,
+sections 2 and 4, and partitions in section 5.
+"""
 
 from __future__ import annotations
 
@@ -221,12 +224,6 @@ def quota_left(connection: sqlite3.Connection, analyst: str | None, account: int
     return Amount(*(max(amount, 0) for amount in left))  # a quota may be lowered below what is spent
 
 
-def read_analysts(connection: sqlite3.Connection) -> list[str | None]:
-    """Everyone who has charged or has a quota, in order of the alphabet; None for charges without a name."""
-    named = connection.execute("SELECT analyst FROM entry UNION SELECT analyst FROM quota WHERE analyst IS NOT NULL")
-    return sorted((row[0] for row in named), key=lambda name: (name is None, name or ""))
-
-
 class Budget(NamedTuple):
     """An (eps, delta)."""
 
@@ -271,7 +268,12 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
             "use a certified method, or run without a ledger"
         )
     if guarantee.unit != facts.unit:
-        raise LedgerError(f"guarantee: {_whose(guarantee.unit)}, and the ledger is {_other(facts.unit)}")
+        given = "it is for rows" if guarantee.unit is None else f"it is per {guarantee.unit}"
+        if facts.unit is None:
+            needed = "for rows; neither bounds the other, so keep another ledger, made with that unit"
+        else:
+            needed = f"per {facts.unit}; pass unit={facts.unit!r} to the call, or keep another ledger"
+        raise LedgerError(f"guarantee: {given}, and the ledger is {needed}")
     if guarantee.adjacency == "replace_one" and (facts.adjacency == "add_remove" or account != ROOT):
         where = "a part of a partition" if account != ROOT else "an add_remove ledger"
         raise LedgerError(
@@ -297,15 +299,15 @@ def check_price(
         quotas = read_quotas(connection)
         limit = quota_of(quotas, analyst)
         assert limit is not None, "there is something left of it"
-        whose = "those who give no name" if analyst is None else f"analyst {analyst!r}"
-        short.append(f"the quota of {whose}, eps={limit.eps:g}, delta={limit.delta:g}")
-        signature = _signature(quotas, analyst)
+        owner = "those who give no name" if analyst is None else f"analyst {analyst!r}"
+        short.append(f"the quota of {owner}, eps={limit.eps:g}, delta={limit.delta:g}")
+        signature = _quota_advice(quotas, analyst)
     if short:
         left = whole if quota is None else whole.least(quota)
-        raise _exceeded(f"what remains of {' and of '.join(short)}", left, facts, signature)
+        raise _budget_exceeded(f"what remains of {' and of '.join(short)}", left, facts, signature)
 
 
-def _signature(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:
+def _quota_advice(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:
     """What to do about a charge that is under the quota of those without one of their own."""
     if analyst in quotas and analyst is not None:
         return ""
@@ -315,7 +317,7 @@ def _signature(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:
     return f"; {analyst!r} has no quota of its own" + (f": did you mean {meant!r}?" if meant else "")
 
 
-def _exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str) -> BudgetExceeded:
+def _budget_exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str) -> BudgetExceeded:
     eps, delta = largest(facts.accountant, left)
     offer = f"at most eps={eps!r} for a pure charge, delta={delta!r}; lower eps or delta"
     if not facts.delta:  # all charges are pure
@@ -325,18 +327,7 @@ def _exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str) -> Bu
     return BudgetExceeded(f"exceeds {what}: {offer}{signature} (nothing was charged or released)")
 
 
-def _whose(unit: str | None) -> str:
-    return "it is for rows" if unit is None else f"it is per {unit}"
-
-
-def _other(unit: str | None) -> str:
-    """What the ledger is for, and what to do about a guarantee that is not."""
-    if unit is None:
-        return "for rows; neither bounds the other, so keep another ledger, made with that unit"
-    return f"per {unit}; pass unit={unit!r} to the call, or keep another ledger"
-
-
-COLUMNS = (*("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remaining_eps", "remaining_delta"),)
+COLUMNS = ("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remaining_eps", "remaining_delta")
 
 
 def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame:
@@ -346,7 +337,9 @@ def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame
         connection.execute("SELECT analyst, COUNT(*) FROM entry WHERE state <> 'refunded' GROUP BY analyst").fetchall()
     )
     rows = {}
-    for analyst in read_analysts(connection):
+    # Everyone who has charged or has a quota; None stands for charges without a name.
+    names = connection.execute("SELECT analyst FROM entry UNION SELECT analyst FROM quota WHERE analyst IS NOT NULL")
+    for analyst in sorted((row[0] for row in names), key=lambda name: (name is None, name or "")):
         spent = analyst_books(connection, analyst).total(ROOT)
         quota, left = quota_of(quotas, analyst), quota_left(connection, analyst, ROOT)
         eps, rho = (float(spent.eps * EPS_UNIT), math.nan)
@@ -375,11 +368,11 @@ def history(connection: sqlite3.Connection, facts: LedgerFacts, account: int) ->
     )
     entries = [row for row in rows if row[1] in below]
     by_analyst: dict[str, Books] = {}
-    whole, found = _empty(books), {}
+    whole, found = _unspent(books), {}
     for number, place, analyst, time, *cost in entries:
         name, price = analyst or "", Amount(*cost)
         whole = whole.charged(place, price)
-        by_analyst[name] = by_analyst.get(name, _empty(books)).charged(place, price)
+        by_analyst[name] = by_analyst.get(name, _unspent(books)).charged(place, price)
         spent, own = whole.total(account), by_analyst[name].total(account)
         zcdp = facts.accountant == "zcdp"
         counted = [math.nan, _float(spent.rho, RHO_UNIT)] if zcdp else [_float(spent.eps, EPS_UNIT), math.nan]
@@ -391,7 +384,7 @@ def history(connection: sqlite3.Connection, facts: LedgerFacts, account: int) ->
     return WideFrame(table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object}))
 
 
-def _empty(books: Books) -> Books:
+def _unspent(books: Books) -> Books:
     """The same accounts with nothing spent."""
     return Books(one._replace(spent=Amount(0, 0, 0)) for one in books.accounts())
 

@@ -14,7 +14,7 @@ from dpstats.arguments import can_be_path, check_choice, is_number, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
-from dpstats.ledger.reader import keep_codebook
+from dpstats.ledger.reader import store_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
 from dpstats.ledger.store import ROOT, Store, create, insert
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -110,7 +110,7 @@ class Ledger(Spender):
                 )
         if declared is not None:
             with self._store.transaction(write=True) as connection:
-                keep_codebook(connection, declared, file)
+                store_codebook(connection, declared, file)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:

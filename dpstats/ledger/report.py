@@ -15,24 +15,8 @@ from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 
 WIDTH = 80
 _COLUMNS = (
-    *(
-        "eps",
-        "delta",
-        "rho",
-        "label",
-        "analyst",
-        "purpose",
-        "formula",
-        "method",
-        "adjacency",
-        "unit",
-        "basis",
-        "version",
-        "plan_hash",
-        "domain_hash",
-        "time",
-    ),
-    *("state", "part", "note"),
+    *("eps", "delta", "rho", "label", "analyst", "purpose", "formula", "method", "adjacency", "unit", "basis"),
+    *("version", "plan_hash", "domain_hash", "time", "state", "part", "note"),
 )
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
@@ -95,13 +79,13 @@ def title(statement: Statement) -> str:
 def terms(statement: Statement) -> str:
     """How charges are stated and add up."""
     facts = statement.facts
-    whose = "" if facts.unit is None else f" per {one_line(facts.unit)}"
-    said = f"adjacency {facts.adjacency}{whose}, {facts.accountant} composition"
+    unit = "" if facts.unit is None else f" per {one_line(facts.unit)}"
+    text = f"adjacency {facts.adjacency}{unit}, {facts.accountant} composition"
     if facts.accountant == "zcdp":
-        said += f"; total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"
+        text += f"; total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"
     if statement.domain is not None:
-        said += f"; for data with the {len(statement.domain)} columns of its Domain"
-    return said
+        text += f"; for data with the {len(statement.domain)} columns of its Domain"
+    return text
 
 
 def totals(statement: Statement) -> Iterator[tuple[str, float, float, float]]:

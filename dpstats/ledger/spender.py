@@ -62,7 +62,7 @@ class Charge:
         LedgerError
             If the file cannot be written, or the charge was refunded before: no row may be read.
         """
-        if self._move("read") == "refunded":
+        if self._advance("read") == "refunded":
             raise LedgerError(f"charge {self.number} was refunded; charge the ledger again before reading rows")
 
     def refund(self) -> None:
@@ -75,7 +75,7 @@ class Charge:
         LedgerError
             If rows were announced by `rows_read`, or the file cannot be written: the charge stays spent.
         """
-        if self._move("refunded") == "read":
+        if self._advance("refunded") == "read":
             raise LedgerError(f"charge {self.number} cannot be refunded: its rows were read; leave it as spent")
 
     def __enter__(self) -> Charge:
@@ -97,7 +97,7 @@ class Charge:
         }[state]
         error.add_note(f"Ledger charge {self.number} was {outcome}.")
 
-    def _move(self, state: str) -> str:
+    def _advance(self, state: str) -> str:
         """Move on from "charged" to `state`; the state afterwards."""
         with self._store.transaction(write=True) as connection:
             connection.execute("UPDATE entry SET state = ? WHERE id = ? AND state = 'charged'", (state, self.number))
@@ -247,7 +247,7 @@ class Spender(Reader):
         >>> ledger.remaining.eps
         0.75
         """
-        named = self._named(label=label, analyst=analyst, purpose=purpose)
+        named = self._texts(label=label, analyst=analyst, purpose=purpose)
         texts = {"formula": formula, "method": method, "plan_hash": plan_hash, **named}
         check_texts({"label": label, **texts})
         check_type("columns", columns, (Sequence, Set, Iterator), "the names of the columns that are read")
@@ -364,7 +364,7 @@ class Spender(Reader):
                 "could fall into several parts"
             )
 
-    def _named(self, **given: str | None) -> dict[str, str | None]:
+    def _texts(self, **given: str | None) -> dict[str, str | None]:
         """Label, analyst and purpose of an entry: a signature's label comes first, of the others the call's own."""
         signed = self._signature._asdict()
         own = {
@@ -422,7 +422,7 @@ class Part(Spender):
     def memberships(self) -> tuple[Membership, ...]:
         """The parts, this one and those around it, to which its rows belong."""
         around = self._parent.memberships if isinstance(self._parent, Part) else ()
-        return (*around, self._own_membership())
+        return (*around, self._membership())
 
     def check_rows(self, table: Table) -> None:
         """Raise ArgumentError if `table` is known to hold rows of another part alone, from public facts.
@@ -441,18 +441,18 @@ class Part(Spender):
     @property
     def _rule(self) -> Holds:
         """Which rows belong to this part and to those around it: a function that can be sent to other processes."""
-        return partial(all_hold, self._own_rules())
+        return partial(all_hold, self._rules())
 
-    def _own_rules(self) -> tuple[Holds, ...]:
-        around = self._parent._own_rules() if isinstance(self._parent, Part) else ()
-        return (*around, self._own_rule())
+    def _rules(self) -> tuple[Holds, ...]:
+        around = self._parent._rules() if isinstance(self._parent, Part) else ()
+        return (*around, self._part_rule())
 
-    def _own_membership(self) -> Membership:
+    def _membership(self) -> Membership:
         part = canonical(self.value)
         assert part is not None, "partition() has checked the values"
         return Membership(f"column {self.by}", part, f"the rows with {self.by}={self.value!r}")
 
-    def _own_rule(self) -> Holds:
+    def _part_rule(self) -> Holds:
         code_of: dict[float | str, int] = {}
         for code, value in enumerate((*self._earlier, self.value)):
             code_of.setdefault(canonical(value), code)  # type: ignore[arg-type]

@@ -321,7 +321,7 @@ def fit(
     """
     check_type("spec", spec, Spec, "a dp.local.Spec")
     allow_uncertified = check_flag("allow_uncertified", allow_uncertified)
-    convex = _checked_penalty(named_penalty(penalty, alpha), curvature, features)
+    convex = _check_penalty(named_penalty(penalty, alpha), curvature, features)
     if not (spec.central_guarantee().certified or allow_uncertified):
         raise UncertifiedError(
             "scheme='features' has no proof of a central guarantee: give the specification local_eps instead of eps, "
@@ -340,7 +340,7 @@ def fit(
     lean = LEAN if spec.family == "binomial" and not plain else 1.0
     ridge = lean * _curvature(moments, spec.radius) if curvature is None else float(curvature)
     with quiet():
-        gram, steady = _steadied(moments, ridge, plain)
+        gram, steady = _regularised(moments, ridge, plain)
         logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
         solve = _quadratic if logistic is None else partial(_logistic, logistic)
         scaled, noise = solve(moments, gram + steady, convex, _penalty_weights(design))
@@ -405,7 +405,7 @@ def _curvature(moments: ReportMoments, radius: float) -> float:
     return math.sqrt(_gradient_noise(moments, radius**2)) / radius
 
 
-def _steadied(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
+def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
     """Sum q q' without negative eigenvalues, which would be noise, and the ridge K that steadies it, shapes (p, p).
 
     K is m where the sum is nothing and m^2 / l where it is much more, l; `plain`: m everywhere (docs/proofs/local, 4).
@@ -455,7 +455,7 @@ def _size(moments: ReportMoments) -> float:
     return max(float(np.linalg.norm(moments.vector)), 1.0)
 
 
-def _checked_penalty(penalty: Penalty | None, curvature: float | None, features: str) -> Penalty | None:
+def _check_penalty(penalty: Penalty | None, curvature: float | None, features: str) -> Penalty | None:
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex, got {penalty}")
     if curvature is not None:

@@ -80,11 +80,11 @@ def noisy_report(record: Mapping[str, Any] | None, spec: Spec, random: RandomSou
     """As `randomize`, from a source of randomness of the caller's; no guarantee holds for a seeded one."""
     if not isinstance(spec, Spec):
         raise ArgumentError("spec must be a dp.local.Spec; Spec.from_json reads the collector's")
-    values = on_lattice(_said(record, spec), spec)
+    values = on_lattice(_record_statistics(record, spec), spec)
     return Report(spec.hash, values + gaussian_integers(spec.size, spec.lattice.scale, random))
 
 
-def _said(record: Mapping[str, Any] | None, spec: Spec) -> Array:
+def _record_statistics(record: Mapping[str, Any] | None, spec: Spec) -> Array:
     """What a record says, shape (spec.size,); zeros, the null report, where a specification fails that is not honest.
 
     Whether it fails may depend on the record, which neither an error nor a report that is missing may tell.

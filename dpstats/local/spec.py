@@ -99,15 +99,11 @@ def joint_sensitivity(linear: float, square: float, sigma_b: float, tau: float) 
 
     Source: docs/proofs/local, Lemma 1: the square is the maximum over the cosine c in [0, 1] between the two p of
     2 a^2 B^2 (1 + c) + 2 b^2 lambda^2 (1 - c^2), a = 1/sigma_b, b = 1/tau. Separate maxima would add up to more.
+    The null report, whose statistics are zero, is never farther from a record.
     """
     gradient, matrix = (linear / sigma_b) ** 2, (square / tau) ** 2
     cosine = min(1.0, gradient / (2 * matrix))
     return math.sqrt(2 * gradient * (1 + cosine) + 2 * matrix * (1 - cosine**2))
-
-
-def null_sensitivity(linear: float, square: float, sigma_b: float, tau: float) -> float:
-    """The same between a record and the null report, whose statistics are zero; never above `joint_sensitivity`."""
-    return math.hypot(linear / sigma_b, square / tau)
 
 
 def best_ratio(linear: float, square: float, radius: float) -> float:
@@ -238,7 +234,7 @@ class Spec:
         scheme: Scheme = "statistics",
         radius: float | None = None,
     ) -> None:
-        chosen = _checked({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
+        chosen = _check_numbers({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
         _check_names(family, scheme)
         # Compiling needs patsy's and the tables' machinery, which contributors, who read a finished one, do without.
         from dpstats.local.compile import compile_program, local_design, typical_radius
@@ -256,7 +252,7 @@ class Spec:
             "program": compile_program(design).to_dict(),
             "names": list(design.names),
         }
-        self._say()  # and errors of the calibration belong to the constructor
+        self._warn_if_exposed()  # and errors of the calibration belong to the constructor
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.
@@ -288,13 +284,13 @@ class Spec:
             If `text` is anything else.
         """
         try:
-            facts = json.loads(text, parse_constant=_no_number)
+            facts = json.loads(text, parse_constant=_refuse_constant)
             if facts["format"] != FORMAT:
                 raise ArgumentError(f"text is a specification of format {facts['format']!r}, not {FORMAT}")
             names = ("eps", "local_eps", "delta", "n", "radius")
             if set(facts) != {*names, "format", "formula", "domain", "family", "scheme", "program", "names"}:
                 raise DomainError("text has other fields than a specification written by Spec.to_json")
-            if _checked({name: facts[name] for name in names})["radius"] is None:
+            if _check_numbers({name: facts[name] for name in names})["radius"] is None:
                 raise ArgumentError("radius must be a positive number in a specification")
             _check_names(facts["family"], facts["scheme"])
             size = Program.from_dict(facts["program"]).size
@@ -306,7 +302,7 @@ class Spec:
             raise DomainError("the stored specification names more or fewer columns than its design has")
         spec = cls.__new__(cls)
         spec._facts = facts
-        spec._say()
+        spec._warn_if_exposed()
         return spec
 
     @cached_property
@@ -455,7 +451,7 @@ class Spec:
         """Whether the best test of two records by one report has error rates that add up to less than delta."""
         return self.lattice.exposed(self.delta)
 
-    def _say(self) -> None:
+    def _warn_if_exposed(self) -> None:
         """To who writes a specification and to contributors, before anyone reports."""
         if self.exposed:
             _log.warning("dpstats: %s", EXPOSED)
@@ -505,12 +501,12 @@ class Spec:
         )
 
 
-def _no_number(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     """NaN and infinities are no numbers of JSON, whatever Python writes."""
     raise ValueError(f"{constant} is no number")
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
+def _check_numbers(given: dict[str, Any]) -> dict[str, Any]:
     """The numbers as plain Python ones, or ArgumentError."""
     eps, local_eps, delta, n, radius = given.values()
     if (eps is None) == (local_eps is None):

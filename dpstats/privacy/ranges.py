@@ -27,7 +27,7 @@ CELLS = 1024
 WIDTHS = (1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32)
 """Widths in cells that the second selection may choose; intervals of one width lie a quarter of it apart."""
 
-HELD_WIDTH = CELLS // 4
+LEAST_WIDTH_AROUND_ZERO = CELLS // 4
 """An interval that holds zero is no narrower: zeros are often common, and the first selection has found the scale."""
 
 COARSE_PRICE, FINE_PRICE = 2.0, 2.0
@@ -141,7 +141,7 @@ def fine_intervals(low: float, high: float) -> Array:
     """Ends of the second selection's intervals within the first one's, shape (k, 2); public once that is released."""
     found = overlapping_intervals(low, high)
     held = (found[:, 0] <= 0) & (found[:, 1] >= 0)
-    narrow = found[:, 1] - found[:, 0] < (high - low) * (HELD_WIDTH / CELLS) * (1 - 1e-9)
+    narrow = found[:, 1] - found[:, 0] < (high - low) * (LEAST_WIDTH_AROUND_ZERO / CELLS) * (1 - 1e-9)
     return found[~(held & narrow)]
 
 
@@ -167,12 +167,12 @@ def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty:
 
     Blocks hold finite values, shape (rows,).
     """
-    inside = as_rows(blocks).total(partial(_inside, ends), operator.add)
+    inside = as_rows(blocks).total(partial(_counts_inside, ends), operator.add)
     cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
     return inside - np.rint(cost).astype(np.int64)
 
 
-def _inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
     """How many of some values lie in each interval."""
     inside = np.zeros(len(ends), dtype=np.int64)
     for block in blocks:
@@ -243,12 +243,12 @@ def count_candidates(high: float) -> Array:
 
 def count_scores(blocks: Rows[Array] | Sequence[Array], candidates: Array, price: float) -> NDArray[np.int64]:
     """Minus the rows above each candidate, less `price` for each doubling of it; shape (k,)."""
-    above = as_rows(blocks).total(partial(_above, candidates), operator.add)
+    above = as_rows(blocks).total(partial(_counts_above, candidates), operator.add)
     cost = np.minimum(price * np.log2(candidates / candidates[0]), LARGEST_PENALTY)
     return -above - np.rint(cost).astype(np.int64)
 
 
-def _above(candidates: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+def _counts_above(candidates: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
     """How many of some values lie above each candidate."""
     above = np.zeros(len(candidates), dtype=np.int64)
     for block in blocks:
@@ -313,7 +313,7 @@ def buy_mean(values: Values, most: float, *, eps: float, adjacency: Adjacency, r
         Strictly between 0 and `most`.
     """
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    held, lacked = _seen(mean_parts(finite_rows(values), most), sensitivity, eps, random)
+    held, lacked = _noisy_sums(mean_parts(finite_rows(values), most), sensitivity, eps, random)
     return float(most * (held / (held + lacked)))
 
 
@@ -342,7 +342,7 @@ def buy_weighted_mean(
 ) -> float:
     """As `buy_mean`, of rows (values, weights) with weights within [0, 1]."""
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    held, lacked = _seen(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
+    held, lacked = _noisy_sums(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
     return float(most * (held / (held + lacked)))
 
 
@@ -352,11 +352,11 @@ def buy_rate(rows: Rows[tuple[Array, Array, Array]], most: float, *, eps: float,
     Weights and exposures are within [0, 1]; both sums move by one unit at most, whether a row is added, removed or
     replaced.
     """
-    events, time = _seen(rows.total(partial(rate_parts, most), operator.add), 2 * MEAN_UNITS, eps, random)
+    events, time = _noisy_sums(rows.total(partial(rate_parts, most), operator.add), 2 * MEAN_UNITS, eps, random)
     return float(most * events / time)
 
 
-def _seen(total: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> Array:
+def _noisy_sums(total: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> Array:
     """Sums with their noise; what cannot be told from it is taken for one standard deviation (post-processing)."""
     deviation = np.sqrt(2) * sensitivity / eps
     return np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)

@@ -62,7 +62,7 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
     elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
     """
     cells, shares = _unit_integers(columns_of(exog), diagonal)
-    return _whole(cells, shares, weights, weight_bound, cells).T
+    return _weighted_integers(cells, shares, weights, weight_bound, cells).T
 
 
 def columns_of(exog: Float) -> Float:
@@ -85,7 +85,7 @@ def _unit_integers(columns: Float, diagonal: Float) -> Pair:
     return columns, shares
 
 
-def _whole(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
+def _weighted_integers(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
     """The integers of `integer_rows`, shape (p, rows), in `out`, which may be `cells`."""
     length = np.minimum(np.maximum(weights, 0.0), weight_bound)
     length /= weight_bound
@@ -112,7 +112,7 @@ def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tupl
         cells, shares = _unit_integers(columns, diagonal)
         spare = cells if len(weights) == 1 else np.empty_like(cells)
         for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
-            whole = _whole(cells, shares, own, bound, cells if place == len(weights) else spare)
+            whole = _weighted_integers(cells, shares, own, bound, cells if place == len(weights) else spare)
             # numpy's @ holds the interpreter back where its result is small.
             inside[place - 1] += np.dot(whole, whole.T).astype(np.int64)
         if count % MACHINE_PARTS == 0:

@@ -118,7 +118,7 @@ def joint_information_loss(
     per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
     per_weight = 1 / check_positive("matrix_scale", matrix_scale)
     kappa = check_positive("curvature_ratio", curvature_ratio)
-    curve, moved = family.curve(CELLS), _moved(family, eta_error)
+    curve, moved = family.curve(CELLS), _majorant_shift(family, eta_error)
     cost = per_gradient * curve.gradient + per_weight * (curve.curvature + moved)
     loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + cost))
     if check_adjacency(adjacency) == "replace_one":
@@ -147,7 +147,7 @@ def joint_scales(
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     ratio = check_ratio(ratio)
     curve = family.curve(CELLS)
-    cost = curve.gradient + ratio * (curve.curvature + _moved(family, eta_error))
+    cost = curve.gradient + ratio * (curve.curvature + _majorant_shift(family, eta_error))
     left = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
     if left.min() <= 0:
         return JointScales(math.inf, math.inf)
@@ -176,7 +176,7 @@ def free_ratio(
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     unit = check_positive("scale", scale) / norm
     curve = family.curve(CELLS)
-    weight = curve.curvature + _moved(family, eta_error)
+    weight = curve.curvature + _majorant_shift(family, eta_error)
     left = (
         unit * (eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING))
         - curve.gradient
@@ -199,7 +199,7 @@ def check_ratio(ratio: float) -> float:
     return float(ratio)
 
 
-def _moved(family: Family, eta_error: float) -> float:
+def _majorant_shift(family: Family, eta_error: float) -> float:
     """How much more than at the exact optimum the majorant may be at the released one."""
     lipschitz = majorant_lipschitz(family)
     if not math.isfinite(eta_error) or eta_error < 0:

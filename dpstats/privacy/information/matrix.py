@@ -249,7 +249,7 @@ class MatrixNoise:
     @property
     def entry_variance(self) -> float:
         """Variance of an entry of U off the diagonal; that of one on the diagonal is twice this."""
-        return _entry_variance(self.law, self.scale, self.size)
+        return self.scale**2 * (self.size + 1) / 2 if self.law == "wishart" else self.scale**2 / 2
 
     def variances(self) -> Float:
         """Variances of the entries of E, shape (p, p); with mean 0, and uncorrelated above the diagonal if L = I."""
@@ -346,10 +346,6 @@ def substitute_columns(columns: Float, mixing: tuple[tuple[float, ...], ...]) ->
             if entry != 0:
                 columns[place] -= np.multiply(columns[other], entry, out=spare)
     return columns
-
-
-def _entry_variance(law: MatrixLaw, scale: float, size: int) -> float:
-    return scale**2 * (size + 1) / 2 if law == "wishart" else scale**2 / 2
 
 
 def _normal(shape: tuple[int, ...], random: RandomSource) -> Float:

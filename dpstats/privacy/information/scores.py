@@ -77,7 +77,7 @@ def directions(
 ) -> Directions:
     """Directions g_i = G c_i for the rows c_i of `contrasts` and the public G = `inverse`, over sqrt(a_i c_i'g_i)."""
     columns = _columns(inverse, contrasts, mixing)
-    sizes = _own(inverse, contrasts) * (1.0 if allowances is None else allowances)
+    sizes = _contrast_variances(inverse, contrasts) * (1.0 if allowances is None else allowances)
     scaled = np.sqrt(diagonal)[:, None] * columns / np.sqrt(sizes)
     unit = float(np.linalg.norm(scaled, axis=0).max()) / (2.0**DIRECTION_PLACES * KEPT)
     cells = np.rint(scaled / unit)
@@ -103,7 +103,7 @@ def spread_allowances(inverse: Float, diagonal: Float, contrasts: Float, mixing:
     whatever is done. With a_i = 1 all would have as much, with a_i = u_i rare levels would bear all of it.
     """
     columns = _columns(inverse, contrasts, mixing)
-    reach = (diagonal[:, None] * columns**2).sum(axis=0) / _own(inverse, contrasts)
+    reach = (diagonal[:, None] * columns**2).sum(axis=0) / _contrast_variances(inverse, contrasts)
     return np.asarray(reach**ALLOWANCE, dtype=np.float64)
 
 
@@ -113,7 +113,7 @@ def _columns(inverse: Float, contrasts: Float, mixing: Mixing) -> Float:
     return columns if not mixing else np.array(mixing).T @ columns
 
 
-def _own(inverse: Float, contrasts: Float) -> Float:
+def _contrast_variances(inverse: Float, contrasts: Float) -> Float:
     """c_i'g_i, shape (k,)."""
     return np.asarray(np.sum(contrasts @ inverse * contrasts, axis=1), dtype=np.float64)
 

@@ -164,9 +164,9 @@ def length_moments(images: Sequence[Image]) -> tuple[float, float]:
         if homogenised and image.block.kind == "simplex":
             probabilities, log_volume = cells(image.block.size, rule.points)
             log_density += log_volume
-            moments = _inside(probabilities, rule.points)
+            moments = _hull_moments(probabilities, rule.points)
         else:
-            moments = _symmetric(image.block, rule.points)
+            moments = _symmetric_moments(image.block, rule.points)
         first, second = quadratic_moments(image.matrix @ image.matrix.T, moments)
         mean += first
         variance += second - first**2
@@ -192,13 +192,13 @@ def quadratic_moments(gram: Float, moments: MixedMoments) -> tuple[Float, Float]
     return trace * moments.square + (total - trace) * moments.product, second
 
 
-def _inside(probabilities: Float, points: Float) -> MixedMoments:
+def _hull_moments(probabilities: Float, points: Float) -> MixedMoments:
     """Of a simplex block's part in the hull, given a."""
     patterns = ((2,), (1, 1), (4,), (3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1))
     return MixedMoments(*(mixed_moment(pattern, probabilities, points) for pattern in patterns))
 
 
-def _symmetric(block: ConvexBody, points: Float) -> MixedMoments:
+def _symmetric_moments(block: ConvexBody, points: Float) -> MixedMoments:
     """Of a uniform point of the block's symmetric hull; moments with an odd exponent vanish."""
     size = block.size
     if block.kind in ("simplex", "cross"):
@@ -241,8 +241,8 @@ def fourth_moment(parts: Sequence[GroupNorm]) -> float:
     for part in parts:
         images, growth = part.images, math.prod(range(part.dimension + 1, part.dimension + 5)) * part.scale**4
         if apart and any(image.block.kind == "intercept" for image in images):
-            shared = growth * length_moments(_only(images, constant=True))[1]
-            images = _only(images, constant=False)
+            shared = growth * length_moments(_restricted(images, constant=True))[1]
+            images = _restricted(images, constant=False)
         square, fourth = length_moments(images)
         squares.append((part.dimension + 1) * (part.dimension + 2) * part.scale**2 * square)
         fourths.append(growth * fourth)
@@ -278,7 +278,7 @@ def _longest_image(image: Image) -> float:
     return min(spectral * math.sqrt(image.block.size), float(lengths.sum()))
 
 
-def _only(images: Sequence[Image], *, constant: bool) -> tuple[Image, ...]:
+def _restricted(images: Sequence[Image], *, constant: bool) -> tuple[Image, ...]:
     """The same body with all maps zero but the intercept's, or with that one zero."""
     kept = ((image, (image.block.kind == "intercept") == constant) for image in images)
     return tuple(replace(image, matrix=image.matrix * keep) for image, keep in kept)
