@@ -60,7 +60,10 @@ def sensitivity(
     largest, worst, count = -1.0, -1, 0
     for index, (data, neighbour) in enumerate(pairs):
         for child in np.random.SeedSequence([seed, index]).spawn(runs):
-            here, there = (_vector(function(side, np.random.default_rng(child))) for side in (data, neighbour))
+            here, there = (
+                np.asarray(function(side, np.random.default_rng(child)), dtype=np.float64).ravel()
+                for side in (data, neighbour)
+            )
             if here.shape != there.shape:
                 raise ArgumentError("function must return as many numbers on both data sets of a pair")
             distance = float(np.linalg.norm(here - there, norm))
@@ -72,10 +75,6 @@ def sensitivity(
     if not count:
         raise ArgumentError("pairs must hold at least one pair and runs must be positive")
     return SensitivityResult(declared, largest, worst, count, largest <= declared * (1 + 1e-9))
-
-
-def _vector(released: Any) -> NDArray[np.float64]:
-    return np.asarray(released, dtype=np.float64).ravel()
 
 
 Rows = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -343,7 +343,8 @@ def fit(
         gram, steady = _regularised(moments, ridge, plain)
         logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
         solve = _quadratic if logistic is None else partial(_logistic, logistic)
-        scaled, noise = solve(moments, gram + steady, convex, _penalty_weights(design))
+        weights = np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
+        scaled, noise = solve(moments, gram + steady, convex, weights)
     return LocalResults(spec, design, scaled, noise, moments.count, ridge, convex, features)
 
 
@@ -394,15 +395,10 @@ def _projected(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
     return ReportMoments(matrix, moments.vector, moments.matrix_noise, moments.vector_noise, moments.count)
 
 
-def _gradient_noise(moments: ReportMoments, square: float) -> float:
-    """E ||noise of the gradient||^2 at coefficients of squared norm `square`."""
-    p = len(moments.vector)
-    return p * moments.vector_noise + (p + 1) * moments.matrix_noise * square
-
-
 def _curvature(moments: ReportMoments, radius: float) -> float:
-    """The m that is least for E||b||^2/(2 m) + m radius^2/2 (docs/proofs/risk)."""
-    return math.sqrt(_gradient_noise(moments, radius**2)) / radius
+    """The m that is least for E||b||^2/(2 m) + m radius^2/2 (docs/proofs/risk), b the noise of the gradient there."""
+    p = len(moments.vector)
+    return math.sqrt(p * moments.vector_noise + (p + 1) * moments.matrix_noise * radius**2) / radius
 
 
 def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
@@ -445,10 +441,6 @@ def _logistic(
     scaled = loss.solve(penalty, weights, TOLERANCE * _size(moments))
     # q is x / 2.
     return scaled, loss.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
-
-
-def _penalty_weights(design: DesignSpec) -> Vector:
-    return np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
 
 
 def _size(moments: ReportMoments) -> float:

@@ -186,7 +186,7 @@ class RandomStopping:
             return math.log1p(-(1 - gamma) * at) / math.log(gamma)
         return float(((1 - (1 - gamma) * at) ** -self.eta - 1) / (gamma**-self.eta - 1))
 
-    def found(self, candidates: int) -> float:
+    def coverage(self, candidates: int) -> float:
         """The chance that a given one of several candidates is among those tried."""
         return 1 - self.generating(1 - 1 / candidates)
 

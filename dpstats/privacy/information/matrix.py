@@ -18,7 +18,7 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.k_norm import Image
-from dpstats.privacy.k_norm.blocks import check_images
+from dpstats.privacy.k_norm.blocks import check_images, stack_images
 from dpstats.privacy.randomness import RandomSource, folded_uniforms
 
 Float = NDArray[np.float64]
@@ -143,7 +143,7 @@ def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -
         centre[list(one.columns)] = one.mean
         parts.append(("box", len(one.columns), moment))
     for image in images:
-        count, matrix = image.block.size, _map(image, size)
+        count, matrix = image.block.size, stack_images([image], size)
         if image.block.kind == "intercept":
             centre += matrix[0]
             continue
@@ -157,13 +157,6 @@ def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -
             moment = matrix.T @ matrix / (1 if image.block.kind == "box" else count)
         parts.append((str(image.block.kind), count, moment))
     return [("intercept", 1, np.outer(centre, centre)), *parts] if constant else parts
-
-
-def _map(image: Image, size: int) -> Float:
-    """The block's map to all columns, shape (k, size)."""
-    matrix = np.zeros((image.block.size, size))
-    matrix[:, list(image.columns)] = image.matrix
-    return matrix
 
 
 MatrixLaw = Literal["wishart", "normal"]

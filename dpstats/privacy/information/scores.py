@@ -163,16 +163,11 @@ def direction_parts(total: NDArray[np.object_], public: Directions) -> NDArray[n
 
     A row has |v|^2 at most 2^40 in these units, so the sum of what it has in all directions is at most `PARTS`.
     """
-    columns = [[int(cell) for cell in column] for column in public.cells.T]
-    exact = [sum(x * (row @ column) for x, row in zip(column, total, strict=True)) for column in map(_exact, columns)]
+    columns = [np.array([int(cell) for cell in column], dtype=object) for column in public.cells.T]
+    exact = [sum(x * (row @ column) for x, row in zip(column, total, strict=True)) for column in columns]
     above, below = (public.unit**2 * 2.0 ** (-2 * PLACES) * (PARTS / public.bound)).as_integer_ratio()
     parts = [(2 * entry * above + below) // (2 * below) for entry in exact]
     return np.array([min(entry, MOST_PARTS) for entry in parts], dtype=np.int64)
-
-
-def _exact(column: list[int]) -> NDArray[np.object_]:
-    """Integers of any length."""
-    return np.array(column, dtype=object)
 
 
 ROW_PLACES = 40
