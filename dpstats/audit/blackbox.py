@@ -248,18 +248,18 @@ def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confid
     (learn_a, choose_a, count_a), (learn_b, choose_b, count_b) = first.parts(), second.parts()
     scores = list(learn_scores(learn_a, learn_b)) or [_NOTHING]
     sides = {"data": (choose_a, count_a), "neighbour": (choose_b, count_b)}
-    found: list[tuple[CountedEvent, ChosenEvent]] = []
+    counted: list[tuple[CountedEvent, ChosenEvent]] = []
     for likely, unlikely in (("data", "neighbour"), ("neighbour", "data")):
         choices = choose_events(scores, sides[likely][0], sides[unlikely][0], eps=eps, delta=delta, alpha=alpha)
-        found += [
+        counted += [
             (_count(choice, likely, unlikely, sides[likely][1], sides[unlikely][1], eps, delta, alpha), choice)
             for choice in choices.values()
         ]
-    found.sort(key=lambda pair: -pair[0].eps)
-    findings = tuple(dict.fromkeys(finding for finding, _ in found))
+    counted.sort(key=lambda pair: -pair[0].eps)
+    findings = tuple(dict.fromkeys(finding for finding, _ in counted))
     stick = max(findings, key=lambda finding: finding.divergence)
     estimate = max((f.hits - float(np.exp(min(eps, 700.0))) * f.other) / f.runs for f in findings)
-    telling = found[0][1]
+    telling = counted[0][1]
     # An event whose divergence exceeds delta shows an eps above the claim, so the greatest eps decides alone.
     score = telling.event.score
     return AuditResult(

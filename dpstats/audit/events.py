@@ -117,8 +117,8 @@ class _Block:
         rng = np.random.default_rng(self.seed)
         with _Witness() as witness:
             if not self.vectorized:
-                seen = [_observe(self.mechanism, self.data, rng, witness) for _ in range(self.runs)]
-                return [numbers for numbers, _ in seen], [label for _, label in seen]
+                outcomes = [_observe(self.mechanism, self.data, rng, witness) for _ in range(self.runs)]
+                return [numbers for numbers, _ in outcomes], [label for _, label in outcomes]
             values = np.asarray(self.mechanism(self.data, rng, self.runs), dtype=np.float64)
         if witness.heard:
             # One warning for a block of runs cannot be shared out among them without breaking their independence.
@@ -220,8 +220,8 @@ def lower_bounds(
     low, _ = clopper_pearson(hits, runs, alpha)
     _, high = clopper_pearson(other, runs, alpha)
     with np.errstate(divide="ignore"):
-        shown = np.log(np.maximum(low - delta, 0)) - np.log(high)
-    return EpsBounds(np.maximum(shown, 0.0), np.maximum(low - np.exp(min(eps, 700.0)) * high, 0.0))
+        eps_shown = np.log(np.maximum(low - delta, 0)) - np.log(high)
+    return EpsBounds(np.maximum(eps_shown, 0.0), np.maximum(low - np.exp(min(eps, 700.0)) * high, 0.0))
 
 
 Projection = Callable[[FloatArray], FloatArray]

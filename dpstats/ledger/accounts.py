@@ -92,11 +92,11 @@ class Books:
 
     def below(self, account: int) -> list[int]:
         """`account` and all the parts under it."""
-        found = [account]
+        accounts = [account]
         for parts in self._partitions.get(account, {}).values():
             for part in parts:
-                found += self.below(part)
-        return found
+                accounts += self.below(part)
+        return accounts
 
     def total(self, account: int) -> Amount:
         """What `account` has spent: its own entries, and of each of its partitions the worst part."""
@@ -220,8 +220,8 @@ def quota_left(connection: sqlite3.Connection, analyst: str | None, account: int
     if quota is None:
         return None
     books = analyst_books(connection, analyst)
-    left = quota.limit.minus(books.total(ROOT)).plus(books.slack(account))
-    return Amount(*(max(amount, 0) for amount in left))  # a quota may be lowered below what is spent
+    remaining = quota.limit.minus(books.total(ROOT)).plus(books.slack(account))
+    return Amount(*(max(amount, 0) for amount in remaining))  # a quota may be lowered below what is spent
 
 
 class Budget(NamedTuple):
@@ -268,12 +268,12 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
             "use a certified method, or run without a ledger"
         )
     if guarantee.unit != facts.unit:
-        given = "it is for rows" if guarantee.unit is None else f"it is per {guarantee.unit}"
+        stated = "it is for rows" if guarantee.unit is None else f"it is per {guarantee.unit}"
         if facts.unit is None:
             needed = "for rows; neither bounds the other, so keep another ledger, made with that unit"
         else:
             needed = f"per {facts.unit}; pass unit={facts.unit!r} to the call, or keep another ledger"
-        raise LedgerError(f"guarantee: {given}, and the ledger is {needed}")
+        raise LedgerError(f"guarantee: {stated}, and the ledger is {needed}")
     if guarantee.adjacency == "replace_one" and (facts.adjacency == "add_remove" or account != ROOT):
         where = "a part of a partition" if account != ROOT else "an add_remove ledger"
         raise LedgerError(
@@ -292,7 +292,7 @@ def check_price(
     connection: sqlite3.Connection, books: Books, facts: LedgerFacts, account: int, price: Amount, analyst: str | None
 ) -> None:
     """Raise BudgetExceeded, with the most that both leave, unless the budget and a quota of the analyst cover it."""
-    whole, quota = left_of(books, facts, account), quota_left(connection, analyst, account)
+    ledger_left, quota = left_of(books, facts, account), quota_left(connection, analyst, account)
     short = [] if books.charged(account, price).total(ROOT).within(facts.limit) else [repr(facts.dataset)]
     signature = ""
     if quota is not None and not price.within(quota):
@@ -303,8 +303,8 @@ def check_price(
         short.append(f"the quota of {owner}, eps={limit.eps:g}, delta={limit.delta:g}")
         signature = _quota_advice(quotas, analyst)
     if short:
-        left = whole if quota is None else whole.least(quota)
-        raise _budget_exceeded(f"what remains of {' and of '.join(short)}", left, facts, signature)
+        remaining = ledger_left if quota is None else ledger_left.least(quota)
+        raise _budget_exceeded(f"what remains of {' and of '.join(short)}", remaining, facts, signature)
 
 
 def _quota_advice(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:
@@ -313,8 +313,8 @@ def _quota_advice(quotas: Mapping[str | None, Quota], analyst: str | None) -> st
         return ""
     if analyst is None:
         return "; sign with analyst= or ledger.signed(...) if a quota is yours"
-    meant = near_miss(analyst, [name for name in quotas if name is not None])
-    return f"; {analyst!r} has no quota of its own" + (f": did you mean {meant!r}?" if meant else "")
+    similar = near_miss(analyst, [name for name in quotas if name is not None])
+    return f"; {analyst!r} has no quota of its own" + (f": did you mean {similar!r}?" if similar else "")
 
 
 def _budget_exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str) -> BudgetExceeded:
@@ -332,7 +332,7 @@ COLUMNS = ("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remain
 
 def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame:
     """One row an analyst, by name; see `Spender.spending`."""
-    quotas, whole = read_quotas(connection), left_of(read_books(connection), facts, ROOT)
+    quotas, ledger_left = read_quotas(connection), left_of(read_books(connection), facts, ROOT)
     counted = dict(
         connection.execute("SELECT analyst, COUNT(*) FROM entry WHERE state <> 'refunded' GROUP BY analyst").fetchall()
     )
@@ -341,12 +341,12 @@ def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame
     names = connection.execute("SELECT analyst FROM entry UNION SELECT analyst FROM quota WHERE analyst IS NOT NULL")
     for analyst in sorted((row[0] for row in names), key=lambda name: (name is None, name or "")):
         spent = analyst_books(connection, analyst).total(ROOT)
-        quota, left = quota_of(quotas, analyst), quota_left(connection, analyst, ROOT)
+        quota, analyst_left = quota_of(quotas, analyst), quota_left(connection, analyst, ROOT)
         eps, rho = (float(spent.eps * EPS_UNIT), math.nan)
         if facts.accountant == "zcdp":
             eps, rho = math.nan, float(spent.rho * RHO_UNIT)
         limits = (math.nan, math.nan) if quota is None else (quota.eps, quota.delta)
-        remaining = largest(facts.accountant, whole if left is None else whole.least(left))
+        remaining = largest(facts.accountant, ledger_left if analyst_left is None else ledger_left.least(analyst_left))
         rows[analyst or ""] = (
             counted.get(analyst, 0),
             *(eps, float(spent.delta * DELTA_UNIT), rho),
@@ -368,18 +368,18 @@ def history(connection: sqlite3.Connection, facts: LedgerFacts, account: int) ->
     )
     entries = [row for row in rows if row[1] in below]
     by_analyst: dict[str, Books] = {}
-    whole, found = _unspent(books), {}
+    total, spent_after = _unspent(books), {}
     for number, place, analyst, time, *cost in entries:
         name, price = analyst or "", Amount(*cost)
-        whole = whole.charged(place, price)
+        total = total.charged(place, price)
         by_analyst[name] = by_analyst.get(name, _unspent(books)).charged(place, price)
-        spent, own = whole.total(account), by_analyst[name].total(account)
+        spent, spent_by_analyst = total.total(account), by_analyst[name].total(account)
         zcdp = facts.accountant == "zcdp"
         counted = [math.nan, _float(spent.rho, RHO_UNIT)] if zcdp else [_float(spent.eps, EPS_UNIT), math.nan]
-        personal = _float(own.rho, RHO_UNIT) if zcdp else _float(own.eps, EPS_UNIT)
-        found[number] = [time, counted[0], _float(spent.delta, DELTA_UNIT), counted[1], name, personal]
+        personal = _float(spent_by_analyst.rho, RHO_UNIT) if zcdp else _float(spent_by_analyst.eps, EPS_UNIT)
+        spent_after[number] = [time, counted[0], _float(spent.delta, DELTA_UNIT), counted[1], name, personal]
     names = ["time", "eps", "delta", "rho", "analyst", "by_analyst"]
-    table = pd.DataFrame.from_dict(found, orient="index", columns=names).rename_axis("entry")
+    table = pd.DataFrame.from_dict(spent_after, orient="index", columns=names).rename_axis("entry")
     table["time"] = pd.to_datetime(table["time"], utc=True, format="ISO8601")
     return WideFrame(table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object}))
 

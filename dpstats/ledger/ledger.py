@@ -95,17 +95,17 @@ class Ledger(Spender):
         if unit is not None and not (isinstance(unit, str) and unit.strip()):
             raise ArgumentError(f"unit must be None or the name of a column, got {safe_repr(unit)}")
         limit = limits(accountant, eps, delta)
-        asked = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
+        requested = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
         file = _resolve(path)
         if not file.exists():
-            create(file, _row(asked))
+            create(file, _row(requested))
         self._open(file, timeout)
         for name in _FIXED:
-            found, wanted = getattr(self._facts, name), getattr(asked, name)
-            if found != wanted:
+            stored, argument = getattr(self._facts, name), getattr(requested, name)
+            if stored != argument:
                 self.close()
                 raise LedgerError(
-                    f"{name}: ledger {file} was made with {name}={found!r}, not {wanted!r}; pass {name}={found!r}, "
+                    f"{name}: ledger {file} was made with {name}={stored!r}, not {argument!r}; pass {name}={stored!r}, "
                     "or another path for another budget"
                 )
         if declared is not None:
@@ -212,12 +212,12 @@ class Ledger(Spender):
 def _resolve(path: str | os.PathLike[str]) -> Path:
     """The absolute path without symbolic links, so that every process agrees on the name of the log."""
     try:
-        found = Path(path)
+        resolved = Path(path)
     except TypeError as error:
         raise ArgumentError("path must be a string or a path-like object") from error
-    if not can_be_path(str(found)):
+    if not can_be_path(str(resolved)):
         raise ArgumentError("path must name a file; this text is too long for that, or has several lines")
-    return found.resolve()
+    return resolved.resolve()
 
 
 def _row(facts: LedgerFacts) -> dict[str, Any]:

@@ -113,8 +113,8 @@ def _declaration(column: Range | Levels | None) -> str:
 
 
 def _abbreviated(names: list[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    listed = ", ".join(names[:most])
+    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
 class Signature(NamedTuple):

@@ -90,12 +90,12 @@ def terms(statement: Statement) -> str:
 
 def totals(statement: Statement) -> Iterator[tuple[str, float, float, float]]:
     """Of what is counted: its name, the total, what is spent and what remains."""
-    spent, left = statement.spent, statement.left
-    limit = spent.plus(left) if statement.part else statement.facts.limit
+    spent, remaining = statement.spent, statement.left
+    limit = spent.plus(remaining) if statement.part else statement.facts.limit
     for name, unit in (("eps", EPS_UNIT), ("delta", DELTA_UNIT), ("rho", RHO_UNIT)):
         if name != ("rho" if statement.facts.accountant == "basic" else "eps"):
-            total, gone, rest = (float(getattr(amount, name) * unit) for amount in (limit, spent, left))
-            yield name, total, gone, rest
+            total, used, rest = (float(getattr(amount, name) * unit) for amount in (limit, spent, remaining))
+            yield name, total, used, rest
 
 
 def has_analysts(statement: Statement) -> bool:
@@ -183,10 +183,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
 
 
 def _total(row: tuple[str, float, float, float]) -> list[str]:
-    name, total, spent, left = row
+    name, total, spent, remaining = row
     share = min(spent / total, 1.0) if total > 0 else 0.0
     bar = f'<div class="bar"><div style="width: {100 * share:.1f}%"></div></div>'
-    return [escape(name), *(f"{amount:.6g}" for amount in (total, spent, left)), bar if total > 0 else ""]
+    return [escape(name), *(f"{amount:.6g}" for amount in (total, spent, remaining)), bar if total > 0 else ""]
 
 
 def _analyst(name: str, row: pd.Series[float], counted: str) -> list[str]:
@@ -197,13 +197,13 @@ def _analyst(name: str, row: pd.Series[float], counted: str) -> list[str]:
 
 def _entry(entry: Mapping[Hashable, object]) -> list[str]:
     """The cells of one entry."""
-    given = {name: one_line(word) for name, word in entry.items() if isinstance(word, str) and word}
-    who = [f"by {given['analyst']}"] if "analyst" in given else []
-    who += [f"for {given['purpose']}"] if "purpose" in given else []
-    about = "; ".join([*who, *(given[name] for name in ("method", "part", "note") if name in given)])
-    what = f"{escape(given.get('label', ''))}"
-    if "formula" in given:
-        what += f"<br>{_code(given['formula'])}"
+    texts = {name: one_line(word) for name, word in entry.items() if isinstance(word, str) and word}
+    who = [f"by {texts['analyst']}"] if "analyst" in texts else []
+    who += [f"for {texts['purpose']}"] if "purpose" in texts else []
+    about = "; ".join([*who, *(texts[name] for name in ("method", "part", "note") if name in texts)])
+    what = f"{escape(texts.get('label', ''))}"
+    if "formula" in texts:
+        what += f"<br>{_code(texts['formula'])}"
     if about:
         what += f'<br><span class="about">{escape(about)}</span>'
     state = escape(str(entry["state"]))

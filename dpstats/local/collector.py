@@ -175,10 +175,10 @@ class LinearisedLogistic:
                 theta = np.asarray(np.linalg.solve(hessian, target), dtype=np.float64)
             else:
                 theta = minimize_quadratic(hessian, hessian @ theta - target, penalty, weights, theta, tolerance)
-            found = self.line(theta)
-            change = abs(found.offset - line.offset) + abs(math.log(found.slope / line.slope))
+            nearest = self.line(theta)
+            change = abs(nearest.offset - line.offset) + abs(math.log(nearest.slope / line.slope))
             # Half of the way: where predictors are far out the new line overshoots.
-            line = BestLinear((found.offset + line.offset) / 2, math.sqrt(found.slope * line.slope))
+            line = BestLinear((nearest.offset + line.offset) / 2, math.sqrt(nearest.slope * line.slope))
             if change < CONVERGED:
                 break
         return theta
@@ -196,25 +196,25 @@ class LinearisedLogistic:
     def _jacobian(self, theta: Vector) -> Matrix:
         """The equation's derivative by theta, shape (p, p)."""
         line, size = self.line(theta), max(float(np.linalg.norm(theta)), 1.0)
-        moved = [
+        derivatives = [
             (np.array(self.line(theta + STEP * size * unit)) - np.array(self.line(theta - STEP * size * unit)))
             / (2 * STEP * size)
             for unit in np.eye(len(theta))
         ]
-        offsets, slopes = np.array(moved).T
+        offsets, slopes = np.array(derivatives).T
         bent = np.outer(self.gram @ theta, slopes) + np.outer(self.sums, offsets)
         return np.asarray(line.slope * self.gram + self.ridge + bent, dtype=np.float64)
 
     def _noise(self, theta: Vector, variance: float) -> Matrix:
         """The equation's covariance by noise E in `gram`, shape (p, p): of E a + sum_i u_i b_i'E c_i."""
         direct, scalars = self._differential(theta)
-        found = variance * ((direct @ direct) * np.eye(len(theta)) + np.outer(direct, direct))
+        covariance = variance * ((direct @ direct) * np.eye(len(theta)) + np.outer(direct, direct))
         for u, b, c in scalars:
             mixed = variance * np.outer((direct @ c) * b + (direct @ b) * c, u)
-            found = found + mixed + mixed.T
+            covariance = covariance + mixed + mixed.T
             for other, d, e in scalars:
-                found = found + variance * ((b @ d) * (c @ e) + (b @ e) * (c @ d)) * np.outer(u, other)
-        return np.asarray(found, dtype=np.float64)
+                covariance = covariance + variance * ((b @ d) * (c @ e) + (b @ e) * (c @ d)) * np.outer(u, other)
+        return np.asarray(covariance, dtype=np.float64)
 
     def _differential(self, theta: Vector) -> tuple[Vector, list[tuple[Vector, Vector, Vector]]]:
         """a, and the triples (u, b, c), of the equation's differential by `gram`."""
@@ -232,11 +232,11 @@ class LinearisedLogistic:
         # n d mean = unit'E theta / c - mean dn and n d variance = theta'E theta - (variance + mean^2) dn - 2 n mean
         # d mean, with dn = unit'E unit / c^2.
         of_mean = along @ by_mean - 2 * mean * of_variance
-        left = mean * of_mean + (variance + mean**2) * of_variance
+        remainder = mean * of_mean + (variance + mean**2) * of_variance
         return line.slope * theta + line.offset / constant * unit, [
             (of_mean / (constant * n), unit, theta),
             (of_variance / n, theta, theta),
-            (-left / (constant**2 * n), unit, unit),
+            (-remainder / (constant**2 * n), unit, unit),
         ]
 
 
@@ -350,18 +350,18 @@ def fit(
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:
     """The sums themselves, scheme "statistics"."""
-    found = total(reports, spec)
+    sums = total(reports, spec)
     p, (gradient, unit) = len(spec.names), spec.units
     matrix = np.zeros((p, p))
     rows, columns = np.triu_indices(p)
-    matrix[rows, columns] = found.values[p:] * unit / np.where(rows == columns, 1.0, math.sqrt(2))
-    share = found.count / spec.n
+    matrix[rows, columns] = sums.values[p:] * unit / np.where(rows == columns, 1.0, math.sqrt(2))
+    share = sums.count / spec.n
     return ReportMoments(
         np.asarray(matrix + np.triu(matrix, 1).T, dtype=np.float64),
-        np.asarray(found.values[:p] * gradient, dtype=np.float64),
+        np.asarray(sums.values[:p] * gradient, dtype=np.float64),
         matrix_noise=share * spec.tau**2 / 2,
         vector_noise=share * spec.sigma_b**2,
-        count=found.count,
+        count=sums.count,
     )
 
 
@@ -374,14 +374,14 @@ def _feature_moments(reports: Reports, spec: Spec, features: Features) -> Report
     for values in checked_batches(reports, spec):
         q = values[:, p:] * unit
         matrix, vector, count = matrix + q.T @ q, vector + values[:, :p].sum(axis=0) * gradient, count + len(values)
-    share, own = count / spec.n, spec.sigma_u**2 / spec.n
+    share, variance = count / spec.n, spec.sigma_u**2 / spec.n
     debiased: Matrix = matrix - share * spec.sigma_u**2 * np.eye(p)
     # Cross products q u' + u q' and u u', the latter twice on the diagonal; the trace of sum q q' is known with noise.
     signal = max(float(np.trace(debiased)) / p, 0.0)
     return ReportMoments(
         matrix if features == "printed" else debiased,
         vector,
-        matrix_noise=2 * own * signal + count * own**2,
+        matrix_noise=2 * variance * signal + count * variance**2,
         vector_noise=share * spec.sigma_b**2,
         count=count,
     )

@@ -94,12 +94,12 @@ def _record_statistics(record: Mapping[str, Any] | None, spec: Spec) -> Array:
         return null
     try:
         encoded = spec.program.encode(record)
-        found = null if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
+        values = null if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
     except DataError:  # by the names of the record's fields alone
         raise
     except Exception:
         return null
-    return found if found.shape == null.shape and np.isfinite(found).all() else null
+    return values if values.shape == null.shape and np.isfinite(values).all() else null
 
 
 def statistics(exog: Array, endog: Array, spec: Spec) -> Array:

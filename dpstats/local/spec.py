@@ -85,8 +85,8 @@ def lattice_for(mu: float, reports: int, size: int, n: int) -> ReportLattice:
     Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2. ArgumentError if its
     noise would leave the 64-bit integers, whose ends would show the record, or the records themselves would.
     """
-    wanted = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
-    scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(wanted)))
+    least_scale = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
+    scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(least_scale)))
     check_scale(scale)
     sensitivity = mu / SLACK * math.sqrt(reports * scale**2 - SMOOTHING)
     if not sensitivity <= MOST_SENSITIVITY:
@@ -115,8 +115,10 @@ def best_ratio(linear: float, square: float, radius: float) -> float:
         return tau**2 * (ratio**2 + radius**2 / 2)
 
     middle = math.log(max(linear, 1e-9) / square)
-    found = optimize.minimize_scalar(noise, bounds=(middle - 8, middle + 8), method="bounded", options={"xatol": 1e-6})
-    return math.exp(float(found.x))
+    optimum = optimize.minimize_scalar(
+        noise, bounds=(middle - 8, middle + 8), method="bounded", options={"xatol": 1e-6}
+    )
+    return math.exp(float(optimum.x))
 
 
 def printed_noise(eps: float, delta: float, n: int, size: int, linear: float, square: float) -> tuple[float, float]:
@@ -150,8 +152,8 @@ def best_features(mu: float, n: int, size: int, linear: float, square: float, ra
         sigma_u, sigma_b = pair(log_share)
         return sigma_b**2 + radius**2 * (2 * sigma_u**2 * square / size + sigma_u**4 / n)
 
-    found = optimize.minimize_scalar(noise, bounds=(-12.0, -1e-6), method="bounded", options={"xatol": 1e-6})
-    return pair(float(found.x))
+    optimum = optimize.minimize_scalar(noise, bounds=(-12.0, -1e-6), method="bounded", options={"xatol": 1e-6})
+    return pair(float(optimum.x))
 
 
 def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: float) -> float:

@@ -112,7 +112,7 @@ def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
             kind = file.schema_arrow.field("values").type
             if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.int64():
                 raise DataError("'values' must be a column of lists of 64-bit integers, all of one length")
-            left = file.metadata.num_rows
+            rows_left = file.metadata.num_rows
             for batch in file.iter_batches(BATCH, columns=["spec", "values"], use_threads=False):
                 specs, values = batch.column("spec"), batch.column("values")
                 if specs.null_count or values.null_count or values.flatten().null_count:
@@ -121,8 +121,8 @@ def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
                 coded.validate(full=True)
                 integers = values.flatten().to_numpy().reshape(len(batch), kind.list_size)
                 yield coded.dictionary.to_pylist(), coded.indices.to_numpy(), integers
-                left -= len(batch)
-            if left:
+                rows_left -= len(batch)
+            if rows_left:
                 raise EOFError
     except DataError:
         raise
@@ -242,13 +242,13 @@ def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Itera
     batches = (
         _file_batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _report_batches(reports)
     )
-    seen, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
+    fingerprints, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
     for batch in batches:
         values = _check_batch(batch, spec, bounds, before)
         before += len(values)
-        seen.add(values)
+        fingerprints.add(values)
         yield values
-    seen.check()
+    fingerprints.check()
 
 
 class _Fingerprints:
@@ -271,9 +271,9 @@ class _Fingerprints:
         alike = -self._spec.size * math.log(2 * self._spec.lattice.scale * math.sqrt(math.pi))
         if count < 2 or 2 * math.log(count) + alike > math.log(CHANCE):
             return
-        whole = np.concatenate(self._found)
-        order = np.lexsort(whole.T)
-        if (whole[order[1:]] == whole[order[:-1]]).all(axis=1).any():
+        fingerprints = np.concatenate(self._found)
+        order = np.lexsort(fingerprints.T)
+        if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
             raise DataError(
                 "a report occurs more than once: copies count towards n and bring no noise; keep one of each"
             )

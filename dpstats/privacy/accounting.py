@@ -93,13 +93,13 @@ def zcdp_cost(guarantee: Guarantee) -> tuple[Fraction, Fraction]:
     A stated rho or mu costs no delta; an (eps, delta) guarantee costs rho = eps^2/2 and its delta
     (docs/proofs/composition, section 4).
     """
-    known = [] if guarantee.rho is None else [exact(guarantee.rho)]
+    rhos = [] if guarantee.rho is None else [exact(guarantee.rho)]
     if guarantee.mu is not None:
-        known.append(exact(guarantee.mu) ** 2 / 2)
-    if guarantee.delta == 0 or not known:
-        known.append(exact(guarantee.eps) ** 2 / 2)
-        return min(known), exact(guarantee.delta)
-    return min(known), Fraction(0)
+        rhos.append(exact(guarantee.mu) ** 2 / 2)
+    if guarantee.delta == 0 or not rhos:
+        rhos.append(exact(guarantee.eps) ** 2 / 2)
+        return min(rhos), exact(guarantee.delta)
+    return min(rhos), Fraction(0)
 
 
 def zcdp_delta(rho: float, eps: float) -> float:
@@ -266,10 +266,10 @@ def _summarise(parts: list[Guarantee], eps: float, delta: float) -> Guarantee:
 def _zcdp_total(parts: list[Guarantee], delta: float) -> float:
     """Eps of the whole at `delta` by adding rho; infinite if the parts' own deltas leave nothing to convert with."""
     costs = [zcdp_cost(part) for part in parts]
-    left = float_down(exact(delta) - sum((spent for _, spent in costs), Fraction(0)))
-    if left <= 0:
+    remaining = float_down(exact(delta) - sum((spent for _, spent in costs), Fraction(0)))
+    if remaining <= 0:
         return math.inf
-    return zcdp_eps(float_up(sum((rho for rho, _ in costs), Fraction(0))), left)
+    return zcdp_eps(float_up(sum((rho for rho, _ in costs), Fraction(0))), remaining)
 
 
 def _pld_total(parts: list[Guarantee], delta: float) -> float:

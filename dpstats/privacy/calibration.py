@@ -89,11 +89,11 @@ def joint_scale(
     if delta > 0:
         mu = gaussian_mu(curve, family.signed, eps, delta, kappa, adjacency)
         return reach / mu if mu > 0 else math.inf
-    left = eps * (1 - ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
-    if left.min() <= 0:
+    remaining = eps * (1 - ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
+    if remaining.min() <= 0:
         return math.inf
     gradient = curve.gradient if adjacency == "add_remove" else curve.gradient + family.lipschitz
-    return norm * float(np.max(gradient / left))
+    return norm * float(np.max(gradient / remaining))
 
 
 def joint_loss(

@@ -96,13 +96,13 @@ class RemovalProfile:
         above = np.searchsorted(self.levels, eps)
         right = np.clip(above, 1, len(self.levels) - 1)
         low, high = self.levels[right - 1], self.levels[right]
-        inside = (above > 0) & (above < len(self.levels))
-        width = np.where(inside, high - low, 1.0)
-        share = np.expm1(np.where(inside, eps - low, 0.0)) / np.expm1(width)
+        between = (above > 0) & (above < len(self.levels))
+        width = np.where(between, high - low, 1.0)
+        share = np.expm1(np.where(between, eps - low, 0.0)) / np.expm1(width)
         chord = self.deltas[right - 1] + share * (self.deltas[right] - self.deltas[right - 1])
         first = self.deltas[0]
         below = first - (1 - first) * np.expm1(np.minimum(eps - self.levels[0], 0.0))
-        return np.where(inside, chord, np.where(above > 0, self.deltas[-1], below))
+        return np.where(between, chord, np.where(above > 0, self.deltas[-1], below))
 
 
 def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> RemovalProfile:
@@ -114,9 +114,9 @@ def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> 
     mass, part = grid.mass[:cells], grid.mean[:cells] * steps
     # g lies below its chord on each cell, and E exp(-chord) >= exp(-E chord) by Jensen's inequality. In logarithms,
     # because beside exp(-levels) the mass of a far cell would vanish and the bound with it.
-    kept = np.append(np.logaddexp.accumulate((np.log(mass) - levels[:-1] - part)[::-1])[::-1], -np.inf)
+    log_rest = np.append(np.logaddexp.accumulate((np.log(mass) - levels[:-1] - part)[::-1])[::-1], -np.inf)
     # From one level to the next the bound falls by positive terms only, so that nothing cancels.
-    falls = -mass * np.expm1(-part) + np.exp(levels[:-1] + kept[1:]) * np.expm1(steps)
+    falls = -mass * np.expm1(-part) + np.exp(levels[:-1] + log_rest[1:]) * np.expm1(steps)
     return RemovalProfile(levels, grid.beyond[cells] + _sums_from(falls))
 
 
@@ -132,8 +132,8 @@ def upper_hull(slopes: Float, heights: Float) -> tuple[Float, Float]:
         above = heights[1:-1] * (left + right) > heights[:-2] * right + heights[2:] * left
         if above.all():
             break
-        kept = np.concatenate(([True], above, [True]))
-        slopes, heights = slopes[kept], heights[kept]
+        on_hull = np.concatenate(([True], above, [True]))
+        slopes, heights = slopes[on_hull], heights[on_hull]
     return slopes, heights
 
 

@@ -168,8 +168,8 @@ def make_unit(unit: str | None, unit_weight: str | None = None, max_rows: int | 
     those beyond `max_rows` go by a draw. ArgumentError if the arguments do not suit each other.
     """
     check_choice("unit_weight", unit_weight, UNIT_WEIGHTS)
-    whole = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
-    if max_rows is not None and not (whole and max_rows >= 1):
+    is_integer = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
+    if max_rows is not None and not (is_integer and max_rows >= 1):
         raise ArgumentError(f"max_rows must be a positive whole number, got {safe_repr(max_rows)}")
     if unit is None:
         if unit_weight is not None or max_rows is not None:

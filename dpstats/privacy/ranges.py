@@ -119,8 +119,8 @@ def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows
 
     `rows_at_least` is a public lower bound on the number of rows, on which no guarantee depends.
     """
-    known = check_positive("rows_at_least", rows_at_least)
-    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / known
+    rows = check_positive("rows_at_least", rows_at_least)
+    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / rows
     if eps < least * (1 - 1e-9):
         raise ArgumentError(
             f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and less than {least:.3g} "
@@ -139,10 +139,10 @@ def coarse_intervals() -> tuple[Array, Array]:
 
 def fine_intervals(low: float, high: float) -> Array:
     """Ends of the second selection's intervals within the first one's, shape (k, 2); public once that is released."""
-    found = overlapping_intervals(low, high)
-    held = (found[:, 0] <= 0) & (found[:, 1] >= 0)
-    narrow = found[:, 1] - found[:, 0] < (high - low) * (LEAST_WIDTH_AROUND_ZERO / CELLS) * (1 - 1e-9)
-    return found[~(held & narrow)]
+    ends = overlapping_intervals(low, high)
+    has_zero = (ends[:, 0] <= 0) & (ends[:, 1] >= 0)
+    narrow = ends[:, 1] - ends[:, 0] < (high - low) * (LEAST_WIDTH_AROUND_ZERO / CELLS) * (1 - 1e-9)
+    return ends[~(has_zero & narrow)]
 
 
 def overlapping_intervals(low: float, high: float) -> Array:
@@ -167,18 +167,18 @@ def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty:
 
     Blocks hold finite values, shape (rows,).
     """
-    inside = as_rows(blocks).total(partial(_counts_inside, ends), operator.add)
+    counts = as_rows(blocks).total(partial(_counts_inside, ends), operator.add)
     cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
-    return inside - np.rint(cost).astype(np.int64)
+    return counts - np.rint(cost).astype(np.int64)
 
 
 def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
     """How many of some values lie in each interval."""
-    inside = np.zeros(len(ends), dtype=np.int64)
+    counts = np.zeros(len(ends), dtype=np.int64)
     for block in blocks:
         ordered = np.sort(block)
-        inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
-    return inside
+        counts += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
+    return counts
 
 
 def finite_rows(values: Values) -> Rows[Array]:
@@ -313,17 +313,17 @@ def buy_mean(values: Values, most: float, *, eps: float, adjacency: Adjacency, r
         Strictly between 0 and `most`.
     """
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    held, lacked = _noisy_sums(mean_parts(finite_rows(values), most), sensitivity, eps, random)
-    return float(most * (held / (held + lacked)))
+    above, below = _noisy_sums(mean_parts(finite_rows(values), most), sensitivity, eps, random)
+    return float(most * (above / (above + below)))
 
 
 def weighted_mean_parts(most: float, blocks: Iterable[tuple[Array, Array]]) -> NDArray[np.int64]:
     """As `mean_parts` for some rows of (values, weights), both sums times the weights; a row adds one unit at most."""
     total = np.zeros(2, dtype=np.int64)
     for values, weights in blocks:
-        whole = np.rint(np.clip(weights, 0, 1) * MEAN_UNITS).astype(np.int64)
-        held = np.rint(np.clip(values, 0, most) / most * whole).astype(np.int64)
-        total += np.array([held.sum(), (whole - held).sum()])
+        most_parts = np.rint(np.clip(weights, 0, 1) * MEAN_UNITS).astype(np.int64)
+        parts = np.rint(np.clip(values, 0, most) / most * most_parts).astype(np.int64)
+        total += np.array([parts.sum(), (most_parts - parts).sum()])
     return total
 
 
@@ -342,8 +342,8 @@ def buy_weighted_mean(
 ) -> float:
     """As `buy_mean`, of rows (values, weights) with weights within [0, 1]."""
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    held, lacked = _noisy_sums(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
-    return float(most * (held / (held + lacked)))
+    above, below = _noisy_sums(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
+    return float(most * (above / (above + below)))
 
 
 def buy_rate(rows: Rows[tuple[Array, Array, Array]], most: float, *, eps: float, random: RandomSource) -> float:

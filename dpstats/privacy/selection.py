@@ -200,10 +200,10 @@ class RandomStopping:
     def each(self, total: float) -> float:
         """What a run may cost so that all together cost `total`, at most."""
         low, high = total / (2 + self.eta + 1e-9), total
-        found = float(optimize.brentq(lambda each: self.total(each) - total, low * 0.5, high, xtol=1e-300, rtol=1e-14))
-        while self.total(found) > total:
-            found *= 1 - 1e-13
-        return found * (1 - 1e-12)
+        cost = float(optimize.brentq(lambda each: self.total(each) - total, low * 0.5, high, xtol=1e-300, rtol=1e-14))
+        while self.total(cost) > total:
+            cost *= 1 - 1e-13
+        return cost * (1 - 1e-12)
 
     def draw(self, random: RandomSource) -> int:
         """K, exactly by whole random numbers, except from a seeded source, whose releases are never certified.

@@ -107,17 +107,17 @@ def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tupl
     Columns, shape (p, rows) with at most `BLOCK_ROWS` rows, are written over.
     """
     shape = len(weight_bounds), len(diagonal), len(diagonal)
-    total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
+    total, subtotal = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
     for count, (columns, weights) in enumerate(parts, 1):
         cells, shares = _unit_integers(columns, diagonal)
         spare = cells if len(weights) == 1 else np.empty_like(cells)
-        for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
-            whole = _weighted_integers(cells, shares, own, bound, cells if place == len(weights) else spare)
+        for place, (row_weights, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
+            integers = _weighted_integers(cells, shares, row_weights, bound, cells if place == len(weights) else spare)
             # numpy's @ holds the interpreter back where its result is small.
-            inside[place - 1] += np.dot(whole, whole.T).astype(np.int64)
+            subtotal[place - 1] += np.dot(integers, integers.T).astype(np.int64)
         if count % MACHINE_PARTS == 0:
-            total, inside = total + inside, np.zeros(shape, dtype=np.int64)
-    return np.asarray(total + inside, dtype=object)
+            total, subtotal = total + subtotal, np.zeros(shape, dtype=np.int64)
+    return np.asarray(total + subtotal, dtype=object)
 
 
 def _parts(blocks: Blocks) -> Iterator[Weighted]:
@@ -182,8 +182,8 @@ def cover_with_noise(
     upper, unit = np.triu_indices(noise.size), 2 ** (2 * PLACES - COVER_PLACES)
     lattice = []
     for total in totals:
-        drawn = np.rint(noise.unit_sample(random)[upper] / weight_bound * 2.0 ** (2 * PLACES))
-        exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
+        draws = np.rint(noise.unit_sample(random)[upper] / weight_bound * 2.0 ** (2 * PLACES))
+        exact = [entry + int(draw) for entry, draw in zip(total[upper], draws, strict=True)]
         lattice += [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
     sensitivity = cover_sensitivity(noise, weight_bound, len(totals))
     eps = check_positive("cover_eps", cover_eps)
@@ -257,21 +257,21 @@ class LevelNoise:
     def image(self, matrices: Float) -> Float:
         """Sum of C_j' H_j C_j, exactly symmetric; `matrices` (levels, q, q)."""
         total = np.zeros((self.size, self.size))
-        for matrix, taken in zip(matrices, self.maps, strict=True):
-            total += taken.T @ matrix @ taken
+        for matrix, level_map in zip(matrices, self.maps, strict=True):
+            total += level_map.T @ matrix @ level_map
         return (total + total.T) / 2
 
     def variances(self) -> Float:
         """Variances of the entries, shape (p, p); entries may be correlated, and those of exclusive columns are 0."""
         total = np.zeros((self.size, self.size))
-        for taken in self.maps:
-            gram = taken.T @ self.noise.metric @ taken
+        for level_map in self.maps:
+            gram = level_map.T @ self.noise.metric @ level_map
             total += np.outer(np.diag(gram), np.diag(gram)) + gram**2
         return self.noise.entry_variance * total
 
     def sandwich(self, middle: Float) -> Float:
         """E[E A E] for a symmetric A, shape (p, p)."""
-        return self.image(np.array([self.noise.sandwich(taken @ middle @ taken.T) for taken in self.maps]))
+        return self.image(np.array([self.noise.sandwich(level_map @ middle @ level_map.T) for level_map in self.maps]))
 
     def expected_square(self) -> float:
         """E ||E||_F^2."""
@@ -308,8 +308,8 @@ def noisy_level_information(
     for exog, weights, levels in blocks:
         for level, total in enumerate(totals):
             rows = levels == level
-            inside = noise.noise.coordinates(exog[rows])
-            total += integer_information([(inside, weights[rows])], diagonal, weight_bound)
+            coordinates = noise.noise.coordinates(exog[rows])
+            total += integer_information([(coordinates, weights[rows])], diagonal, weight_bound)
     return noise.image(
         cover_with_noise(totals, noise.noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random)
     )

@@ -118,8 +118,8 @@ def joint_information_loss(
     per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
     per_weight = 1 / check_positive("matrix_scale", matrix_scale)
     kappa = check_positive("curvature_ratio", curvature_ratio)
-    curve, moved = family.curve(CELLS), _majorant_shift(family, eta_error)
-    cost = per_gradient * curve.gradient + per_weight * (curve.curvature + moved)
+    curve, shift = family.curve(CELLS), _majorant_shift(family, eta_error)
+    cost = per_gradient * curve.gradient + per_weight * (curve.curvature + shift)
     loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + cost))
     if check_adjacency(adjacency) == "replace_one":
         loss += float(np.max(cost))
@@ -148,11 +148,11 @@ def joint_scales(
     ratio = check_ratio(ratio)
     curve = family.curve(CELLS)
     cost = curve.gradient + ratio * (curve.curvature + _majorant_shift(family, eta_error))
-    left = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
-    if left.min() <= 0:
+    remaining = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
+    if remaining.min() <= 0:
         return JointScales(math.inf, math.inf)
     second = float(np.max(cost)) if check_adjacency(adjacency) == "replace_one" else 0.0
-    scale = norm * float(np.max((cost + second) / left))
+    scale = norm * float(np.max((cost + second) / remaining))
     return JointScales(scale, scale / (ratio * norm) if ratio > 0 else math.inf)
 
 
@@ -177,18 +177,18 @@ def free_ratio(
     unit = check_positive("scale", scale) / norm
     curve = family.curve(CELLS)
     weight = curve.curvature + _majorant_shift(family, eta_error)
-    left = (
+    remaining = (
         unit * (eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING))
         - curve.gradient
     )
     if check_adjacency(adjacency) == "add_remove":
-        return max(0.0, float(np.min(left / weight)))
+        return max(0.0, float(np.min(remaining / weight)))
     # With the second record: the greatest g_i + r h_i is added to what each cell needs.
-    low, high = 0.0, max(0.0, float(np.min(left / weight)))
+    low, high = 0.0, max(0.0, float(np.min(remaining / weight)))
     while high > low + SPAN * (1 + low):
         middle = (low + high) / 2
         second = float(np.max(curve.gradient + middle * weight))
-        low, high = (middle, high) if np.all(middle * weight + second <= left) else (low, middle)
+        low, high = (middle, high) if np.all(middle * weight + second <= remaining) else (low, middle)
     return low
 
 

@@ -129,9 +129,9 @@ def joint_integral(points: JointPoints, mu: float, inverse: float, at: Float, gr
     levels = _levels(points.gradient * mu, cost, slope, grid.nodes, second.nodes)
     values, exceeds = _inner_integrals(levels, at, grid)
     mass, mean, width = second.mass[:, None], second.mean[:, None], np.diff(second.nodes)[:, None]
-    inside = (1 - mean) * values[:-1] + mean * values[1:] + exceeds[1:] * (top * width) ** 2 / 8
-    left = float(special.ndtr(second.nodes[0])) * values[0]
-    return np.asarray((mass * inside).sum(axis=0) + left + second.beyond[-1])
+    cells = (1 - mean) * values[:-1] + mean * values[1:] + exceeds[1:] * (top * width) ** 2 / 8
+    first = float(special.ndtr(second.nodes[0])) * values[0]
+    return np.asarray((mass * cells).sum(axis=0) + first + second.beyond[-1])
 
 
 def _levels(gradient: Float, cost: Float, slope: Float, nodes: Float, second: Float) -> Float:
@@ -192,17 +192,17 @@ class JointProfile:
 
     def bounds(self, mu: float, inverse: float) -> Float:
         """`bound` for each share, shape (k,), or (1,) if none takes the record's place."""
-        whole = normal_grid(self.delta)
+        full = normal_grid(self.delta)
         if self.adjacency == "add_remove":
             at = np.array([self.eps])
-            grid = whole if self.signed else half_grid(whole)
-            removed = float(joint_integral(self.removal, mu, inverse, at, whole)[0])
+            grid = full if self.signed else half_grid(full)
+            removed = float(joint_integral(self.removal, mu, inverse, at, full)[0])
             delta = np.maximum(removed, joint_integral(self.insertion, mu, inverse, at, grid))
         else:
             # What lies beyond the grid is counted exp(e) times.
             far = normal_grid(max(self.delta * math.exp(-self.eps), 1e-290))
             grid, split = far if self.signed else half_grid(far), self.eps * self.shares
-            removed_at = joint_integral(self.removal, mu, inverse, split, whole)
+            removed_at = joint_integral(self.removal, mu, inverse, split, full)
             inserted = joint_integral(self.insertion, mu, inverse, self.eps - split, grid)
             delta = removed_at + np.exp(split) * inserted
         return np.asarray(delta * (1 + ROUNDING), dtype=np.float64)
@@ -254,10 +254,10 @@ def joint_profile(
 ) -> JointProfile:
     """The profile of a family; arguments as for `joint_scales_delta`."""
     family = get_family(family)
-    curve, moved = family.curve(CELLS), majorant_lipschitz(family) * eta_error
-    removal = joint_points(curve, curvature_ratio, moved, law)
+    curve, shift = family.curve(CELLS), majorant_lipschitz(family) * eta_error
+    removal = joint_points(curve, curvature_ratio, shift, law)
     return JointProfile(
-        removal, joint_points(curve, 0.0, moved, law), family.signed, min(eps, EPS_MAX), delta, adjacency
+        removal, joint_points(curve, 0.0, shift, law), family.signed, min(eps, EPS_MAX), delta, adjacency
     )
 
 
@@ -332,8 +332,8 @@ def best_joint_scales_delta(
     if most == 0:
         return JointChoice("normal", JointScales(math.inf, math.inf), math.inf)
     mu = most / (1 + extra)
-    found = [_choice(law, profile, mu, size, norm * family.lipschitz / mu) for law, profile in profiles.items()]
-    return min(found, key=lambda choice: choice.entry_variance)
+    choices = [_choice(law, profile, mu, size, norm * family.lipschitz / mu) for law, profile in profiles.items()]
+    return min(choices, key=lambda choice: choice.entry_variance)
 
 
 def _choice(law: MatrixLaw, profile: JointProfile, mu: float, size: int, fit: float) -> JointChoice:

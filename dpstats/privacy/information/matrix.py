@@ -56,13 +56,13 @@ class JointColumns(NamedTuple):
 
     def among(self, place: Mapping[int, int]) -> JointColumns | None:
         """What is left for the columns that have a new place; None if there are none."""
-        kept = [at for at, column in enumerate(self.columns) if column in place]
-        if not kept:
+        places = [at for at, column in enumerate(self.columns) if column in place]
+        if not places:
             return None
         # Less distance from the mean, so a bound of k still: of fewer columns, it takes a larger covariance.
-        part = np.array(self.covariance)[np.ix_(kept, kept)] * (len(self.columns) / len(kept))
-        mean = tuple(self.mean[at] for at in kept)
-        return JointColumns(tuple(place[self.columns[at]] for at in kept), mean, tuple(map(tuple, part.tolist())))
+        part = np.array(self.covariance)[np.ix_(places, places)] * (len(self.columns) / len(places))
+        mean = tuple(self.mean[at] for at in places)
+        return JointColumns(tuple(place[self.columns[at]] for at in places), mean, tuple(map(tuple, part.tolist())))
 
 
 def design_metric(
@@ -134,7 +134,7 @@ def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -
     constant = [image for image in images if image.block.kind == "intercept"]
     plain = [image for image in constant if len(image.columns) == 1]
     usable = joined if constant == plain and constant else []
-    taken = {column for one in usable for column in one.columns}
+    covered = {column for one in usable for column in one.columns}
     centre = np.zeros(size)
     parts = []
     for one in usable:
@@ -147,7 +147,7 @@ def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -
         if image.block.kind == "intercept":
             centre += matrix[0]
             continue
-        if taken.issuperset(image.columns):
+        if covered.issuperset(image.columns):
             continue
         if image.block.kind == "simplex" and constant:
             mean = matrix.sum(axis=0) / (count + 1)
@@ -215,8 +215,8 @@ class MatrixNoise:
         if not self.mixing:
             return matrix
         mixing = np.array(self.mixing)
-        moved = mixing @ matrix @ mixing.T
-        return (moved + np.swapaxes(moved, -1, -2)) / 2
+        product = mixing @ matrix @ mixing.T
+        return (product + np.swapaxes(product, -1, -2)) / 2
 
     def coordinates(self, exog: Float) -> Float:
         """Rows z = L^-1 x, shape (rows, p), each to the last bit a function of its own row x alone."""
@@ -247,8 +247,8 @@ class MatrixNoise:
     def variances(self) -> Float:
         """Variances of the entries of E, shape (p, p); with mean 0, and uncorrelated above the diagonal if L = I."""
         metric = self.metric
-        own = np.diag(metric)
-        return self.entry_variance * (np.outer(own, own) + metric**2)
+        diagonal = np.diag(metric)
+        return self.entry_variance * (np.outer(diagonal, diagonal) + metric**2)
 
     def sandwich(self, middle: Float) -> Float:
         """E[E A E] for a symmetric A, shape (p, p): v (tr(A D) D + D A D), v an entry's variance, D the metric."""
@@ -294,7 +294,7 @@ def matrix_noise(
 ) -> MatrixNoise:
     """The law of the smaller variance for the budget; parameters as for `MatrixNoise` and `matrix_scale`."""
     laws: list[MatrixLaw] = ["wishart", "normal"] if delta > 0 else ["wishart"]
-    found = [
+    candidates = [
         MatrixNoise(
             law,
             matrix_scale(law, eps=eps, delta=delta, weight_bound=weight_bound, adjacency=adjacency),
@@ -303,7 +303,7 @@ def matrix_noise(
         )
         for law in laws
     ]
-    return min(found, key=lambda noise: noise.entry_variance)
+    return min(candidates, key=lambda noise: noise.entry_variance)
 
 
 def shaped_diagonal(bounds: Sequence[float], sizes: Sequence[int]) -> tuple[float, ...]:

@@ -41,8 +41,8 @@ def noisy_sum(
     bound = check_positive("bound", bound)
     if total is None:
         total = int(as_rows(values).total(partial(_all_parts, bound), operator.add)[0])
-    held = np.array([min(total, MOST_PARTS)], dtype=np.int64)
-    return float(noisy_integers(held, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
+    clamped = np.array([min(total, MOST_PARTS)], dtype=np.int64)
+    return float(noisy_integers(clamped, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
 
 
 def whole_parts(bound: float, values: Float) -> int:

@@ -113,11 +113,11 @@ def frobenius_sensitivity(response: float, square: float, adjacency: Adjacency =
     sqrt(1 + a^2 + c^2) to add or remove a row. To replace one the root of the maximum over k in [0, 1] of
     2 a^2 (1 + k) + 2 (1 - k^2), and of c^2 more if c^2 > a^2 / 2: up to there y'y costs nothing.
     """
-    own, extra = check_positive("response", response) ** 2, check_positive("square", square) ** 2
+    linear, extra = check_positive("response", response) ** 2, check_positive("square", square) ** 2
     if check_adjacency(adjacency) == "add_remove":
-        return math.sqrt(1 + own + extra)
-    together = min(1.0, own / 2)
-    return math.sqrt(2 * own * (1 + together) + 2 * (1 - together**2) + (extra if extra > own / 2 else 0.0))
+        return math.sqrt(1 + linear + extra)
+    together = min(1.0, linear / 2)
+    return math.sqrt(2 * linear * (1 + together) + 2 * (1 - together**2) + (extra if extra > linear / 2 else 0.0))
 
 
 def trace_sensitivity(response: float, adjacency: Adjacency = "add_remove") -> float:
@@ -160,15 +160,15 @@ def statistics_noise(
     if delta > 0:
         mu = analytic_mu(eps, delta)
         laws["normal"] = normal
-    found = []
+    candidates = []
     for build in [laws[law]] if law else laws.values():
         least = optimize.minimize_scalar(
             lambda at, build=build: math.log(build(at).gradient_variance(radius)),
             bounds=(-WIDEST, WIDEST),
             method="bounded",
         )
-        found.append(build(float(least.x)))
-    return min(found, key=lambda noise: noise.gradient_variance(radius))
+        candidates.append(build(float(least.x)))
+    return min(candidates, key=lambda noise: noise.gradient_variance(radius))
 
 
 def integer_statistics(blocks: Iterable[tuple[Float, Float]], noise: MatrixNoise) -> Exact:
@@ -196,8 +196,8 @@ def noisy_statistics(total: Exact, noise: StatisticsNoise, *, cover_eps: float, 
     """
     upper, unit = np.triu_indices(noise.size + 1), 2 ** (2 * PLACES - COVER_PLACES)
     # Far beyond the lattice's own limit, so that no draw overflows.
-    drawn = np.clip(np.rint(noise.sample(random)[upper] * 2.0 ** (2 * PLACES)), -FARTHEST, FARTHEST)
-    exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
+    draws = np.clip(np.rint(noise.sample(random)[upper] * 2.0 ** (2 * PLACES)), -FARTHEST, FARTHEST)
+    exact = [entry + int(draw) for entry, draw in zip(total[upper], draws, strict=True)]
     lattice = [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
     # The error of a draw grows with the factor of its entry, whose product is rounded too.
     widest = noise.unit.scaled(1.1 * noise.scale * float(noise.factors.max()))

@@ -38,8 +38,8 @@ class ConvexBody:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {safe_repr(self.kind)}")
-        whole = isinstance(self.size, (int, np.integer)) and not isinstance(self.size, bool)
-        if not (whole and self.size >= 1) or (self.kind == "intercept" and self.size != 1):
+        is_integer = isinstance(self.size, (int, np.integer)) and not isinstance(self.size, bool)
+        if not (is_integer and self.size >= 1) or (self.kind == "intercept" and self.size != 1):
             raise ArgumentError(f"size must be a positive integer, and 1 for the intercept, got {safe_repr(self.size)}")
 
     def gauge(self, part: NDArray[np.floating]) -> Float:
@@ -197,8 +197,8 @@ def _checked(images: tuple[Image, ...]) -> int:
         raise ArgumentError("a design has one intercept at most")
     if any(image.trace == 0 for image in images):
         raise ArgumentError("a block's map must not be zero: give a constant zero column a map that is not")
-    taken = [column for image in images if image.block.kind != "intercept" for column in image.columns]
-    if len(set(taken)) < len(taken):
+    columns = [column for image in images if image.block.kind != "intercept" for column in image.columns]
+    if len(set(columns)) < len(columns):
         raise ArgumentError("only the intercept's map may share columns with another block's")
     size = 1 + max(column for image in images for column in image.columns)
     if sum(_rank(part) for part in _components(images)) < size:
@@ -221,9 +221,9 @@ def _components(images: Sequence[Image]) -> list[list[Image]]:
     constants = [image for image in images if image.block.kind == "intercept"]
     reached = {column for image in constants for column in image.columns}
     others = [image for image in images if image.block.kind != "intercept"]
-    beside = [image for image in others if reached & set(image.columns)]
+    overlapping = [image for image in others if reached & set(image.columns)]
     apart = [[image] for image in others if not reached & set(image.columns)]
-    return [constants + beside, *apart] if constants else apart
+    return [constants + overlapping, *apart] if constants else apart
 
 
 def _rank(images: Sequence[Image]) -> int:

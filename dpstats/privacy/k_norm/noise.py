@@ -179,11 +179,13 @@ class KNormNoise:
         for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
             quantiles: dict[ConvexBody, float] = {}
             for block, where in zip(body.blocks, body.slices, strict=True):
-                alone = (sources == 1) & (matrix[where] != 0).any(axis=0)
-                if alone[chosen].any():
+                single_source = (sources == 1) & (matrix[where] != 0).any(axis=0)
+                if single_source[chosen].any():
                     if block not in quantiles:
                         quantiles[block] = marginal(body, block).quantile(each)
-                    bounds[alone] = scale * np.abs(matrix[where][:, alone]).max(axis=0) * quantiles[block]
+                    bounds[single_source] = (
+                        scale * np.abs(matrix[where][:, single_source]).max(axis=0) * quantiles[block]
+                    )
         return np.where(np.isin(np.arange(self.size), chosen), bounds, math.inf)
 
     def norm_quantile(self, probability: float) -> float:

@@ -90,9 +90,9 @@ def _hull_survival(sizes: tuple[int, ...], block: ConvexBody) -> Float:
     if is_simplex:
         exceeding = _log_exceeding(block.size, points.ravel(), np.repeat(KNOTS[:-1], len(rule.points)))
         logs = logs - _log_volumes((block.size,), is_simplex, sum(sizes))[1] + exceeding.reshape(points.shape)
-    whole = sum((conditional(size, sum(sizes)).log_volume for size in sizes), np.zeros_like(rule.points))
+    normaliser = sum((conditional(size, sum(sizes)).log_volume for size in sizes), np.zeros_like(rule.points))
     top = special.logsumexp(logs, axis=1, b=rule.weights) + np.log1p(-start[:, 0])
-    return np.append(np.minimum(2 * np.exp(top - special.logsumexp(whole, b=rule.weights)), 1.0), 0.0)
+    return np.append(np.minimum(2 * np.exp(top - special.logsumexp(normaliser, b=rule.weights)), 1.0), 0.0)
 
 
 @lru_cache(maxsize=64)
@@ -178,13 +178,13 @@ def length_moments(images: Sequence[Image]) -> tuple[float, float]:
 def quadratic_moments(gram: Float, moments: MixedMoments) -> tuple[Float, Float]:
     """E z'Gz and E (z'Gz)^2, shapes (N,), for exchangeable coordinates z, by the patterns of equal indices."""
     diagonal, rows = np.diag(gram), gram.sum(axis=1)
-    beside, frobenius = rows - diagonal, (gram * gram).sum(axis=1)
+    off_diagonal, frobenius = rows - diagonal, (gram * gram).sum(axis=1)
     trace, total = diagonal.sum(), rows.sum()
     fourth = (diagonal**2).sum()
-    cube = 4 * (diagonal @ beside)
+    cube = 4 * (diagonal @ off_diagonal)
     squares = trace**2 - fourth + 2 * (frobenius.sum() - fourth)
-    square_products = 2 * (diagonal @ (total - trace - 2 * beside))
-    square_products += 4 * (beside**2 - frobenius + diagonal**2).sum()
+    square_products = 2 * (diagonal @ (total - trace - 2 * off_diagonal))
+    square_products += 4 * (off_diagonal**2 - frobenius + diagonal**2).sum()
     # At z = (1, ..., 1) all the patterns together make (1'G1)^2.
     products = total**2 - fourth - cube - squares - square_products
     second = fourth * moments.fourth + cube * moments.cube + squares * moments.squares
@@ -280,5 +280,5 @@ def _longest_image(image: Image) -> float:
 
 def _restricted(images: Sequence[Image], *, constant: bool) -> tuple[Image, ...]:
     """The same body with all maps zero but the intercept's, or with that one zero."""
-    kept = ((image, (image.block.kind == "intercept") == constant) for image in images)
-    return tuple(replace(image, matrix=image.matrix * keep) for image, keep in kept)
+    pairs = ((image, (image.block.kind == "intercept") == constant) for image in images)
+    return tuple(replace(image, matrix=image.matrix * keep) for image, keep in pairs)

@@ -33,11 +33,11 @@ def integer_below(bound: int, random: RandomSource) -> int:
 
 def choose(weights: Sequence[int], random: RandomSource) -> int:
     """An index with probability proportional to its integer weight."""
-    left = integer_below(sum(weights), random)
+    remaining = integer_below(sum(weights), random)
     for index, weight in enumerate(weights):
-        if left < weight:
+        if remaining < weight:
             return index
-        left -= weight
+        remaining -= weight
     raise AssertionError("an integer below the sum of the weights lies in one of them")
 
 
@@ -75,14 +75,14 @@ def draw_cell(sizes: Sequence[int], random: RandomSource) -> tuple[int, ...]:
     dimension = sum(sizes)
     factorials = [math.factorial(count) for count in range(dimension + 1)]
     weights = [sums[0][total] * factorials[total] * factorials[dimension - total] for total in range(dimension + 1)]
-    left = choose(weights, random)
+    remaining = choose(weights, random)
     counts = []
     for block, size in enumerate(sizes):
         later = sums[block + 1]
-        first, last = max(0, left - len(later) + 1), min(size, left)
-        options = [math.comb(size, count) ** 2 * later[left - count] for count in range(first, last + 1)]
+        first, last = max(0, remaining - len(later) + 1), min(size, remaining)
+        options = [math.comb(size, count) ** 2 * later[remaining - count] for count in range(first, last + 1)]
         counts.append(first + choose(options, random))
-        left -= counts[-1]
+        remaining -= counts[-1]
     return tuple(counts)
 
 
