@@ -81,7 +81,7 @@ def fits(domain: Any, formula: str, data: pd.DataFrame, eps: float, seed: int) -
         rule = collector._curvature(moments, spec.radius)
         yield f"{radius:g}, {ridge:g}", dp.local.fit(total, spec, curvature=ridge * rule).scaled_params
         if radius == ridge == 1:
-            gram, steady = collector._steadied(moments, rule, True)
+            gram, steady = collector._regularised(moments, rule, True)
             yield "quadratic", np.linalg.solve(gram + steady, moments.vector)
     common: dict[str, Any] = {"adjacency": "replace_one", "seed": seed, "inference": None, "family": "binomial"}
     yield "dp.glm", dp.glm(formula, data, eps, delta=DELTA, domain=domain, **common).scaled_params

@@ -10,8 +10,18 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag, is_number, safe_repr
-from dpstats.audit.events import ChosenEvent, Curve, FloatArray, Score, choose_events, learn_scores, lower_bounds
-from dpstats.audit.outcomes import Mechanism, Outcomes, observe_pair
+from dpstats.audit.events import (
+    ChosenEvent,
+    Curve,
+    FloatArray,
+    Mechanism,
+    Outcomes,
+    Score,
+    choose_events,
+    learn_scores,
+    lower_bounds,
+    observe_pair,
+)
 from dpstats.errors import ArgumentError
 from dpstats.plots import draw_audit
 from dpstats.privacy.guarantee import check_budget
@@ -23,46 +33,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CountedEvent:
-    """One event counted on fresh runs.
+    """One event counted on fresh runs."""
 
-    Attributes
-    ----------
-    event : str
-        The event in words.
-    likely, unlikely : {"data", "neighbour"}
-        Under which data set it was expected more often.
-    hits, other : int
-        How often it occurred under `likely` and under `unlikely`, out of `runs` each.
-    runs : int
-        Runs counted per data set.
-    eps, divergence : float
-        Lower confidence bounds: of eps at the claimed delta, and of the hockey-stick divergence at the claimed eps.
-    """
-
-    event: str
+    event: str  # The event in words
+    # likely, unlikely: Under which data set it was expected more often.
     likely: str
     unlikely: str
+    # hits, other: How often it occurred under `likely` and under `unlikely`, out of `runs` each.
     hits: int
     other: int
-    runs: int
+    runs: int  # Runs counted per data set
+    # eps, divergence: Lower confidence bounds: of eps at the claimed delta, and of the hockey-stick divergence at the
+    # claimed eps.
     eps: float
     divergence: float
 
 
 @dataclass(frozen=True)
 class HockeyStick:
-    """The divergence sup over events S of P(S) - exp(eps) Q(S) at the claimed eps: what delta must be at least.
+    """The divergence sup over events S of P(S) - exp(eps) Q(S) at the claimed eps: what delta must be at least."""
 
-    Attributes
-    ----------
-    estimate : float
-        The plug-in value for the chosen event.
-    lower : float
-        Its lower confidence bound; the claim is refuted if it exceeds the claimed delta.
-    """
-
-    estimate: float
-    lower: float
+    estimate: float  # The plug-in value for the chosen event
+    lower: float  # Its lower confidence bound; the claim is refuted if it exceeds the claimed delta
 
 
 @dataclass(frozen=True)
@@ -256,18 +248,18 @@ def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confid
     (learn_a, choose_a, count_a), (learn_b, choose_b, count_b) = first.parts(), second.parts()
     scores = list(learn_scores(learn_a, learn_b)) or [_NOTHING]
     sides = {"data": (choose_a, count_a), "neighbour": (choose_b, count_b)}
-    found: list[tuple[CountedEvent, ChosenEvent]] = []
+    counted: list[tuple[CountedEvent, ChosenEvent]] = []
     for likely, unlikely in (("data", "neighbour"), ("neighbour", "data")):
         choices = choose_events(scores, sides[likely][0], sides[unlikely][0], eps=eps, delta=delta, alpha=alpha)
-        found += [
+        counted += [
             (_count(choice, likely, unlikely, sides[likely][1], sides[unlikely][1], eps, delta, alpha), choice)
             for choice in choices.values()
         ]
-    found.sort(key=lambda pair: -pair[0].eps)
-    findings = tuple(dict.fromkeys(finding for finding, _ in found))
+    counted.sort(key=lambda pair: -pair[0].eps)
+    findings = tuple(dict.fromkeys(finding for finding, _ in counted))
     stick = max(findings, key=lambda finding: finding.divergence)
     estimate = max((f.hits - float(np.exp(min(eps, 700.0))) * f.other) / f.runs for f in findings)
-    telling = found[0][1]
+    telling = counted[0][1]
     # An event whose divergence exceeds delta shows an eps above the claim, so the greatest eps decides alone.
     score = telling.event.score
     return AuditResult(

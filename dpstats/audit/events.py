@@ -1,35 +1,201 @@
-"""Events that tell two data sets apart: scores learnt from outcomes, chosen on one half and counted on the other."""
+"""What runs show an observer, and events of it that tell two data sets apart: scores learnt on one part, counted on
+another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from multiprocessing import get_context
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import betaincinv, expit
 
-from dpstats.audit.outcomes import Outcomes
+from dpstats.errors import ArgumentError
+from dpstats.privacy.randomness import random_source
 
 FloatArray = NDArray[np.float64]
+Mechanism = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the runs on one data set showed."""
+
+    # (runs, size): the numbers released; a row is NaN throughout where a run released none, another count of
+    # them, or one that is not finite.
+    values: FloatArray
+    # (runs,): all the rest: exceptions, warnings, log records, words, odd shapes, non-finite entries. Empty for
+    # most runs.
+    labels: NDArray[np.object_]
+
+    def parts(self) -> tuple[Outcomes, Outcomes, Outcomes]:
+        """A quarter of the runs to learn scores from, a quarter to choose thresholds on, and a half to count on.
+
+        Thresholds chosen on what the scores were fitted to would favour the scores that fitted it too well.
+        """
+        quarter = len(self.labels) // 4
+        return self[:quarter], self[quarter : 2 * quarter], self[2 * quarter :]
+
+    def __getitem__(self, rows: slice) -> Outcomes:
+        return Outcomes(self.values[rows], self.labels[rows])
+
+
+class _Witness(logging.Handler):
+    """Hears the warnings and log records of one run; both leave the process as surely as a return value does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+        self._catcher = warnings.catch_warnings()
+
+    def __enter__(self) -> _Witness:
+        self._catcher.__enter__()
+        warnings.simplefilter("always")
+        warnings.showwarning = self._showwarning
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().removeHandler(self)
+        self._catcher.__exit__(None, None, None)
+
+    def _showwarning(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        self.heard.append(f"warns {category.__name__}: {message}")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(f"logs {record.levelname}: {record.getMessage()}")
+
+
+def _flatten(released: Any, numbers: list[float], words: list[str]) -> None:
+    """Sort one released object into numbers and words; containers are walked in order."""
+    if isinstance(released, Mapping):
+        for key, item in released.items():
+            words.append(f"key {key}")
+            _flatten(item, numbers, words)
+    elif isinstance(released, (str, bytes)) or released is None:
+        words.append(f"says {released!r}")
+    elif isinstance(released, (list, tuple, set, frozenset)):
+        for item in sorted(released, key=repr) if isinstance(released, (set, frozenset)) else released:
+            _flatten(item, numbers, words)
+    else:
+        try:
+            numbers.extend(np.asarray(released, dtype=np.float64).ravel().tolist())
+        except (TypeError, ValueError):
+            words.append(f"returns a {type(released).__name__}: {released}")
+
+
+def _observe(mechanism: Mechanism, data: Any, rng: np.random.Generator, witness: _Witness) -> tuple[list[float], str]:
+    """The numbers of one run and the label for everything else it let out."""
+    numbers: list[float] = []
+    words: list[str] = []
+    witness.heard.clear()
+    try:
+        _flatten(mechanism(data, rng), numbers, words)
+    except Exception as error:
+        words.append(f"raises {type(error).__name__}: {error}")
+    return numbers, "; ".join(witness.heard + words)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A number of runs with a seed of their own, so that the outcome does not depend on who runs them."""
+
+    mechanism: Mechanism
+    data: Any
+    runs: int
+    seed: np.random.SeedSequence
+    vectorized: bool
+
+    def run(self) -> tuple[list[list[float]] | FloatArray, list[str]]:
+        rng = np.random.default_rng(self.seed)
+        with _Witness() as witness:
+            if not self.vectorized:
+                outcomes = [_observe(self.mechanism, self.data, rng, witness) for _ in range(self.runs)]
+                return [numbers for numbers, _ in outcomes], [label for _, label in outcomes]
+            values = np.asarray(self.mechanism(self.data, rng, self.runs), dtype=np.float64)
+        if witness.heard:
+            # One warning for a block of runs cannot be shared out among them without breaking their independence.
+            raise ArgumentError("vectorized=True needs a mechanism that neither warns nor logs; audit it run by run")
+        if values.shape[:1] != (self.runs,):
+            raise ArgumentError(f"vectorized=True needs an array of {self.runs} rows, got shape {values.shape}")
+        return values.reshape(self.runs, -1), [""] * self.runs
+
+
+def _results(blocks: list[_Block], n_jobs: int) -> Iterator[tuple[list[list[float]] | FloatArray, list[str]]]:
+    if n_jobs == 1:
+        yield from map(_Block.run, blocks)
+        return
+    # A fresh interpreter per worker: forking a process that may hold threads is not safe.
+    with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_Block.run, blocks)
+
+
+def observe_pair(
+    mechanism: Mechanism,
+    data: Any,
+    neighbour: Any,
+    *,
+    runs: int,
+    seed: int | None,
+    vectorized: bool,
+    n_jobs: int,
+    advance: Callable[[int], None],
+) -> tuple[Outcomes, Outcomes]:
+    """Run `mechanism` `runs` times on each data set with independent randomness; `advance` is told of runs done.
+
+    ArgumentError if every run raises the same exception (nothing was audited), or the contract of ``vectorized`` is
+    broken.
+    """
+    size = min(runs, 20_000 if vectorized else max(1, min(1000, runs // 20)))
+    sizes = [min(size, runs - start) for start in range(0, runs, size)]
+    random_source(seed)  # refuses what is no seed
+    seeds = np.random.SeedSequence(seed).spawn(2 * len(sizes))
+    blocks = [
+        _Block(mechanism, side, count, child, vectorized)
+        for side, children in ((data, seeds[: len(sizes)]), (neighbour, seeds[len(sizes) :]))
+        for count, child in zip(sizes, children, strict=True)
+    ]
+    vectors: list[list[float] | FloatArray] = []
+    labels: list[str] = []
+    for numbers, words in _results(blocks, n_jobs):
+        vectors.extend(numbers)
+        labels.extend(words)
+        advance(len(words))
+    if "raises " in labels[0] and len(set(labels)) == 1:
+        kind = labels[0].partition("raises ")[2].partition(":")[0]
+        raise ArgumentError(f"mechanism raised {kind} on every run, so nothing was audited; run it alone to see why")
+    return _encode(vectors, labels, runs)
+
+
+def _encode(vectors: list[list[float] | FloatArray], labels: list[str], runs: int) -> tuple[Outcomes, Outcomes]:
+    """Stack the numbers of both sides as one array; whatever does not fit into it becomes part of the label."""
+    text = np.array(labels, dtype=object)
+    widths = np.fromiter(map(len, vectors), dtype=np.intp, count=len(vectors))
+    # The usual length comes from the runs that scores are learnt on: events must not depend on those that are counted.
+    learnt = np.concatenate([widths[: runs // 4], widths[runs : runs + runs // 4]])
+    width = int(np.bincount(learnt[learnt > 0]).argmax()) if learnt.any() else 0
+    fits = widths == width
+    values = np.full((len(vectors), width), np.nan)
+    if width:
+        values[fits] = [vector for vector, fit in zip(vectors, fits, strict=True) if fit]
+    for i in np.flatnonzero(~fits):
+        text[i] += f"; {widths[i]} numbers"
+    for i in np.flatnonzero(fits & ~np.isfinite(values).all(axis=1)):
+        text[i] += "; " + ", ".join(f"[{j}] is {values[i, j]}" for j in np.flatnonzero(~np.isfinite(values[i])))
+        values[i] = np.nan
+    text = pd.Series(text, dtype=object).str.lstrip("; ").to_numpy(dtype=object)
+    return Outcomes(values[:runs], text[:runs]), Outcomes(values[runs:], text[runs:])
 
 
 def clopper_pearson(count: FloatArray, runs: int, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha`.
-
-    Parameters
-    ----------
-    count : ndarray
-        Successes out of `runs`.
-
-    Returns
-    -------
-    lower, upper : ndarray
-        Bounds of the same shape (Clopper & Pearson 1934).
-    """
+    """Exact one-sided bounds of a binomial proportion, each wrong with probability at most `alpha`."""
     count = np.asarray(count, dtype=np.float64)
     lower = np.where(count > 0, betaincinv(np.maximum(count, 1), runs - count + 1, alpha), 0.0)
     upper = np.where(count < runs, betaincinv(count + 1, np.maximum(runs - count, 1), 1 - alpha), 1.0)
@@ -54,8 +220,8 @@ def lower_bounds(
     low, _ = clopper_pearson(hits, runs, alpha)
     _, high = clopper_pearson(other, runs, alpha)
     with np.errstate(divide="ignore"):
-        shown = np.log(np.maximum(low - delta, 0)) - np.log(high)
-    return EpsBounds(np.maximum(shown, 0.0), np.maximum(low - np.exp(min(eps, 700.0)) * high, 0.0))
+        eps_shown = np.log(np.maximum(low - delta, 0)) - np.log(high)
+    return EpsBounds(np.maximum(eps_shown, 0.0), np.maximum(low - np.exp(min(eps, 700.0)) * high, 0.0))
 
 
 Projection = Callable[[FloatArray], FloatArray]
@@ -66,18 +232,9 @@ _TRAINING_ROWS = 20_000
 
 
 def projections(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Projection]]:
-    """Name and give each scalar view worth thresholding.
+    """Name and give each scalar view worth thresholding, as a map from (rows, size) to (rows,).
 
-    Parameters
-    ----------
-    first, second : ndarray, shape (runs, size)
-        What was released on the two data sets, finite.
-
-    Yields
-    ------
-    name : str
-    projection : callable
-        Maps (rows, size) to (rows,).
+    `first` and `second`, shape (runs, size), are what was released on the two data sets, finite.
     """
     size = first.shape[1]
     chosen = _telling_coordinates(first, second)
@@ -181,7 +338,12 @@ def learn_scores(first: Outcomes, second: Outcomes) -> Iterator[Score]:
     Categories (labels, patterns of exact zeros, values that recur exactly) score by their log-ratio; each scalar view
     of the numbers is used as it is and, for events that are no half-lines, by the log-ratio of the bin it falls into.
     """
-    for name, keys in (("label", _labels), ("support", _supports), ("exact value", _exact_values)):
+    views: dict[str, Keys] = {
+        "label": lambda outcomes: outcomes.labels,
+        "support": lambda outcomes: _row_keys(outcomes.values == 0),
+        "exact value": lambda outcomes: _row_keys(outcomes.values),
+    }
+    for name, keys in views.items():
         a, b = keys(first), keys(second)
         if pd.unique(np.concatenate([a, b])).size > 1:
             yield _categories(name, keys, a, b)
@@ -198,18 +360,6 @@ def _apply(projection: Projection, outcomes: Outcomes) -> FloatArray:
     scores = np.full(len(outcomes.labels), np.nan)
     scores[finite] = projection(outcomes.values[finite])
     return scores
-
-
-def _labels(outcomes: Outcomes) -> NDArray[np.object_]:
-    return outcomes.labels
-
-
-def _supports(outcomes: Outcomes) -> NDArray[np.object_]:
-    return _row_keys(outcomes.values == 0)
-
-
-def _exact_values(outcomes: Outcomes) -> NDArray[np.object_]:
-    return _row_keys(outcomes.values)
 
 
 def _row_keys(rows: NDArray[np.generic]) -> NDArray[np.object_]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
-from dpstats.families.base import Derivatives, Family
 from dpstats.privacy.guarantee import check_budget
 
 FloatArray = NDArray[np.float64]
@@ -26,35 +24,20 @@ _STARTS = 20
 
 @dataclass(frozen=True)
 class ExactResult:
-    """The privacy loss of two densities over a box.
+    """The privacy loss of two densities over a box."""
 
-    Attributes
-    ----------
-    eps, delta : float
-        The claim.
-    max_log_ratio : float
-        Greatest log-ratio met, over both directions: a lower bound of its supremum, infinite if one density vanishes
-        where the other does not.
-    where : ndarray, shape (size,)
-        The point it was met at.
-    hockey_stick : float
-        The greater of the two integrals of (p - exp(eps) q)_+ over the box.
-    error : float
-        Estimated quadrature error of `hockey_stick`.
-    outside : float
-        Greatest mass either density leaves outside the box (within quadrature error): what the box may hide.
-    passed : bool
-        False if the claim is refuted: by the log-ratio when delta is 0, else by the integral less its error.
-    """
-
+    # eps, delta: The claim.
     eps: float
     delta: float
+    # Greatest log-ratio met, over both directions: a lower bound of its supremum, infinite if one density vanishes
+    # where the other does not.
     max_log_ratio: float
-    where: FloatArray
-    hockey_stick: float
-    error: float
+    where: FloatArray  # (size,): the point it was met at
+    hockey_stick: float  # The greater of the two integrals of (p - exp(eps) q)_+ over the box
+    error: float  # Estimated quadrature error of `hockey_stick`
+    # Greatest mass either density leaves outside the box (within quadrature error): what the box may hide.
     outside: float
-    passed: bool
+    passed: bool  # False if the claim is refuted: by the log-ratio when delta is 0, else by the integral less its error
 
     def summary(self) -> Summary:
         """The result as a table of at most 80 columns."""
@@ -86,33 +69,12 @@ def audit_exact(
 ) -> ExactResult:
     """Compare two output densities exactly, in one or two dimensions.
 
-    Parameters
-    ----------
-    log_density, log_neighbour : callable
-        Map points, shape (rows, size), to log densities, shape (rows,); -inf where the density vanishes.
-    box : sequence of (low, high)
-        One interval per dimension, wide enough to hold nearly all the mass.
-    eps, delta : float
-        The claim.
-    tolerance : float
-        Absolute error sought for the integrals; also the slack allowed to a log-ratio that meets eps exactly.
-    max_cells : int
-        Cells refined at most; `error` says what was reached.
-
-    Returns
-    -------
-    ExactResult
-
-    Raises
-    ------
-    ArgumentError
-        If the box does not have one or two finite intervals, or a log density is NaN or +inf.
-
-    Notes
-    -----
-    Cells of a grid carry tensor Gauss-Legendre rules of order 8; one whose rule disagrees with those of its parts is
-    split, largest disagreement first. The log-ratio is maximised over all nodes met and then by shrinking grids
-    around the best of them.
+    Log densities map points, shape (rows, size), to shape (rows,), -inf where the density vanishes; `box` has one
+    interval a dimension, wide enough to hold nearly all the mass. Cells of a grid carry tensor Gauss-Legendre rules of
+    order 8; one whose rule disagrees with those of its parts is split, largest disagreement first, up to `max_cells` or
+    an absolute error of `tolerance`, which is also the slack allowed to a log-ratio that meets eps exactly. The log-
+    ratio is maximised over all nodes met and then by shrinking grids around the best of them. ArgumentError for a box
+    without one or two finite intervals, or a log density that is NaN or +inf.
     """
     eps, delta = check_budget(eps, delta)
     corners = np.asarray(box, dtype=np.float64)
@@ -232,69 +194,3 @@ def _climb(pair: _DensityPair, starts: FloatArray, step: FloatArray, corners: Fl
         step = step * 0.7
     best = int(np.argmax(ratios))
     return float(ratios[best]), at[best]
-
-
-Float = NDArray[np.float64]
-
-
-class NoiseDensity(Protocol):
-    """Anything with the log density of a noise vector: a `dpstats.privacy.noise.Noise`, or a wrong one to be caught."""
-
-    def log_density(self, noise: Float) -> Float:
-        """Log density at `noise`, shape (points, p), over the last axis."""
-
-
-@dataclass(frozen=True)
-class ObjectiveDensity:
-    """Law of the minimiser of sum_i l(x_i't; y_i) + t'Mt / 2 + c't + b't over the law of b.
-
-    Attributes
-    ----------
-    family : Family
-        The loss.
-    exog : ndarray (n, p)
-        The rows; n may be 0.
-    endog : ndarray (n,)
-        The responses.
-    curvature : ndarray (p,)
-        The diagonal of M.
-    noise : NoiseDensity
-        The law of b.
-    linear : ndarray (p,), optional
-        The gradient c of a linear public penalty. It stands for many rows with large gradients and little curvature,
-        which make the worst case for one more.
-    """
-
-    family: Family
-    exog: Float
-    endog: Float
-    curvature: Float
-    noise: NoiseDensity
-    linear: Float | None = None
-
-    def noise_at(self, params: Float) -> Float:
-        """The noise that makes each of `params`, shape (points, p), the minimiser; same shape."""
-        gradient = self._derivatives(params).gradient @ self.exog + params * self.curvature
-        return -(gradient if self.linear is None else gradient + self.linear)
-
-    def log_density(self, params: Float) -> Float:
-        """Log density of the minimiser at each of `params`, shape (points, p); shape (points,)."""
-        weights = self._derivatives(params).curvature
-        hessian = np.einsum("ki,ij,il->kjl", weights, self.exog, self.exog) + np.diag(self.curvature)
-        return self.noise.log_density(self.noise_at(params)) + np.linalg.slogdet(hessian).logabsdet
-
-    def box(self, radius: float) -> list[tuple[float, float]]:
-        """Intervals that hold every minimiser whose noise has no entry above `radius` in size.
-
-        At the minimiser m_j theta_j = -(b_j + c_j + sum_i l'_i x_ij), and |l'_i| <= L.
-        """
-        pull = self.family.lipschitz * np.abs(self.exog).sum(axis=0)
-        centre = np.zeros_like(self.curvature) if self.linear is None else -self.linear / self.curvature
-        half = (radius + pull) / self.curvature
-        return [(float(c - h), float(c + h)) for c, h in zip(centre, half, strict=True)]
-
-    def _derivatives(self, params: Float) -> Derivatives:
-        """At each of `params` and each row, shapes (points, n)."""
-        shape = (len(params), len(self.exog))
-        flat = self.family.derivatives((params @ self.exog.T).ravel(), np.broadcast_to(self.endog, shape).ravel())
-        return Derivatives(*(part.reshape(shape) for part in flat))

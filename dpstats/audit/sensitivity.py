@@ -18,25 +18,14 @@ from dpstats.privacy.guarantee import Adjacency, check_adjacency
 
 @dataclass(frozen=True)
 class SensitivityResult:
-    """The greatest distance met, against the declared one.
+    """The greatest distance met, against the declared one."""
 
-    Attributes
-    ----------
-    declared, largest : float
-        The declared sensitivity and the greatest distance met.
-    pair : int
-        Which pair of data sets gave it.
-    comparisons : int
-        Pairs times runs.
-    passed : bool
-        Whether `largest` stays within `declared`, up to a relative 1e-9 for rounding.
-    """
-
+    # declared, largest: The declared sensitivity and the greatest distance met.
     declared: float
     largest: float
-    pair: int
-    comparisons: int
-    passed: bool
+    pair: int  # Which pair of data sets gave it
+    comparisons: int  # Pairs times runs
+    passed: bool  # Whether `largest` stays within `declared`, up to a relative 1e-9 for rounding
 
     def summary(self) -> Summary:
         """The result as a table."""
@@ -64,34 +53,17 @@ def sensitivity(
 ) -> SensitivityResult:
     """Run a function with identical randomness on neighbouring data and record the greatest distance.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(data, rng)`` returns the numbers that noise is to cover.
-    pairs : iterable of (data, neighbour)
-        Neighbouring data sets, such as those of `worst_cases`.
-    declared : float
-        The sensitivity the noise was calibrated to.
-    norm : float
-        The order of the vector norm: 1, 2 or ``numpy.inf``.
-    runs : int
-        Random streams tried per pair.
-    seed : int
-        Of the random streams.
-
-    Returns
-    -------
-    SensitivityResult
-
-    Raises
-    ------
-    ArgumentError
-        If there is no pair, or the two results of a pair differ in shape (then no sensitivity covers them).
+    ``function(data, rng)`` returns the numbers that noise is to cover, `declared` the sensitivity it was calibrated to;
+    `pairs` are those of `worst_cases`, each tried with `runs` random streams. ArgumentError without a pair, or if the
+    two results of a pair differ in shape: no sensitivity covers them.
     """
     largest, worst, count = -1.0, -1, 0
     for index, (data, neighbour) in enumerate(pairs):
         for child in np.random.SeedSequence([seed, index]).spawn(runs):
-            here, there = (_vector(function(side, np.random.default_rng(child))) for side in (data, neighbour))
+            here, there = (
+                np.asarray(function(side, np.random.default_rng(child)), dtype=np.float64).ravel()
+                for side in (data, neighbour)
+            )
             if here.shape != there.shape:
                 raise ArgumentError("function must return as many numbers on both data sets of a pair")
             distance = float(np.linalg.norm(here - there, norm))
@@ -103,10 +75,6 @@ def sensitivity(
     if not count:
         raise ArgumentError("pairs must hold at least one pair and runs must be positive")
     return SensitivityResult(declared, largest, worst, count, largest <= declared * (1 + 1e-9))
-
-
-def _vector(released: Any) -> NDArray[np.float64]:
-    return np.asarray(released, dtype=np.float64).ravel()
 
 
 Rows = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -125,23 +93,8 @@ def worst_cases(family: Family, row_norm: float, size: int, adjacency: Adjacency
 
     Each pair has a base of few rows, where one more row weighs most: none at all, one aligned with the changed row,
     one opposed to it, one orthogonal to it, or zero rows (which count but say nothing). The changed row is as long
-    as the bound allows, along the first axis or the diagonal, with each extreme response of the family.
-
-    Parameters
-    ----------
-    family : Family
-        Its response clipping tells the extreme responses.
-    row_norm : float
-        The l2 bound on rows.
-    size : int
-        Number of columns.
-    adjacency : {"add_remove", "replace_one"}
-        For "replace_one" the neighbour holds another row in the changed row's place, with the opposite response or
-        pointing the other way.
-
-    Yields
-    ------
-    Pair
+    as the bound allows, along the first axis or the diagonal, with each extreme response of the family. For
+    "replace_one" the neighbour's row has the opposite response or points the other way.
     """
     check_adjacency(adjacency)
     responses = _responses(family)

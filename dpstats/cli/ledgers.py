@@ -11,7 +11,7 @@ from typing import get_args
 from dpstats.cli.shared import ADJACENCIES, Commands, as_json, read_domain, records, write_new
 from dpstats.errors import LedgerError
 from dpstats.ledger import Ledger
-from dpstats.ledger.filters import LedgerAccountant
+from dpstats.ledger.accounts import LedgerAccountant
 
 FORMULA = re.compile(r"""(^|;)([\s"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])""")
 """Where spreadsheets may take text for a formula: analysts write labels, others open the file.

@@ -19,8 +19,7 @@ from dpstats.data.columns import usable_kind
 from dpstats.data.table import Holds, Membership
 from dpstats.errors import ArgumentError, DataError, LedgerError
 from dpstats.ledger import LedgerLike, as_ledger
-from dpstats.ledger.accounts import read_books
-from dpstats.ledger.filters import HOLDOUT
+from dpstats.ledger.accounts import HOLDOUT, read_books
 from dpstats.ledger.spender import Part, Spender
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import fail_closed, hide_frames

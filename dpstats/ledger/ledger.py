@@ -13,9 +13,8 @@ from dpstats._version import __version__
 from dpstats.arguments import can_be_path, check_choice, is_number, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, LedgerError
-from dpstats.ledger.accounts import Budget, LedgerFacts
-from dpstats.ledger.filters import Amount, LedgerAccountant, limits
-from dpstats.ledger.reader import keep_codebook
+from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
+from dpstats.ledger.reader import store_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
 from dpstats.ledger.store import ROOT, Store, create, insert
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -96,22 +95,22 @@ class Ledger(Spender):
         if unit is not None and not (isinstance(unit, str) and unit.strip()):
             raise ArgumentError(f"unit must be None or the name of a column, got {safe_repr(unit)}")
         limit = limits(accountant, eps, delta)
-        asked = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
+        requested = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
         file = _resolve(path)
         if not file.exists():
-            create(file, _row(asked))
+            create(file, _row(requested))
         self._open(file, timeout)
         for name in _FIXED:
-            found, wanted = getattr(self._facts, name), getattr(asked, name)
-            if found != wanted:
+            stored, argument = getattr(self._facts, name), getattr(requested, name)
+            if stored != argument:
                 self.close()
                 raise LedgerError(
-                    f"{name}: ledger {file} was made with {name}={found!r}, not {wanted!r}; pass {name}={found!r}, "
+                    f"{name}: ledger {file} was made with {name}={stored!r}, not {argument!r}; pass {name}={stored!r}, "
                     "or another path for another budget"
                 )
         if declared is not None:
             with self._store.transaction(write=True) as connection:
-                keep_codebook(connection, declared, file)
+                store_codebook(connection, declared, file)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
@@ -213,12 +212,12 @@ class Ledger(Spender):
 def _resolve(path: str | os.PathLike[str]) -> Path:
     """The absolute path without symbolic links, so that every process agrees on the name of the log."""
     try:
-        found = Path(path)
+        resolved = Path(path)
     except TypeError as error:
         raise ArgumentError("path must be a string or a path-like object") from error
-    if not can_be_path(str(found)):
+    if not can_be_path(str(resolved)):
         raise ArgumentError("path must name a file; this text is too long for that, or has several lines")
-    return found.resolve()
+    return resolved.resolve()
 
 
 def _row(facts: LedgerFacts) -> dict[str, Any]:
@@ -238,12 +237,7 @@ LedgerLike = Ledger | Part | str | os.PathLike[str] | None
 def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
     """The ledger that is meant; a path is opened, and no file is ever made.
 
-    Raises
-    ------
-    ArgumentError
-        If it is none of `LedgerLike`.
-    LedgerError
-        If the file is missing, is no ledger or is damaged.
+    ArgumentError if it is none of `LedgerLike`; LedgerError if the file is missing, is no ledger or is damaged.
     """
     if ledger is None or isinstance(ledger, (Ledger, Part)):
         return ledger

@@ -15,9 +15,19 @@ import pandas as pd
 from dpstats.domain import Domain, Levels, Range, canonical
 from dpstats.errors import LedgerError
 from dpstats.ledger import report
-from dpstats.ledger import report as html
-from dpstats.ledger.accounts import Budget, LedgerFacts, Statement, analysts, history, left_of, quota_left, read_books
-from dpstats.ledger.filters import Amount, LedgerAccountant, largest
+from dpstats.ledger.accounts import (
+    Amount,
+    Budget,
+    LedgerAccountant,
+    LedgerFacts,
+    Statement,
+    analysts,
+    history,
+    largest,
+    left_of,
+    quota_left,
+    read_books,
+)
 from dpstats.ledger.store import Store, insert
 from dpstats.privacy.accounting import RHO_UNIT, float_down
 from dpstats.privacy.guarantee import Adjacency
@@ -25,11 +35,11 @@ from dpstats.privacy.guarantee import Adjacency
 
 def schema_hash(domain: Domain) -> str:
     """A hash of the declarations, whatever order the columns are in; levels keep theirs, which is the coding."""
-    facts = {name: _meant(column) for name, column in domain.items()}
+    facts = {name: _canonical(column) for name, column in domain.items()}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _meant(column: Range | Levels | None) -> list[str | float | None]:
+def _canonical(column: Range | Levels | None) -> list[str | float | None]:
     """What a declaration says to every cell: 17 and 17.0 end a range alike, and 1 and "1" are one level."""
     if column is None:
         return []
@@ -49,7 +59,7 @@ def read_codebook(connection: sqlite3.Connection) -> Domain | None:
     return None if row is None else Domain.from_json(row[0])
 
 
-def keep_codebook(connection: sqlite3.Connection, domain: Domain, path: Path) -> None:
+def store_codebook(connection: sqlite3.Connection, domain: Domain, path: Path) -> None:
     """Keep `domain` for good, or check that it is the one kept. Raises LedgerError on another one."""
     kept = read_codebook(connection)
     if kept is None:
@@ -75,35 +85,36 @@ def check_codebook(kept: Domain | None, domain: Domain | None, columns: Iterable
     if unknown := [name for name in names if name not in kept]:
         raise LedgerError(
             f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that has "
-            f"{_some(list(kept))}; charge the ledger of the data at hand"
+            f"{_abbreviated(list(kept))}; charge the ledger of the data at hand"
         )
     for name in names:
-        if name in domain and _meant(domain[name]) != _meant(kept[name]):
+        if name in domain and _canonical(domain[name]) != _canonical(kept[name]):
             raise LedgerError(
-                f"domain: column {name!r} is declared as {_said(domain[name])}, and as {_said(kept[name])} in the "
-                f"Domain of ledger {path}; pass domain=ledger.domain, or charge the ledger of the data at hand"
+                f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
+                f"{_declaration(kept[name])} in the Domain of ledger {path}; pass domain=ledger.domain, or charge the "
+                "ledger of the data at hand"
             )
 
 
 def _difference(kept: Domain, other: Domain) -> str:
     """The first column in which two Domains differ."""
     for name in [*kept, *other]:
-        if _meant(kept.get(name)) != _meant(other.get(name)):
-            return f"{name!r}: {_said(kept.get(name))} there, {_said(other.get(name))} here"
+        if _canonical(kept.get(name)) != _canonical(other.get(name)):
+            return f"{name!r}: {_declaration(kept.get(name))} there, {_declaration(other.get(name))} here"
     raise AssertionError("the Domains agree")
 
 
-def _said(column: Range | Levels | None) -> str:
+def _declaration(column: Range | Levels | None) -> str:
     if column is None:
         return "nothing"
     if isinstance(column, Range):
         return f"({column.low}, {column.high})"
-    return f"[{_some(list(map(str, column.values)))}]"
+    return f"[{_abbreviated(list(map(str, column.values)))}]"
 
 
-def _some(names: list[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _abbreviated(names: list[str], most: int = 4) -> str:
+    listed = ", ".join(names[:most])
+    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
 class Signature(NamedTuple):
@@ -210,7 +221,7 @@ class Reader:
         >>> "a count" in ledger.to_html()
         True
         """
-        return html.page(self._statement())
+        return report.page(self._statement())
 
     def spending(self) -> pd.DataFrame:
         """What each analyst has spent, with the quotas in force, by analyst; "" for charges without a name.
@@ -239,7 +250,7 @@ class Reader:
         DataFrame
             `time`; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN) spent so far: of the parts of a partition
             the worst; `analyst`, "" without a name, and `by_analyst`, the eps or rho that this one has spent so far.
-            `dpstats.plots.audits` draws it.
+            `dpstats.plots.spending` draws it.
 
         Examples
         --------

@@ -10,30 +10,13 @@ from html import escape
 import pandas as pd
 
 from dpstats.frames import WideFrame
-from dpstats.ledger.accounts import Statement
-from dpstats.ledger.filters import Books
+from dpstats.ledger.accounts import Books, Statement
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 
 WIDTH = 80
 _COLUMNS = (
-    *(
-        "eps",
-        "delta",
-        "rho",
-        "label",
-        "analyst",
-        "purpose",
-        "formula",
-        "method",
-        "adjacency",
-        "unit",
-        "basis",
-        "version",
-        "plan_hash",
-        "domain_hash",
-        "time",
-    ),
-    *("state", "part", "note"),
+    *("eps", "delta", "rho", "label", "analyst", "purpose", "formula", "method", "adjacency", "unit", "basis"),
+    *("version", "plan_hash", "domain_hash", "time", "state", "part", "note"),
 )
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
@@ -96,23 +79,23 @@ def title(statement: Statement) -> str:
 def terms(statement: Statement) -> str:
     """How charges are stated and add up."""
     facts = statement.facts
-    whose = "" if facts.unit is None else f" per {one_line(facts.unit)}"
-    said = f"adjacency {facts.adjacency}{whose}, {facts.accountant} composition"
+    unit = "" if facts.unit is None else f" per {one_line(facts.unit)}"
+    text = f"adjacency {facts.adjacency}{unit}, {facts.accountant} composition"
     if facts.accountant == "zcdp":
-        said += f"; total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"
+        text += f"; total eps {facts.eps:.6g}, delta {facts.delta:.6g}, half of which converts rho"
     if statement.domain is not None:
-        said += f"; for data with the {len(statement.domain)} columns of its Domain"
-    return said
+        text += f"; for data with the {len(statement.domain)} columns of its Domain"
+    return text
 
 
 def totals(statement: Statement) -> Iterator[tuple[str, float, float, float]]:
     """Of what is counted: its name, the total, what is spent and what remains."""
-    spent, left = statement.spent, statement.left
-    limit = spent.plus(left) if statement.part else statement.facts.limit
+    spent, remaining = statement.spent, statement.left
+    limit = spent.plus(remaining) if statement.part else statement.facts.limit
     for name, unit in (("eps", EPS_UNIT), ("delta", DELTA_UNIT), ("rho", RHO_UNIT)):
         if name != ("rho" if statement.facts.accountant == "basic" else "eps"):
-            total, gone, rest = (float(getattr(amount, name) * unit) for amount in (limit, spent, left))
-            yield name, total, gone, rest
+            total, used, rest = (float(getattr(amount, name) * unit) for amount in (limit, spent, remaining))
+            yield name, total, used, rest
 
 
 def has_analysts(statement: Statement) -> bool:
@@ -200,10 +183,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
 
 
 def _total(row: tuple[str, float, float, float]) -> list[str]:
-    name, total, spent, left = row
+    name, total, spent, remaining = row
     share = min(spent / total, 1.0) if total > 0 else 0.0
     bar = f'<div class="bar"><div style="width: {100 * share:.1f}%"></div></div>'
-    return [escape(name), *(f"{amount:.6g}" for amount in (total, spent, left)), bar if total > 0 else ""]
+    return [escape(name), *(f"{amount:.6g}" for amount in (total, spent, remaining)), bar if total > 0 else ""]
 
 
 def _analyst(name: str, row: pd.Series[float], counted: str) -> list[str]:
@@ -214,13 +197,13 @@ def _analyst(name: str, row: pd.Series[float], counted: str) -> list[str]:
 
 def _entry(entry: Mapping[Hashable, object]) -> list[str]:
     """The cells of one entry."""
-    given = {name: one_line(word) for name, word in entry.items() if isinstance(word, str) and word}
-    who = [f"by {given['analyst']}"] if "analyst" in given else []
-    who += [f"for {given['purpose']}"] if "purpose" in given else []
-    about = "; ".join([*who, *(given[name] for name in ("method", "part", "note") if name in given)])
-    what = f"{escape(given.get('label', ''))}"
-    if "formula" in given:
-        what += f"<br>{_code(given['formula'])}"
+    texts = {name: one_line(word) for name, word in entry.items() if isinstance(word, str) and word}
+    who = [f"by {texts['analyst']}"] if "analyst" in texts else []
+    who += [f"for {texts['purpose']}"] if "purpose" in texts else []
+    about = "; ".join([*who, *(texts[name] for name in ("method", "part", "note") if name in texts)])
+    what = f"{escape(texts.get('label', ''))}"
+    if "formula" in texts:
+        what += f"<br>{_code(texts['formula'])}"
     if about:
         what += f'<br><span class="about">{escape(about)}</span>'
     state = escape(str(entry["state"]))

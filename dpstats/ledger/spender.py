@@ -21,8 +21,7 @@ from dpstats.data.containers import rows_can_be_taken
 from dpstats.data.table import Holds, Membership
 from dpstats.domain import Domain, canonical
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
-from dpstats.ledger.accounts import check_price, convert_guarantee, read_books
-from dpstats.ledger.filters import HOLDOUT, Amount, cost
+from dpstats.ledger.accounts import HOLDOUT, Amount, check_price, convert_guarantee, cost, read_books
 from dpstats.ledger.reader import Reader, Signature, check_codebook, read_codebook, schema_hash, used_declarations
 from dpstats.ledger.store import Store, insert
 from dpstats.privacy.guarantee import Guarantee
@@ -63,7 +62,7 @@ class Charge:
         LedgerError
             If the file cannot be written, or the charge was refunded before: no row may be read.
         """
-        if self._move("read") == "refunded":
+        if self._advance("read") == "refunded":
             raise LedgerError(f"charge {self.number} was refunded; charge the ledger again before reading rows")
 
     def refund(self) -> None:
@@ -76,7 +75,7 @@ class Charge:
         LedgerError
             If rows were announced by `rows_read`, or the file cannot be written: the charge stays spent.
         """
-        if self._move("refunded") == "read":
+        if self._advance("refunded") == "read":
             raise LedgerError(f"charge {self.number} cannot be refunded: its rows were read; leave it as spent")
 
     def __enter__(self) -> Charge:
@@ -98,7 +97,7 @@ class Charge:
         }[state]
         error.add_note(f"Ledger charge {self.number} was {outcome}.")
 
-    def _move(self, state: str) -> str:
+    def _advance(self, state: str) -> str:
         """Move on from "charged" to `state`; the state afterwards."""
         with self._store.transaction(write=True) as connection:
             connection.execute("UPDATE entry SET state = ? WHERE id = ? AND state = 'charged'", (state, self.number))
@@ -191,9 +190,9 @@ class Spender(Reader):
         """
         given = {"analyst": analyst, "purpose": purpose, "label": label}
         check_texts({name: text for name, text in given.items() if text is not None})
-        found = copy.copy(self)
-        found._signature = Signature(*(new or old for new, old in zip(given.values(), self._signature, strict=True)))
-        return found
+        copied = copy.copy(self)
+        copied._signature = Signature(*(new or old for new, old in zip(given.values(), self._signature, strict=True)))
+        return copied
 
     def charge(
         self,
@@ -248,20 +247,20 @@ class Spender(Reader):
         >>> ledger.remaining.eps
         0.75
         """
-        named = self._named(label=label, analyst=analyst, purpose=purpose)
+        named = self._texts(label=label, analyst=analyst, purpose=purpose)
         texts = {"formula": formula, "method": method, "plan_hash": plan_hash, **named}
         check_texts({"label": label, **texts})
         check_type("columns", columns, (Sequence, Set, Iterator), "the names of the columns that are read")
-        taken = convert_guarantee(guarantee, self._facts, self._account)
-        price, names = cost(self.accountant, taken), tuple(columns)
-        notes = self._notes(guarantee, taken, price)
+        converted = convert_guarantee(guarantee, self._facts, self._account)
+        price, names = cost(self.accountant, converted), tuple(columns)
+        notes = self._notes(guarantee, converted, price)
         with self._store.transaction(write=True) as connection:
             check_codebook(read_codebook(connection), domain, names, self._store.path)
             books = read_books(connection)
             try:
                 check_price(connection, books, self._facts, self._account, price, texts["analyst"])
             except BudgetExceeded as error:
-                charge = f"charge {label!r} of eps={taken.eps:g}, delta={taken.delta:g} ({self.adjacency})"
+                charge = f"charge {label!r} of eps={converted.eps:g}, delta={converted.delta:g} ({self.adjacency})"
                 raise BudgetExceeded(f"{charge} {error}") from None
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
             latest = connection.execute("SELECT MAX(time) FROM entry").fetchone()[0]
@@ -270,11 +269,11 @@ class Spender(Reader):
             row = {
                 "account": self._account,
                 **{f"cost_{name}": amount for name, amount in price._asdict().items()},
-                **{"eps": taken.eps, "delta": taken.delta, **texts, "adjacency": guarantee.adjacency},
+                **{"eps": converted.eps, "delta": converted.delta, **texts, "adjacency": guarantee.adjacency},
                 **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
                 "domain_hash": None if domain is None else schema_hash(used_declarations(domain, names)),
             }
-            return Charge(self._store, insert(connection, "entry", row), taken)
+            return Charge(self._store, insert(connection, "entry", row), converted)
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the public rule "the value of column `by`" into disjoint parts with books of their own.
@@ -319,18 +318,18 @@ class Spender(Reader):
         levels = check_parts(by, parts)
         self.check_division((by,))
         with self._store.transaction(write=True) as connection:
-            known = read_books(connection).parts(self._account, by)
-            if not known:
+            accounts = read_books(connection).parts(self._account, by)
+            if not accounts:
                 connection.executemany(
                     "INSERT INTO account (parent, rule, part) VALUES (?, ?, ?)",
                     [(self._account, by, level) for level in levels],
                 )
-                known = read_books(connection).parts(self._account, by)
-        declared = [account.part for account in known]
+                accounts = read_books(connection).parts(self._account, by)
+        declared = [account.part for account in accounts]
         if declared != levels:
             names = ", ".join(str(part) for part in declared)
             raise LedgerError(f"parts: the ledger knows the partition by {by!r} with parts [{names}], in this order")
-        return Partition(self, by, [(account.id, json.loads(account.part or "")) for account in known])
+        return Partition(self, by, [(account.id, json.loads(account.part or "")) for account in accounts])
 
     def rows(self, data: pd.DataFrame) -> pd.DataFrame:
         """The rows of `data` that charges made here pay for: all of them, or those of the part.
@@ -365,14 +364,14 @@ class Spender(Reader):
                 "could fall into several parts"
             )
 
-    def _named(self, **given: str | None) -> dict[str, str | None]:
+    def _texts(self, **given: str | None) -> dict[str, str | None]:
         """Label, analyst and purpose of an entry: a signature's label comes first, of the others the call's own."""
         signed = self._signature._asdict()
-        own = {
+        texts = {
             name: signed[name] if text is None or (isinstance(text, str) and not text) else text
             for name, text in given.items()
         }
-        return {**own, "label": signed["label"] or given["label"]}
+        return {**texts, "label": signed["label"] or given["label"]}
 
     def _notes(self, guarantee: Guarantee, taken: Guarantee, price: Amount) -> list[str]:
         """What an entry says of how its price came about."""
@@ -416,8 +415,8 @@ class Part(Spender):
 
     def rows_of(self, table: Table) -> Table:
         """The rows of `table` that belong to this part."""
-        kept = (*table.memberships, *self.memberships)
-        return table.where(self._rule, self.columns).within_parts(kept)
+        memberships = (*table.memberships, *self.memberships)
+        return table.where(self._rule, self.columns).within_parts(memberships)
 
     @property
     def memberships(self) -> tuple[Membership, ...]:
@@ -430,9 +429,9 @@ class Part(Spender):
 
         No row would be left: the charge would buy noise.
         """
-        own = {membership.rule: membership for membership in self.memberships}
+        paid_by_rule = {membership.rule: membership for membership in self.memberships}
         for held in table.memberships:
-            paid = own.get(held.rule)
+            paid = paid_by_rule.get(held.rule)
             if paid is not None and paid.part != held.part:
                 raise ArgumentError(
                     f"ledger pays for {paid.name}, and data are {held.name}: no row would be left (nothing was "

@@ -132,13 +132,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def is_mount_point(path: Path) -> bool:
-    """Whether something is mounted at an absolute `path` without links.
-
-    Raises
-    ------
-    OSError
-        If the system does not tell.
-    """
+    """Whether something is mounted at an absolute `path` without links; OSError if the system does not tell."""
     if not sys.platform.startswith("linux"):
         return os.path.ismount(path)
     with open(MOUNTS, "rb") as file:
@@ -184,15 +178,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Store:
-    """Transactions on an existing ledger file.
-
-    Parameters
-    ----------
-    path : Path
-        Absolute; the file must exist.
-    timeout : float
-        Seconds to wait for other processes' transactions.
-    """
+    """Transactions on an existing file at an absolute path; `timeout` is the seconds to wait for those of others."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self.path = path
@@ -207,11 +193,8 @@ class Store:
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
         """A consistent view of the file; with `write`, durable once the block is left without an error.
 
-        Raises
-        ------
-        LedgerError
-            If the file cannot be opened, trusted, locked or written. Whether a charge whose commit failed was kept
-            is then unknown, but nothing was released on its account.
+        LedgerError if the file cannot be opened, trusted, locked or written. Whether a charge whose commit failed is in
+        the file is then unknown, but nothing was released on its account.
         """
         with _lock, self._translated():
             connection = self._begin("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -365,12 +348,8 @@ def create(path: Path, row: dict[str, Any]) -> None:
     """Make a complete ledger at `path` in one step, or leave the one that another process has just made.
 
     The file is built under another name and linked into place, so a crash never leaves half a ledger, and an empty
-    or cut-off file at `path` is never mistaken for a fresh budget.
-
-    Raises
-    ------
-    LedgerError
-        If the directory is missing or cannot be written, or the logs of a deleted ledger are still there.
+    or cut-off file at `path` is never mistaken for a fresh budget. LedgerError if the directory is missing or cannot be
+    written, or the logs of a deleted ledger are still there.
     """
     for suffix in ("-wal", "-journal"):
         # A log with its ledger beside it is in order: another process may have made both since the caller looked.

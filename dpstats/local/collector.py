@@ -1,36 +1,252 @@
-"""The collector's part: from reports, or their sum, to a model. All of it is post-processing (docs/proofs/local, 4)."""
+"""The collector's part: from reports, or their sum, to a model. All of it is post-processing (docs/proofs/local, 4,
+5)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.arguments import check_choice, check_flag, check_type
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import SpanNoise, project_forms
 from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.contributor import Report
-from dpstats.local.linearised import LinearisedLogistic
 from dpstats.local.results import LocalResults
 from dpstats.local.spec import Spec
 from dpstats.local.transport import Total, checked_batches, total
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as named_penalty
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.k_norm.blocks import Image
 from dpstats.quiet import quiet
 from dpstats.solvers.linear_algebra import minimize_quadratic
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+LEVELS = (np.arange(400) + 0.5) / 400
+"""Of the quantiles that stand for a law of predictors."""
+
+MOST_TURNS = 1000
+CONVERGED = 1e-11
+"""Of slope (in proportion) and offset together, in a turn."""
+
+FLATTEST = 1e-12
+"""No line is flatter: predictors so far out come of noise."""
+
+NARROW = 1e-9
+"""Predictors of so little variance count as one point."""
+
+CONCENTRATED = 1e6
+"""A beta law of so many pseudo-observations is as good as normal."""
+
+SPREAD = 1e-3
+"""And one of so few is two points."""
+
+STEP = 1e-5
+"""Of numerical derivatives, in proportion."""
+
+
+class BestLinear(NamedTuple):
+    """The linear function of eta that is nearest to expit(eta) - 1/2 in mean square."""
+
+    offset: float
+    slope: float
+
+
+def nearest_line(mean: float, variance: float, low: float, high: float) -> BestLinear:
+    """For a beta law on [low, high] with a mean and a variance.
+
+    It is two points where the variance is the greatest possible, uniform where it is that of a uniform law, and nearly
+    normal where it is small beside the interval.
+    """
+    eta = _quantiles(mean, variance, low, high)
+    center = float(eta.mean())
+    slope = special.expit(eta) - 0.5
+    moved = eta - center
+    square = float(np.mean(moved * moved))
+    if square <= NARROW:
+        bend = float(special.expit(center) * special.expit(-center))
+    else:
+        bend = float(np.mean(moved * slope)) / square
+    bend = max(bend, FLATTEST)
+    return BestLinear(float(slope.mean()) - bend * center, bend)
+
+
+def _quantiles(mean: float, variance: float, low: float, high: float) -> Vector:
+    width = high - low
+    if not width**2 > NARROW:
+        return np.full_like(LEVELS, mean)
+    place = min(max((mean - low) / width, 1e-6), 1 - 1e-6)
+    total = place * (1 - place) * width**2 / max(variance, 1e-300) - 1
+    if total > CONCENTRATED:
+        return np.asarray(mean + math.sqrt(max(variance, 0.0)) * special.ndtri(LEVELS))
+    total = max(total, SPREAD)
+    return np.asarray(low + width * special.betaincinv(place * total, (1 - place) * total, LEVELS))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearisedLogistic:
+    """The estimating equation of logistic regression, as far as second moments tell it.
+
+    That equation is sum (expit(x'theta) - 1/2) x + K theta = v. With offset a and slope b of the line nearest to
+    expit(eta) - 1/2 over the law of x'theta it becomes a sum x + b sum x x' theta + K theta = v: exactly so where the
+    mean of x given x'theta is linear in x'theta. Mean and variance of x'theta are those of the sums, its range is that
+    of the design, and its law is taken to be a beta law.
+    """
+
+    gram: Matrix  # (p, p): about sum x x', positive semidefinite
+    vector: Vector  # (p,): v, about sum (y - 1/2) x
+    ridge: Matrix  # (p, p): K, positive definite
+    images: tuple[Image, ...]  # What rows of the design can be
+    # The number of rows where there is no intercept, which tells it and the columns' means; these are then taken to be
+    # zero.
+    count: float
+
+    @cached_property
+    def intercept(self) -> tuple[int, float] | None:
+        """The place of the column that is the same in all rows, and its value; None if there is none."""
+        for image in self.images:
+            if image.block.kind == "intercept" and np.count_nonzero(image.matrix) == 1:
+                at = int(np.argmax(np.abs(image.matrix[0])))
+                return image.columns[at], float(image.matrix[0, at])
+        return None
+
+    @cached_property
+    def rows(self) -> float:
+        """How many rows there are."""
+        if self.intercept is None:
+            return self.count
+        at, constant = self.intercept
+        return float(self.gram[at, at]) / constant**2
+
+    @cached_property
+    def sums(self) -> Vector:
+        """Sums of the columns, shape (p,)."""
+        if self.intercept is None:
+            return np.zeros_like(self.vector)
+        at, constant = self.intercept
+        return np.asarray(self.gram[at] / constant)
+
+    def moments(self, theta: Vector) -> tuple[float, float]:
+        """Mean and variance of x'theta."""
+        mean = float(self.sums @ theta) / self.rows
+        return mean, max(float(theta @ self.gram @ theta) / self.rows - mean**2, 0.0)
+
+    def reach(self, theta: Vector) -> tuple[float, float]:
+        """The least and the greatest x'theta that the design has."""
+        low, high = 0.0, 0.0
+        for image in self.images:
+            along, kind = image.matrix @ theta[list(image.columns)], image.block.kind
+            if kind == "intercept":
+                low, high = low + float(along[0]), high + float(along[0])
+            elif kind == "simplex":
+                low, high = low + min(float(along.min()), 0.0), high + max(float(along.max()), 0.0)
+            else:
+                sizes = np.abs(along)
+                size = {"box": sizes.sum(), "cross": sizes.max(), "ball": float(np.linalg.norm(along))}[kind]
+                low, high = low - float(size), high + float(size)
+        return low, high
+
+    def line(self, theta: Vector) -> BestLinear:
+        """The nearest line over the law of x'theta."""
+        return nearest_line(*self.moments(theta), *self.reach(theta))
+
+    def solve(self, penalty: Penalty | None, weights: Vector, tolerance: float) -> Vector:
+        """Coefficients for which line and solution agree, shape (p,), with a convex penalty if there is one.
+
+        `tolerance` is of the distance of 0 to the subdifferential, for a given line.
+        """
+        theta, line = np.zeros_like(self.vector), BestLinear(0.0, 0.25)
+        for _ in range(MOST_TURNS):
+            hessian, target = line.slope * self.gram + self.ridge, self.vector - line.offset * self.sums
+            if penalty is None:
+                theta = np.asarray(np.linalg.solve(hessian, target), dtype=np.float64)
+            else:
+                theta = minimize_quadratic(hessian, hessian @ theta - target, penalty, weights, theta, tolerance)
+            nearest = self.line(theta)
+            change = abs(nearest.offset - line.offset) + abs(math.log(nearest.slope / line.slope))
+            # Half of the way: where predictors are far out the new line overshoots.
+            line = BestLinear((nearest.offset + line.offset) / 2, math.sqrt(nearest.slope * line.slope))
+            if change < CONVERGED:
+                break
+        return theta
+
+    def covariance(self, theta: Vector, matrix: float, vector: float) -> Matrix:
+        """What noise in the sums gives the solution without penalty, to first order, shape (p, p).
+
+        `matrix` and `vector` are variances of the noise in an entry off the diagonal of `gram`, on it twice as much,
+        and of `vector`.
+        """
+        inverse = np.linalg.pinv(self._jacobian(theta))
+        noise = self._noise(theta, matrix) + vector * np.eye(len(theta))
+        return np.asarray(inverse @ noise @ inverse.T, dtype=np.float64)
+
+    def _jacobian(self, theta: Vector) -> Matrix:
+        """The equation's derivative by theta, shape (p, p)."""
+        line, size = self.line(theta), max(float(np.linalg.norm(theta)), 1.0)
+        derivatives = [
+            (np.array(self.line(theta + STEP * size * unit)) - np.array(self.line(theta - STEP * size * unit)))
+            / (2 * STEP * size)
+            for unit in np.eye(len(theta))
+        ]
+        offsets, slopes = np.array(derivatives).T
+        bent = np.outer(self.gram @ theta, slopes) + np.outer(self.sums, offsets)
+        return np.asarray(line.slope * self.gram + self.ridge + bent, dtype=np.float64)
+
+    def _noise(self, theta: Vector, variance: float) -> Matrix:
+        """The equation's covariance by noise E in `gram`, shape (p, p): of E a + sum_i u_i b_i'E c_i."""
+        direct, scalars = self._differential(theta)
+        covariance = variance * ((direct @ direct) * np.eye(len(theta)) + np.outer(direct, direct))
+        for u, b, c in scalars:
+            mixed = variance * np.outer((direct @ c) * b + (direct @ b) * c, u)
+            covariance = covariance + mixed + mixed.T
+            for other, d, e in scalars:
+                covariance = covariance + variance * ((b @ d) * (c @ e) + (b @ e) * (c @ d)) * np.outer(u, other)
+        return np.asarray(covariance, dtype=np.float64)
+
+    def _differential(self, theta: Vector) -> tuple[Vector, list[tuple[Vector, Vector, Vector]]]:
+        """a, and the triples (u, b, c), of the equation's differential by `gram`."""
+        (mean, variance), reach, n = self.moments(theta), self.reach(theta), self.rows
+        line, step = nearest_line(mean, variance, *reach), STEP * max(math.sqrt(variance), STEP)
+        by_mean = _slope(lambda by: nearest_line(mean + by, variance, *reach), step)
+        by_variance = _slope(lambda by: nearest_line(mean, variance + by, *reach), step * math.sqrt(variance))
+        along = np.column_stack([self.sums, self.gram @ theta])
+        of_variance = along @ by_variance
+        if self.intercept is None:
+            return line.slope * theta, [(of_variance / n, theta, theta)]
+        at, constant = self.intercept
+        unit = np.zeros_like(theta)
+        unit[at] = 1.0
+        # n d mean = unit'E theta / c - mean dn and n d variance = theta'E theta - (variance + mean^2) dn - 2 n mean
+        # d mean, with dn = unit'E unit / c^2.
+        of_mean = along @ by_mean - 2 * mean * of_variance
+        remainder = mean * of_mean + (variance + mean**2) * of_variance
+        return line.slope * theta + line.offset / constant * unit, [
+            (of_mean / (constant * n), unit, theta),
+            (of_variance / n, theta, theta),
+            (-remainder / (constant**2 * n), unit, unit),
+        ]
+
+
+def _slope(line: Callable[[float], BestLinear], step: float) -> Vector:
+    """The derivatives of offset and slope, shape (2,)."""
+    if step == 0:
+        return np.zeros(2)
+    return np.asarray((np.array(line(step)) - np.array(line(-step))) / (2 * step), dtype=np.float64)
+
+
 Features = Literal["debiased", "printed"]
 Reports = Total | str | Path | Iterable[Report]
 
@@ -42,25 +258,13 @@ LEAN = 0.7
 
 @dataclass(frozen=True, eq=False)
 class ReportMoments:
-    """What the reports say of sum q q' and sum p, and how far off it is.
+    """What the reports say of sum q q' and sum p, and how far off it is."""
 
-    Attributes
-    ----------
-    matrix : ndarray, shape (p, p)
-    vector : ndarray, shape (p,)
-    matrix_noise : float
-        Variance of the noise in an entry off the diagonal; on it twice as much.
-    vector_noise : float
-        Variance of the noise in an entry of `vector`.
-    count : int
-        The number of reports.
-    """
-
-    matrix: Matrix
-    vector: Vector
-    matrix_noise: float
-    vector_noise: float
-    count: int
+    matrix: Matrix  # (p, p)
+    vector: Vector  # (p,)
+    matrix_noise: float  # Variance of the noise in an entry off the diagonal; on it twice as much
+    vector_noise: float  # Variance of the noise in an entry of `vector`
+    count: int  # The number of reports
 
 
 def fit(
@@ -117,7 +321,7 @@ def fit(
     """
     check_type("spec", spec, Spec, "a dp.local.Spec")
     allow_uncertified = check_flag("allow_uncertified", allow_uncertified)
-    convex = _checked_penalty(named_penalty(penalty, alpha), curvature, features)
+    convex = _check_penalty(named_penalty(penalty, alpha), curvature, features)
     if not (spec.central_guarantee().certified or allow_uncertified):
         raise UncertifiedError(
             "scheme='features' has no proof of a central guarantee: give the specification local_eps instead of eps, "
@@ -136,27 +340,28 @@ def fit(
     lean = LEAN if spec.family == "binomial" and not plain else 1.0
     ridge = lean * _curvature(moments, spec.radius) if curvature is None else float(curvature)
     with quiet():
-        gram, steady = _steadied(moments, ridge, plain)
+        gram, steady = _regularised(moments, ridge, plain)
         logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
         solve = _quadratic if logistic is None else partial(_logistic, logistic)
-        scaled, noise = solve(moments, gram + steady, convex, _penalty_weights(design))
+        weights = np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
+        scaled, noise = solve(moments, gram + steady, convex, weights)
     return LocalResults(spec, design, scaled, noise, moments.count, ridge, convex, features)
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:
     """The sums themselves, scheme "statistics"."""
-    found = total(reports, spec)
+    sums = total(reports, spec)
     p, (gradient, unit) = len(spec.names), spec.units
     matrix = np.zeros((p, p))
     rows, columns = np.triu_indices(p)
-    matrix[rows, columns] = found.values[p:] * unit / np.where(rows == columns, 1.0, math.sqrt(2))
-    share = found.count / spec.n
+    matrix[rows, columns] = sums.values[p:] * unit / np.where(rows == columns, 1.0, math.sqrt(2))
+    share = sums.count / spec.n
     return ReportMoments(
         np.asarray(matrix + np.triu(matrix, 1).T, dtype=np.float64),
-        np.asarray(found.values[:p] * gradient, dtype=np.float64),
+        np.asarray(sums.values[:p] * gradient, dtype=np.float64),
         matrix_noise=share * spec.tau**2 / 2,
         vector_noise=share * spec.sigma_b**2,
-        count=found.count,
+        count=sums.count,
     )
 
 
@@ -169,14 +374,14 @@ def _feature_moments(reports: Reports, spec: Spec, features: Features) -> Report
     for values in checked_batches(reports, spec):
         q = values[:, p:] * unit
         matrix, vector, count = matrix + q.T @ q, vector + values[:, :p].sum(axis=0) * gradient, count + len(values)
-    share, own = count / spec.n, spec.sigma_u**2 / spec.n
+    share, variance = count / spec.n, spec.sigma_u**2 / spec.n
     debiased: Matrix = matrix - share * spec.sigma_u**2 * np.eye(p)
     # Cross products q u' + u q' and u u', the latter twice on the diagonal; the trace of sum q q' is known with noise.
     signal = max(float(np.trace(debiased)) / p, 0.0)
     return ReportMoments(
         matrix if features == "printed" else debiased,
         vector,
-        matrix_noise=2 * own * signal + count * own**2,
+        matrix_noise=2 * variance * signal + count * variance**2,
         vector_noise=share * spec.sigma_b**2,
         count=count,
     )
@@ -190,18 +395,13 @@ def _projected(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
     return ReportMoments(matrix, moments.vector, moments.matrix_noise, moments.vector_noise, moments.count)
 
 
-def _gradient_noise(moments: ReportMoments, square: float) -> float:
-    """E ||noise of the gradient||^2 at coefficients of squared norm `square`."""
-    p = len(moments.vector)
-    return p * moments.vector_noise + (p + 1) * moments.matrix_noise * square
-
-
 def _curvature(moments: ReportMoments, radius: float) -> float:
-    """The m that is least for E||b||^2/(2 m) + m radius^2/2 (docs/proofs/risk)."""
-    return math.sqrt(_gradient_noise(moments, radius**2)) / radius
+    """The m that is least for E||b||^2/(2 m) + m radius^2/2 (docs/proofs/risk), b the noise of the gradient there."""
+    p = len(moments.vector)
+    return math.sqrt(p * moments.vector_noise + (p + 1) * moments.matrix_noise * radius**2) / radius
 
 
-def _steadied(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
+def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
     """Sum q q' without negative eigenvalues, which would be noise, and the ridge K that steadies it, shapes (p, p).
 
     K is m where the sum is nothing and m^2 / l where it is much more, l; `plain`: m everywhere (docs/proofs/local, 4).
@@ -243,15 +443,11 @@ def _logistic(
     return scaled, loss.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
 
 
-def _penalty_weights(design: DesignSpec) -> Vector:
-    return np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
-
-
 def _size(moments: ReportMoments) -> float:
     return max(float(np.linalg.norm(moments.vector)), 1.0)
 
 
-def _checked_penalty(penalty: Penalty | None, curvature: float | None, features: str) -> Penalty | None:
+def _check_penalty(penalty: Penalty | None, curvature: float | None, features: str) -> Penalty | None:
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex, got {penalty}")
     if curvature is not None:

@@ -80,11 +80,11 @@ def noisy_report(record: Mapping[str, Any] | None, spec: Spec, random: RandomSou
     """As `randomize`, from a source of randomness of the caller's; no guarantee holds for a seeded one."""
     if not isinstance(spec, Spec):
         raise ArgumentError("spec must be a dp.local.Spec; Spec.from_json reads the collector's")
-    values = on_lattice(_said(record, spec), spec)
+    values = on_lattice(_record_statistics(record, spec), spec)
     return Report(spec.hash, values + gaussian_integers(spec.size, spec.lattice.scale, random))
 
 
-def _said(record: Mapping[str, Any] | None, spec: Spec) -> Array:
+def _record_statistics(record: Mapping[str, Any] | None, spec: Spec) -> Array:
     """What a record says, shape (spec.size,); zeros, the null report, where a specification fails that is not honest.
 
     Whether it fails may depend on the record, which neither an error nor a report that is missing may tell.
@@ -94,28 +94,19 @@ def _said(record: Mapping[str, Any] | None, spec: Spec) -> Array:
         return null
     try:
         encoded = spec.program.encode(record)
-        found = null if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
+        values = null if encoded is None else statistics(encoded[0][None], np.array([encoded[1]]), spec)[0]
     except DataError:  # by the names of the record's fields alone
         raise
     except Exception:
         return null
-    return found if found.shape == null.shape and np.isfinite(found).all() else null
+    return values if values.shape == null.shape and np.isfinite(values).all() else null
 
 
 def statistics(exog: Array, endog: Array, spec: Spec) -> Array:
-    """What reports say before rounding and noise.
+    """What reports say before rounding and noise, shape (r, spec.size).
 
-    Parameters
-    ----------
-    exog : ndarray, shape (r, p)
-        Rows in model units, of norm at most 1.
-    endog : ndarray, shape (r,)
-        Responses in model units, clipped to [-1, 1], or to 0 and 1.
-    spec : Spec
-
-    Returns
-    -------
-    ndarray, shape (r, spec.size)
+    `exog`, shape (r, p), are rows in model units of norm at most 1, and `endog`, shape (r,), responses in model units,
+    clipped to [-1, 1], or to 0 and 1.
     """
     if spec.family == "gaussian":
         q, p = exog, np.clip(endog, -1, 1)[:, None] * exog

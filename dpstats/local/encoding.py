@@ -30,33 +30,22 @@ SLACK = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A compiled design.
+    """A compiled design."""
 
-    Attributes
-    ----------
-    exog_domain, endog_domain : Domain
-        The columns that explain, and those of the response as it is coded.
-    response : ResponseSpec
-    factors : tuple of str
-        The code of every factor on the right-hand side.
-    subterms : tuple
-        For each run of columns its factors: pairs of a position in `factors` and, for a factor of levels, the coding
-        matrix, shape (levels, columns). The first factor's columns vary fastest.
-    lower, upper, center, scale : ndarray, shape (p,)
-        As in `DesignSpec`.
-    shrunk : tuple of (int, int, float, float)
-        First column, last column and one, l2 and l1 bound of the terms that are shrunk to their bounds.
-    """
-
+    # exog_domain, endog_domain: The columns that explain, and those of the response as it is coded.
     exog_domain: Domain
     endog_domain: Domain
     response: ResponseSpec
-    factors: tuple[str, ...]
+    factors: tuple[str, ...]  # The code of every factor on the right-hand side
+    # For each run of columns its factors: pairs of a position in `factors` and, for a factor of levels, the coding
+    # matrix, shape (levels, columns). The first factor's columns vary fastest.
     subterms: tuple[tuple[tuple[int, Array | None], ...], ...]
+    # lower, upper, center, scale: (p,), as in `DesignSpec`.
     lower: Array
     upper: Array
     center: Array
     scale: Array
+    # First column, last column and one, l2 and l1 bound of the terms that are shrunk to their bounds.
     shrunk: tuple[tuple[int, int, float, float], ...] = field(default=())
 
     @property
@@ -76,10 +65,7 @@ class Program:
     def encode(self, record: Mapping[str, Any]) -> tuple[Array, float] | None:
         """The row in model units, of norm at most 1, and the response; None if a cell is missing or unusable.
 
-        Raises
-        ------
-        DataError
-            If `record` is not a mapping, or lacks a column; None stands for a missing cell.
+        DataError if `record` is not a mapping, or lacks a column; None stands for a missing cell.
         """
         if not isinstance(record, Mapping):
             raise DataError(f"record must map column names to cells, got {type(record).__name__}")
@@ -130,13 +116,7 @@ class Program:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Program:
-        """The inverse of `to_dict`.
-
-        Raises
-        ------
-        DomainError
-            If `stored` is not what `to_dict` gives.
-        """
+        """The inverse of `to_dict`; DomainError for anything else."""
         try:
             response = dict(stored["response"])
             levels = response.pop("levels")

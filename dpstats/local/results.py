@@ -298,7 +298,7 @@ def _guarantees(results: LocalResults) -> SimpleTable:
 def _notes(results: LocalResults) -> list[str]:
     """What the reader must know, in plain words."""
     spec, guarantee = results.spec, results.guarantee
-    said = [
+    notes = [
         "Guarantees are for a record that becomes another one or the null report; the number of reports is public "
         f"({cite_proof('docs/proofs/local')}). Whoever sends nothing also leaves out their noise, which "
         "is not covered.",
@@ -306,15 +306,17 @@ def _notes(results: LocalResults) -> list[str]:
         "collector with what the central guarantee covers.",
     ]
     if spec.exposed:
-        said.append(f"{EXPOSED[0].upper()}{EXPOSED[1:]}.")
+        notes.append(f"{EXPOSED[0].upper()}{EXPOSED[1:]}.")
     if not guarantee.certified:
-        said.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
+        notes.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
     if results.nobs > spec.n:
-        said.append("There are more reports than promised: each brings its noise, so the guarantees hold with room.")
+        notes.append("There are more reports than promised: each brings its noise, so the guarantees hold with room.")
     if spec.family == "binomial":
-        said.append(
+        notes.append(
             "Sums of squares and products stand in for the logistic likelihood: log odds are right as far as their law "
             "is a beta law on the range that the design gives them."
         )
-    said.append("noise sd is what the reports' noise gives a coefficient, to first order; the sample's error is extra.")
-    return said
+    notes.append(
+        "noise sd is what the reports' noise gives a coefficient, to first order; the sample's error is extra."
+    )
+    return notes

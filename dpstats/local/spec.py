@@ -48,18 +48,12 @@ EXPOSED = (
 
 @dataclass(frozen=True)
 class ReportLattice:
-    """The lattice of reports of `size` integers, `scale` units of noise in each, of which at least `n` are added.
-
-    Attributes
-    ----------
-    size, scale, n : int
-    sensitivity : float
-        The greatest Euclidean distance, in units, between the integers of two records, rounding included.
-    """
+    """The lattice of reports of `size` integers, `scale` units of noise in each, of which at least `n` are added."""
 
     size: int
     scale: int
     n: int
+    # The greatest Euclidean distance, in units, between the integers of two records, rounding included.
     sensitivity: float
 
     def mu(self, reports: int) -> float:
@@ -88,15 +82,11 @@ class ReportLattice:
 def lattice_for(mu: float, reports: int, size: int, n: int) -> ReportLattice:
     """The lattice on which the sum of `reports` reports has this mu.
 
-    Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2.
-
-    Raises
-    ------
-    ArgumentError
-        If its noise would leave the 64-bit integers, whose ends would show the record, or the records themselves would.
+    Rounding to the nearest integer moves each of two records' values by at most sqrt(size)/2. ArgumentError if its
+    noise would leave the 64-bit integers, whose ends would show the record, or the records themselves would.
     """
-    wanted = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
-    scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(wanted)))
+    least_scale = math.sqrt(size) * math.sqrt(reports) / (ROUNDING_SHARE * mu) / reports
+    scale = max(LEAST_SCALE, 2 ** math.ceil(math.log2(least_scale)))
     check_scale(scale)
     sensitivity = mu / SLACK * math.sqrt(reports * scale**2 - SMOOTHING)
     if not sensitivity <= MOST_SENSITIVITY:
@@ -109,15 +99,11 @@ def joint_sensitivity(linear: float, square: float, sigma_b: float, tau: float) 
 
     Source: docs/proofs/local, Lemma 1: the square is the maximum over the cosine c in [0, 1] between the two p of
     2 a^2 B^2 (1 + c) + 2 b^2 lambda^2 (1 - c^2), a = 1/sigma_b, b = 1/tau. Separate maxima would add up to more.
+    The null report, whose statistics are zero, is never farther from a record.
     """
     gradient, matrix = (linear / sigma_b) ** 2, (square / tau) ** 2
     cosine = min(1.0, gradient / (2 * matrix))
     return math.sqrt(2 * gradient * (1 + cosine) + 2 * matrix * (1 - cosine**2))
-
-
-def null_sensitivity(linear: float, square: float, sigma_b: float, tau: float) -> float:
-    """The same between a record and the null report, whose statistics are zero; never above `joint_sensitivity`."""
-    return math.hypot(linear / sigma_b, square / tau)
 
 
 def best_ratio(linear: float, square: float, radius: float) -> float:
@@ -129,20 +115,17 @@ def best_ratio(linear: float, square: float, radius: float) -> float:
         return tau**2 * (ratio**2 + radius**2 / 2)
 
     middle = math.log(max(linear, 1e-9) / square)
-    found = optimize.minimize_scalar(noise, bounds=(middle - 8, middle + 8), method="bounded", options={"xatol": 1e-6})
-    return math.exp(float(found.x))
+    optimum = optimize.minimize_scalar(
+        noise, bounds=(middle - 8, middle + 8), method="bounded", options={"xatol": 1e-6}
+    )
+    return math.exp(float(optimum.x))
 
 
 def printed_noise(eps: float, delta: float, n: int, size: int, linear: float, square: float) -> tuple[float, float]:
     """sigma_u and sigma_b of the paper's Algorithm 1 as printed, delta halved between its two events.
 
-    Source: Fukuchi, Tran and Sakuma 2017, Algorithm 1, with zeta = `linear`, lambda = `square`, d = `size`. Its central
-    guarantee is unproven (docs/proofs/local, 6).
-
-    Raises
-    ------
-    ArgumentError
-        If `n` is too small for the formula to be defined.
+    Fukuchi, Tran and Sakuma 2017, with zeta = `linear`, lambda = `square`, d = `size`; its central guarantee is
+    unproven (docs/proofs/local, 6). ArgumentError if `n` is too small for the formula to be defined.
     """
     half = delta / 2
     slack = math.sqrt(math.log(2 / half) / n)
@@ -169,8 +152,8 @@ def best_features(mu: float, n: int, size: int, linear: float, square: float, ra
         sigma_u, sigma_b = pair(log_share)
         return sigma_b**2 + radius**2 * (2 * sigma_u**2 * square / size + sigma_u**4 / n)
 
-    found = optimize.minimize_scalar(noise, bounds=(-12.0, -1e-6), method="bounded", options={"xatol": 1e-6})
-    return pair(float(found.x))
+    optimum = optimize.minimize_scalar(noise, bounds=(-12.0, -1e-6), method="bounded", options={"xatol": 1e-6})
+    return pair(float(optimum.x))
 
 
 def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: float) -> float:
@@ -253,7 +236,7 @@ class Spec:
         scheme: Scheme = "statistics",
         radius: float | None = None,
     ) -> None:
-        chosen = _checked({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
+        chosen = _check_numbers({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
         _check_names(family, scheme)
         # Compiling needs patsy's and the tables' machinery, which contributors, who read a finished one, do without.
         from dpstats.local.compile import compile_program, local_design, typical_radius
@@ -271,7 +254,7 @@ class Spec:
             "program": compile_program(design).to_dict(),
             "names": list(design.names),
         }
-        self._say()  # and errors of the calibration belong to the constructor
+        self._warn_if_exposed()  # and errors of the calibration belong to the constructor
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.
@@ -303,13 +286,13 @@ class Spec:
             If `text` is anything else.
         """
         try:
-            facts = json.loads(text, parse_constant=_no_number)
+            facts = json.loads(text, parse_constant=_refuse_constant)
             if facts["format"] != FORMAT:
                 raise ArgumentError(f"text is a specification of format {facts['format']!r}, not {FORMAT}")
             names = ("eps", "local_eps", "delta", "n", "radius")
             if set(facts) != {*names, "format", "formula", "domain", "family", "scheme", "program", "names"}:
                 raise DomainError("text has other fields than a specification written by Spec.to_json")
-            if _checked({name: facts[name] for name in names})["radius"] is None:
+            if _check_numbers({name: facts[name] for name in names})["radius"] is None:
                 raise ArgumentError("radius must be a positive number in a specification")
             _check_names(facts["family"], facts["scheme"])
             size = Program.from_dict(facts["program"]).size
@@ -321,7 +304,7 @@ class Spec:
             raise DomainError("the stored specification names more or fewer columns than its design has")
         spec = cls.__new__(cls)
         spec._facts = facts
-        spec._say()
+        spec._warn_if_exposed()
         return spec
 
     @cached_property
@@ -470,7 +453,7 @@ class Spec:
         """Whether the best test of two records by one report has error rates that add up to less than delta."""
         return self.lattice.exposed(self.delta)
 
-    def _say(self) -> None:
+    def _warn_if_exposed(self) -> None:
         """To who writes a specification and to contributors, before anyone reports."""
         if self.exposed:
             _log.warning("dpstats: %s", EXPOSED)
@@ -520,12 +503,12 @@ class Spec:
         )
 
 
-def _no_number(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     """NaN and infinities are no numbers of JSON, whatever Python writes."""
     raise ValueError(f"{constant} is no number")
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
+def _check_numbers(given: dict[str, Any]) -> dict[str, Any]:
     """The numbers as plain Python ones, or ArgumentError."""
     eps, local_eps, delta, n, radius = given.values()
     if (eps is None) == (local_eps is None):

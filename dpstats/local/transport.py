@@ -27,19 +27,12 @@ SLACK = 1 + 1e-9
 
 
 class ReportBounds(NamedTuple):
-    """What a report must be within.
+    """What a report must be within."""
 
-    Attributes
-    ----------
-    lower, upper : ndarray of int64, shape (size,)
-        Of each integer.
-    norm : float
-        Of the Euclidean norm of a report.
-    """
-
+    # lower, upper: of each integer, (size,).
     lower: Integers
     upper: Integers
-    norm: float
+    norm: float  # Of the Euclidean norm of a report
 
     @property
     def most(self) -> int:
@@ -111,13 +104,7 @@ def write_parquet(reports: Iterable[Report], target: Path) -> None:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
-    """Batches of a file of reports: hashes, the place of each report's among them, and integers.
-
-    Raises
-    ------
-    DataError
-        If the file is of another kind or damaged.
-    """
+    """Batches of a file: hashes, the place of each report's among them, and integers; DataError if it is damaged."""
     pyarrow, parquet = _pyarrow()
     how = {"read_dictionary": ["spec"], "pre_buffer": False, "page_checksum_verification": True}
     try:
@@ -125,7 +112,7 @@ def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
             kind = file.schema_arrow.field("values").type
             if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type != pyarrow.int64():
                 raise DataError("'values' must be a column of lists of 64-bit integers, all of one length")
-            left = file.metadata.num_rows
+            rows_left = file.metadata.num_rows
             for batch in file.iter_batches(BATCH, columns=["spec", "values"], use_threads=False):
                 specs, values = batch.column("spec"), batch.column("values")
                 if specs.null_count or values.null_count or values.flatten().null_count:
@@ -134,8 +121,8 @@ def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
                 coded.validate(full=True)
                 integers = values.flatten().to_numpy().reshape(len(batch), kind.list_size)
                 yield coded.dictionary.to_pylist(), coded.indices.to_numpy(), integers
-                left -= len(batch)
-            if left:
+                rows_left -= len(batch)
+            if rows_left:
                 raise EOFError
     except DataError:
         raise
@@ -246,20 +233,22 @@ class Total:
         lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders)
         if max(map(abs, lifted.ravel()), default=0) > min(count * bounds.most, 2**63 - 1):
             raise DataError(f"values are no sum of {count} reports")
-        return cls(spec.hash, _checked_shape(lifted[None].astype(np.int64), spec)[0], int(count))
+        return cls(spec.hash, _check_shape(lifted[None].astype(np.int64), spec)[0], int(count))
 
 
 def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Iterator[Integers]:
     """The reports' integers in batches of shape (r, spec.size); errors as in `total`."""
     check_type("reports", reports, (str, Path, Iterable), "dp.local.Report objects, a path or a Total")
-    batches = _batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _batched(reports)
-    seen, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
+    batches = (
+        _file_batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _report_batches(reports)
+    )
+    fingerprints, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
     for batch in batches:
-        values = _checked(batch, spec, bounds, before)
+        values = _check_batch(batch, spec, bounds, before)
         before += len(values)
-        seen.add(values)
+        fingerprints.add(values)
         yield values
-    seen.check()
+    fingerprints.check()
 
 
 class _Fingerprints:
@@ -282,9 +271,9 @@ class _Fingerprints:
         alike = -self._spec.size * math.log(2 * self._spec.lattice.scale * math.sqrt(math.pi))
         if count < 2 or 2 * math.log(count) + alike > math.log(CHANCE):
             return
-        whole = np.concatenate(self._found)
-        order = np.lexsort(whole.T)
-        if (whole[order[1:]] == whole[order[:-1]]).all(axis=1).any():
+        fingerprints = np.concatenate(self._found)
+        order = np.lexsort(fingerprints.T)
+        if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
             raise DataError(
                 "a report occurs more than once: copies count towards n and bring no noise; keep one of each"
             )
@@ -319,7 +308,7 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     if isinstance(reports, Total):
         if reports.spec != spec.hash:
             raise ArgumentError(MISMATCH)
-        return _checked_total(reports, spec)
+        return _check_total(reports, spec)
     values, count, most = np.zeros(spec.size, dtype=np.int64), 0, report_bounds(spec).most
     for checked in checked_batches(reports, spec):
         count += len(checked)
@@ -375,7 +364,7 @@ def read(path: str | Path) -> Iterator[Report]:
     >>> len(list(dp.local.read(path)))
     2
     """
-    source = _existing(check_path("path", path))
+    source = _check_exists(check_path("path", path))
     if _suffix(source) == ".jsonl":
         with source.open(encoding="utf-8", errors="replace") as lines:
             yield from map(from_json, lines)
@@ -442,7 +431,7 @@ def _integers(rows: list[list[int]]) -> Integers:
     return values
 
 
-def _batched(reports: Iterable[Report]) -> Iterator[Batch]:
+def _report_batches(reports: Iterable[Report]) -> Iterator[Batch]:
     each = iter(reports.ravel() if isinstance(reports, np.ndarray) else reports)
     while some := list(itertools.islice(each, BATCH)):
         if not all(isinstance(report, Report) for report in some):
@@ -451,8 +440,8 @@ def _batched(reports: Iterable[Report]) -> Iterator[Batch]:
         yield Batch(_integers(rows), frozenset(report.spec for report in some))
 
 
-def _batches(path: Path) -> Iterator[Batch]:
-    if _suffix(_existing(path)) == ".jsonl":
+def _file_batches(path: Path) -> Iterator[Batch]:
+    if _suffix(_check_exists(path)) == ".jsonl":
         with path.open(encoding="utf-8", errors="replace") as lines:
             while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
                 yield Batch(_integers([values for _, values in some]), frozenset(spec for spec, _ in some))
@@ -461,11 +450,11 @@ def _batches(path: Path) -> Iterator[Batch]:
         yield Batch(values, frozenset(names[place] for place in np.unique(which)))
 
 
-def _checked(batch: Batch, spec: Spec, bounds: ReportBounds, before: int) -> Integers:
+def _check_batch(batch: Batch, spec: Spec, bounds: ReportBounds, before: int) -> Integers:
     """The integers of a batch, after so many reports."""
     if batch.specs - {spec.hash}:
         raise ArgumentError(MISMATCH)
-    values = _checked_shape(batch.values, spec)
+    values = _check_shape(batch.values, spec)
     fitting = bounds.fits(values)
     if not fitting.all():
         raise DataError(
@@ -475,13 +464,13 @@ def _checked(batch: Batch, spec: Spec, bounds: ReportBounds, before: int) -> Int
     return values
 
 
-def _checked_shape(values: Integers, spec: Spec) -> Integers:
+def _check_shape(values: Integers, spec: Spec) -> Integers:
     if values.shape[1:] != (spec.size,):
         raise DataError(f"a report must hold {spec.size} integers")
     return values
 
 
-def _checked_total(found: Total, spec: Spec) -> Total:
+def _check_total(found: Total, spec: Spec) -> Total:
     """The sum itself, if it can be one of so many reports: it may have come from elsewhere."""
     values, count = np.asarray(found.values), found.count
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
@@ -493,7 +482,7 @@ def _checked_total(found: Total, spec: Spec) -> Total:
     return found
 
 
-def _existing(path: Path) -> Path:
+def _check_exists(path: Path) -> Path:
     if not path.is_file():
         raise DataError(f"reports: there is no file {safe_repr(str(path))}")
     return path

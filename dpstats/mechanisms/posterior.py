@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import opendp.prelude as opendp
 from numpy.typing import NDArray
 from scipy import optimize
 
@@ -38,7 +37,8 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.selection import exponential_index
 from dpstats.solvers import newton, pairs, prox
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -90,25 +90,6 @@ def region_temperature(family: Family, *, eps: float, reach: float, adjacency: A
     eps, _ = check_budget(eps)
     rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
     return eps / (rows * oscillation(family, reach) * ROUNDED)
-
-
-def exponential_index(scores: NDArray[np.int64], scale: float, random: RandomSource) -> int:
-    """An index k drawn with probability proportional to exp(-scores[k] / scale).
-
-    Parameters
-    ----------
-    scores : ndarray of int64, shape (k,)
-    scale : float
-    random : RandomSource
-        OpenDP draws, exactly, except from a seeded source: Gumbel noise on integers, whose maximum has that law.
-    """
-    if not isinstance(random, SystemRandom):
-        uniform = np.maximum(random.random(len(scores)), np.finfo(np.float64).tiny)
-        return int(np.argmin((scores - scores.min()) / scale + np.log(-np.log(uniform))))
-    opendp.enable_features("contrib")
-    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.linf_distance(T=opendp.i64)
-    choose = opendp.m.make_noisy_max(*space, opendp.zero_concentrated_divergence(), scale=scale, negate=True)
-    return int(choose([int(score) for score in scores]))
 
 
 Vector = NDArray[np.float64]

@@ -26,7 +26,8 @@ from dpstats.mechanisms.design import ArrayDesign, Bounds
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.randomness import RandomSource, SystemRandom
+from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.selection import exponential_scale, noisy_argmax
 from dpstats.solvers.linear_algebra import chunks
 
 Vector = NDArray[np.float64]
@@ -381,11 +382,10 @@ def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, ce
 def noise_scale(eps: float, adjacency: Adjacency) -> float:
     """The mean, in steps, of the exponential noise with which one choice is eps-private.
 
-    Scores move either way, so noise twice the sensitivity over eps is needed (docs/proofs/screening, lemma 2).
+    Scores move either way, by `STEPS` for each row that neighbours differ by (docs/proofs/screening, lemma 2).
     """
     sensitivity = STEPS if adjacency == "add_remove" else 2 * STEPS
-    # The margin keeps the rounding of the quotient from costing more than eps.
-    return 2 * sensitivity / eps * (1 + 1e-12)
+    return exponential_scale(eps, sensitivity=sensitivity, monotone=False)
 
 
 def choose(scores: Sequence[int], choices: int, scale: float, random: RandomSource) -> list[int]:
@@ -393,26 +393,6 @@ def choose(scores: Sequence[int], choices: int, scale: float, random: RandomSour
     left = list(range(len(scores)))
     chosen = []
     for _ in range(choices):
-        winner = noisy_argmax([scores[index] for index in left], scale, random)
+        winner = noisy_argmax([scores[index] for index in left], scale, random, monotone=False)
         chosen.append(left.pop(winner))
     return chosen
-
-
-def noisy_argmax(scores: Sequence[int], scale: float, random: RandomSource) -> int:
-    """The index of the largest score after exponential noise: by OpenDP, or from `random` when it is seeded."""
-    if isinstance(random, SystemRandom):
-        return int(selection(scale)(list(scores)))
-    return int(np.argmax(np.asarray(scores, dtype=np.float64) - scale * np.log(random.random(len(scores)))))
-
-
-def selection(scale: float) -> Any:
-    """OpenDP's measurement from integer scores to the index of the noisy maximum; its map's argument is in steps."""
-    import opendp.prelude as opendp
-
-    opendp.enable_features("contrib")
-    return opendp.m.make_noisy_max(
-        opendp.vector_domain(opendp.atom_domain(T="i64")),
-        opendp.linf_distance(T="i64", monotonic=False),
-        opendp.max_divergence(),
-        scale=scale,
-    )

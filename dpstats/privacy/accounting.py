@@ -60,13 +60,8 @@ _LEAST_PLD_DELTA = 1e-10
 def group_rule(guarantee: Guarantee) -> Guarantee:
     """What an add_remove guarantee promises under replace_one: a replacement is one removal and one addition.
 
-    (eps, delta) becomes (2 eps, (1 + exp(eps)) delta), rho becomes 4 rho and mu becomes 2 mu
-    (docs/proofs/composition, section 3).
-
-    Raises
-    ------
-    ArgumentError
-        If `guarantee` is not under add_remove, or if its delta under replace_one would reach 1.
+    (eps, delta) becomes (2 eps, (1 + exp(eps)) delta), rho becomes 4 rho and mu becomes 2 mu (docs/proofs/composition,
+    section 3). ArgumentError for a replace_one guarantee, or if delta would reach 1.
     """
     if guarantee.adjacency != "add_remove":
         raise ArgumentError(
@@ -98,13 +93,13 @@ def zcdp_cost(guarantee: Guarantee) -> tuple[Fraction, Fraction]:
     A stated rho or mu costs no delta; an (eps, delta) guarantee costs rho = eps^2/2 and its delta
     (docs/proofs/composition, section 4).
     """
-    known = [] if guarantee.rho is None else [exact(guarantee.rho)]
+    rhos = [] if guarantee.rho is None else [exact(guarantee.rho)]
     if guarantee.mu is not None:
-        known.append(exact(guarantee.mu) ** 2 / 2)
-    if guarantee.delta == 0 or not known:
-        known.append(exact(guarantee.eps) ** 2 / 2)
-        return min(known), exact(guarantee.delta)
-    return min(known), Fraction(0)
+        rhos.append(exact(guarantee.mu) ** 2 / 2)
+    if guarantee.delta == 0 or not rhos:
+        rhos.append(exact(guarantee.eps) ** 2 / 2)
+        return min(rhos), exact(guarantee.delta)
+    return min(rhos), Fraction(0)
 
 
 def zcdp_delta(rho: float, eps: float) -> float:
@@ -203,13 +198,8 @@ def compose(
 def split_budget(eps: float, delta: float, weights: Sequence[float]) -> list[tuple[float, float]]:
     """Shares of (eps, delta) in proportion to `weights`, whose sum in a ledger never exceeds the total.
 
-    Each share is rounded down to the ledger's grid (1e-12 for eps, 1e-18 for delta).
-
-    Raises
-    ------
-    ArgumentError
-        If the budget is invalid, `weights` is empty or holds a number that is not finite and positive, or a share
-        would round to nothing.
+    Each is rounded down to the ledger's grid, 1e-12 for eps and 1e-18 for delta; ArgumentError if one rounds to
+    nothing.
     """
     eps, delta = check_budget(eps, delta)
     if not weights or not all(isinstance(w, (int, float)) and 0 < w < math.inf for w in weights):
@@ -276,10 +266,10 @@ def _summarise(parts: list[Guarantee], eps: float, delta: float) -> Guarantee:
 def _zcdp_total(parts: list[Guarantee], delta: float) -> float:
     """Eps of the whole at `delta` by adding rho; infinite if the parts' own deltas leave nothing to convert with."""
     costs = [zcdp_cost(part) for part in parts]
-    left = float_down(exact(delta) - sum((spent for _, spent in costs), Fraction(0)))
-    if left <= 0:
+    remaining = float_down(exact(delta) - sum((spent for _, spent in costs), Fraction(0)))
+    if remaining <= 0:
         return math.inf
-    return zcdp_eps(float_up(sum((rho for rho, _ in costs), Fraction(0))), left)
+    return zcdp_eps(float_up(sum((rho for rho, _ in costs), Fraction(0))), remaining)
 
 
 def _pld_total(parts: list[Guarantee], delta: float) -> float:

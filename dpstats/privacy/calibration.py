@@ -89,11 +89,11 @@ def joint_scale(
     if delta > 0:
         mu = gaussian_mu(curve, family.signed, eps, delta, kappa, adjacency)
         return reach / mu if mu > 0 else math.inf
-    left = eps * (1 - ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
-    if left.min() <= 0:
+    remaining = eps * (1 - ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
+    if remaining.min() <= 0:
         return math.inf
     gradient = curve.gradient if adjacency == "add_remove" else curve.gradient + family.lipschitz
-    return norm * float(np.max(gradient / left))
+    return norm * float(np.max(gradient / remaining))
 
 
 def joint_loss(
@@ -185,11 +185,6 @@ def classical_scale(
 
     Pure: Chaudhuri et al. (2011), algorithm 2. With delta: Kifer et al. (2012), algorithm 1. Both also ask for
     log(1 + kappa sup l'') <= eps / 2.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range or a cap of the family is open.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)

@@ -37,23 +37,12 @@ SPLITS = np.concatenate((np.arange(28) / 40, 1 - 0.3 * 2.0 ** -(np.arange(352) /
 
 @dataclass(frozen=True)
 class NormalGrid:
-    """Nodes u of a grid, the normal mass beyond and between them, and where in each cell its mean lies.
+    """Nodes u of a grid, the normal mass beyond and between them, and where in each cell its mean lies."""
 
-    Attributes
-    ----------
-    nodes : ndarray (nodes,)
-    beyond : ndarray (nodes,)
-        P(u > node).
-    mass : ndarray (nodes - 1,)
-        P(node < u < next node).
-    mean : ndarray (nodes - 1,)
-        The conditional mean of u as a fraction of the cell, in [0, 1].
-    """
-
-    nodes: Float
-    beyond: Float
-    mass: Float
-    mean: Float
+    nodes: Float  # (nodes,)
+    beyond: Float  # (nodes,): P(u > node)
+    mass: Float  # (nodes - 1,): P(node < u < next node)
+    mean: Float  # (nodes - 1,): the conditional mean of u as a fraction of the cell, in [0, 1]
 
 
 def check_delta(delta: float, least: float = DELTA_MIN) -> None:
@@ -94,18 +83,10 @@ def corner_lines(curve: LossCurve, curvature_ratio: float, every: int = 64) -> t
 
 @dataclass(frozen=True)
 class RemovalProfile:
-    """Upper bound of remove(e) = E (1 - exp(e - g(u)))_+ for every e.
+    """Upper bound of remove(e) = E (1 - exp(e - g(u)))_+ for every e."""
 
-    Attributes
-    ----------
-    levels : ndarray (nodes,)
-        g at the nodes, nondecreasing.
-    deltas : ndarray (nodes,)
-        The bound at e = levels.
-    """
-
-    levels: Float
-    deltas: Float
+    levels: Float  # (nodes,): g at the nodes, nondecreasing
+    deltas: Float  # (nodes,): the bound at e = levels
 
     def __call__(self, eps: Float) -> Float:
         """The bound at each of `eps`, shape (k,): convex in exp(eps), hence below the chord between nodes.
@@ -115,13 +96,13 @@ class RemovalProfile:
         above = np.searchsorted(self.levels, eps)
         right = np.clip(above, 1, len(self.levels) - 1)
         low, high = self.levels[right - 1], self.levels[right]
-        inside = (above > 0) & (above < len(self.levels))
-        width = np.where(inside, high - low, 1.0)
-        share = np.expm1(np.where(inside, eps - low, 0.0)) / np.expm1(width)
+        between = (above > 0) & (above < len(self.levels))
+        width = np.where(between, high - low, 1.0)
+        share = np.expm1(np.where(between, eps - low, 0.0)) / np.expm1(width)
         chord = self.deltas[right - 1] + share * (self.deltas[right] - self.deltas[right - 1])
         first = self.deltas[0]
         below = first - (1 - first) * np.expm1(np.minimum(eps - self.levels[0], 0.0))
-        return np.where(inside, chord, np.where(above > 0, self.deltas[-1], below))
+        return np.where(between, chord, np.where(above > 0, self.deltas[-1], below))
 
 
 def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> RemovalProfile:
@@ -133,9 +114,9 @@ def removal_profile(lines: tuple[Float, Float], mu: float, grid: NormalGrid) -> 
     mass, part = grid.mass[:cells], grid.mean[:cells] * steps
     # g lies below its chord on each cell, and E exp(-chord) >= exp(-E chord) by Jensen's inequality. In logarithms,
     # because beside exp(-levels) the mass of a far cell would vanish and the bound with it.
-    kept = np.append(np.logaddexp.accumulate((np.log(mass) - levels[:-1] - part)[::-1])[::-1], -np.inf)
+    log_rest = np.append(np.logaddexp.accumulate((np.log(mass) - levels[:-1] - part)[::-1])[::-1], -np.inf)
     # From one level to the next the bound falls by positive terms only, so that nothing cancels.
-    falls = -mass * np.expm1(-part) + np.exp(levels[:-1] + kept[1:]) * np.expm1(steps)
+    falls = -mass * np.expm1(-part) + np.exp(levels[:-1] + log_rest[1:]) * np.expm1(steps)
     return RemovalProfile(levels, grid.beyond[cells] + _sums_from(falls))
 
 
@@ -151,8 +132,8 @@ def upper_hull(slopes: Float, heights: Float) -> tuple[Float, Float]:
         above = heights[1:-1] * (left + right) > heights[:-2] * right + heights[2:] * left
         if above.all():
             break
-        kept = np.concatenate(([True], above, [True]))
-        slopes, heights = slopes[kept], heights[kept]
+        on_hull = np.concatenate(([True], above, [True]))
+        slopes, heights = slopes[on_hull], heights[on_hull]
     return slopes, heights
 
 
@@ -302,10 +283,7 @@ def gaussian_delta(eps: float, mu: float) -> float:
 def analytic_mu(eps: float, delta: float) -> float:
     """The greatest mu = sensitivity / sigma, up to 1e-12, at which a Gaussian mechanism is (eps, delta)-DP.
 
-    Raises
-    ------
-    ArgumentError
-        If `delta` is too small for the arithmetic.
+    ArgumentError if `delta` is too small for the arithmetic.
     """
     check_delta(delta)
     low, high = 0.0, 1.0
@@ -323,10 +301,7 @@ def analytic_mu(eps: float, delta: float) -> float:
 def least_eps(mu: float, delta: float) -> float:
     """The least eps, up to 1e-9 relative and at least LEAST_EPS, at which a mechanism of this mu is (eps, delta)-DP.
 
-    Raises
-    ------
-    ArgumentError
-        If `delta` is zero or too small for the arithmetic.
+    ArgumentError if `delta` is too small for the arithmetic.
     """
     check_delta(delta)
     if gaussian_delta(LEAST_EPS, mu) <= delta:

@@ -132,21 +132,11 @@ UNIT_WEIGHTS = (None, "equal", "one")
 
 @dataclass(frozen=True)
 class Unit:
-    """What a record adds to a sum over rows.
+    """What a record adds to a sum over rows."""
 
-    Attributes
-    ----------
-    column : str or None
-        Its values tell persons apart; None if every row is a record.
-    rows : int
-        k, the most rows of weight 1 that a record has: it adds to every sum at most what k rows do.
-    shared : bool
-        Whether its rows have weights that sum to at most 1 instead, however many they are.
-    """
-
-    column: str | None = None
-    rows: int = 1
-    shared: bool = False
+    column: str | None = None  # Its values tell persons apart; None if every row is a record
+    rows: int = 1  # k, the most rows of weight 1 that a record has: it adds to every sum at most what k rows do
+    shared: bool = False  # Whether its rows have weights that sum to at most 1 instead, however many they are
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -172,26 +162,14 @@ ROW = Unit()
 
 
 def make_unit(unit: str | None, unit_weight: str | None = None, max_rows: int | None = None) -> Unit:
-    """The unit that a call asks for.
+    """The unit that a call asks for: `unit` names a column, `unit_weight` says what a person's rows weigh.
 
-    Parameters
-    ----------
-    unit : str or None
-        A column's name.
-    unit_weight : {None, "equal", "one"}
-        "equal": a person's rows share the weight 1 in equal parts; "one": each has the weight 1. By default equal
-        unless `max_rows` is given.
-    max_rows : int, optional
-        The most rows of a person, which go by a draw if there are more; needs rows of weight one.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is not usable, or does not suit the others.
+    "equal", the default without `max_rows`: they share the weight 1 in equal parts. "one": each has the weight 1, and
+    those beyond `max_rows` go by a draw. ArgumentError if the arguments do not suit each other.
     """
     check_choice("unit_weight", unit_weight, UNIT_WEIGHTS)
-    whole = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
-    if max_rows is not None and not (whole and max_rows >= 1):
+    is_integer = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
+    if max_rows is not None and not (is_integer and max_rows >= 1):
         raise ArgumentError(f"max_rows must be a positive whole number, got {safe_repr(max_rows)}")
     if unit is None:
         if unit_weight is not None or max_rows is not None:

@@ -59,10 +59,7 @@ def secret_key(random: RandomSource) -> bytes:
 def random_source(seed: int | None) -> RandomSource:
     """The CSPRNG for ``seed=None``; else a reproducible generator, whose releases are never certified.
 
-    Raises
-    ------
-    ArgumentError
-        If `seed` is neither None nor a non-negative integer.
+    ArgumentError for a seed that is neither None nor a non-negative integer.
     """
     if seed is None:
         return SystemRandom()
@@ -90,18 +87,7 @@ def check_scale(scale: float) -> None:
 def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> NDArray[np.int64]:
     """Integers plus noise with P(k) prop. to exp(-|k| eps / sensitivity): eps-DP if neighbours differ so much in l1.
 
-    Parameters
-    ----------
-    values : ndarray of int64, shape (k,)
-    sensitivity : int
-        Greatest l1 distance of the values of neighbouring data.
-    eps : float
-    random : RandomSource
-        OpenDP draws the noise, except from a seeded source, whose releases are never certified.
-
-    Returns
-    -------
-    ndarray of int64, shape (k,)
+    OpenDP draws, except from a seeded source, whose releases are never certified.
     """
     if not isinstance(random, SystemRandom):
         return values + discrete_laplace(sensitivity / eps, len(values), random)
@@ -124,22 +110,8 @@ def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[n
 def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[np.int64]:
     """Independent integers with P(k) proportional to exp(-k^2 / (2 scale^2)) (Canonne, Kamath and Steinke 2020).
 
-    Parameters
-    ----------
-    size : int
-    scale : float
-        At least 1 and at most `LARGEST_SCALE`, so that no draw leaves the 64-bit integers.
-    random : RandomSource
-        OpenDP draws, except from a seeded source, which gives rounded normal variables: never certified.
-
-    Returns
-    -------
-    ndarray of int64, shape (size,)
-
-    Raises
-    ------
-    ArgumentError
-        If the scale is larger.
+    The scale is at least 1, and at most `LARGEST_SCALE` or ArgumentError. OpenDP draws, except from a seeded source,
+    which gives rounded normal variables: never certified.
     """
     check_scale(scale)
     if not isinstance(random, SystemRandom):

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import opendp.prelude as opendp
 from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
@@ -17,6 +16,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers
+from dpstats.privacy.selection import exponential_scale, noisy_argmax
 
 POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
@@ -27,7 +27,7 @@ CELLS = 1024
 WIDTHS = (1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32)
 """Widths in cells that the second selection may choose; intervals of one width lie a quarter of it apart."""
 
-HELD_WIDTH = CELLS // 4
+LEAST_WIDTH_AROUND_ZERO = CELLS // 4
 """An interval that holds zero is no narrower: zeros are often common, and the first selection has found the scale."""
 
 COARSE_PRICE, FINE_PRICE = 2.0, 2.0
@@ -106,29 +106,21 @@ def buy_range(
 
     ends, cost = coarse_intervals()
     scores = interval_scores(blocks, ends, COARSE_PRICE * unit * cost)
-    low, high = ends[noisy_argmax(scores, scale, adjacency, random)]
+    low, high = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
 
     ends = fine_intervals(low, high)
     scores = interval_scores(blocks, ends, FINE_PRICE * unit * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
-    low, high = ends[noisy_argmax(scores, scale, adjacency, random)]
+    low, high = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(low), float(high)
 
 
 def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows_at_least: float) -> None:
     """Raise ArgumentError, before anything is spent, if a range at this price could mean nothing.
 
-    Parameters
-    ----------
-    eps : float
-        For each of the ranges.
-    names : sequence of str
-        The columns.
-    adjacency : {"add_remove", "replace_one"}
-    rows_at_least : float
-        A public lower bound on the number of rows; no guarantee depends on it.
+    `rows_at_least` is a public lower bound on the number of rows, on which no guarantee depends.
     """
-    known = check_positive("rows_at_least", rows_at_least)
-    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / known
+    rows = check_positive("rows_at_least", rows_at_least)
+    least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / rows
     if eps < least * (1 - 1e-9):
         raise ArgumentError(
             f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and less than {least:.3g} "
@@ -147,10 +139,10 @@ def coarse_intervals() -> tuple[Array, Array]:
 
 def fine_intervals(low: float, high: float) -> Array:
     """Ends of the second selection's intervals within the first one's, shape (k, 2); public once that is released."""
-    found = overlapping_intervals(low, high)
-    held = (found[:, 0] <= 0) & (found[:, 1] >= 0)
-    narrow = found[:, 1] - found[:, 0] < (high - low) * (HELD_WIDTH / CELLS) * (1 - 1e-9)
-    return found[~(held & narrow)]
+    ends = overlapping_intervals(low, high)
+    has_zero = (ends[:, 0] <= 0) & (ends[:, 1] >= 0)
+    narrow = ends[:, 1] - ends[:, 0] < (high - low) * (LEAST_WIDTH_AROUND_ZERO / CELLS) * (1 - 1e-9)
+    return ends[~(has_zero & narrow)]
 
 
 def overlapping_intervals(low: float, high: float) -> Array:
@@ -164,59 +156,29 @@ def overlapping_intervals(low: float, high: float) -> Array:
 def noise_scale(eps: float, adjacency: Adjacency) -> float:
     """The scale of the exponential noise with which one selection is eps-DP: 1/eps or, for "replace_one", 2/eps.
 
-    One added row raises scores by 0 or 1, all in one direction, and monotone scores need 1/eps; one replaced row moves
-    each score by at most 1 in either direction (docs/proofs/ranges, Lemma 2).
+    One added row raises scores by 0 or 1, all in one direction; one replaced row moves each score by at most 1 in
+    either direction (docs/proofs/ranges, Lemma 2).
     """
-    # The margin keeps the rounding of the quotient from costing more than eps.
-    return (1.0 if adjacency == "add_remove" else 2.0) / eps * (1 + 1e-12)
-
-
-def selection(scale: float, adjacency: Adjacency) -> Any:
-    """OpenDP's measurement from integer scores to the index of the noisy maximum; ``.map(1)`` is its epsilon."""
-    opendp.enable_features("contrib")
-    scores_move_together = adjacency == "add_remove"
-    return opendp.m.make_noisy_max(
-        opendp.vector_domain(opendp.atom_domain(T="i64")),
-        opendp.linf_distance(T="i64", monotonic=scores_move_together),
-        opendp.max_divergence(),
-        scale=scale,
-    )
+    return exponential_scale(eps, monotone=adjacency == "add_remove")
 
 
 def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty: Array) -> NDArray[np.int64]:
-    """Score closed intervals: the number of rows inside minus a rounded public penalty.
+    """The number of rows inside each closed interval of `ends`, shape (k, 2), less a rounded public `penalty` in rows.
 
-    Parameters
-    ----------
-    blocks : Rows or sequence of ndarray, shape (rows,)
-        Finite values.
-    ends : ndarray, shape (k, 2)
-    penalty : ndarray, shape (k,)
-        Public, in rows.
-
-    Returns
-    -------
-    ndarray, shape (k,)
+    Blocks hold finite values, shape (rows,).
     """
-    inside = as_rows(blocks).total(partial(_inside, ends), operator.add)
+    counts = as_rows(blocks).total(partial(_counts_inside, ends), operator.add)
     cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
-    return inside - np.rint(cost).astype(np.int64)
+    return counts - np.rint(cost).astype(np.int64)
 
 
-def _inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
     """How many of some values lie in each interval."""
-    inside = np.zeros(len(ends), dtype=np.int64)
+    counts = np.zeros(len(ends), dtype=np.int64)
     for block in blocks:
         ordered = np.sort(block)
-        inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
-    return inside
-
-
-def noisy_argmax(scores: NDArray[np.int64], scale: float, adjacency: Adjacency, random: RandomSource) -> int:
-    """The index of the largest score after exponential noise: by OpenDP, or from `random` when it is seeded."""
-    if isinstance(random, SystemRandom):
-        return int(selection(scale, adjacency)(scores.tolist()))
-    return int(np.argmax(scores - scale * np.log(random.random(len(scores)))))
+        counts += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
+    return counts
 
 
 def finite_rows(values: Values) -> Rows[Array]:
@@ -269,7 +231,7 @@ def buy_interval(
     scale = noise_scale(eps, adjacency)
     price = INTERVAL_PRICE * max(scale, 1.0)
     scores = interval_scores(blocks, ends, price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
-    first, last = ends[noisy_argmax(scores, scale, adjacency, random)]
+    first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)
 
 
@@ -281,12 +243,12 @@ def count_candidates(high: float) -> Array:
 
 def count_scores(blocks: Rows[Array] | Sequence[Array], candidates: Array, price: float) -> NDArray[np.int64]:
     """Minus the rows above each candidate, less `price` for each doubling of it; shape (k,)."""
-    above = as_rows(blocks).total(partial(_above, candidates), operator.add)
+    above = as_rows(blocks).total(partial(_counts_above, candidates), operator.add)
     cost = np.minimum(price * np.log2(candidates / candidates[0]), LARGEST_PENALTY)
     return -above - np.rint(cost).astype(np.int64)
 
 
-def _above(candidates: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+def _counts_above(candidates: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
     """How many of some values lie above each candidate."""
     above = np.zeros(len(candidates), dtype=np.int64)
     for block in blocks:
@@ -316,7 +278,7 @@ def buy_reach(values: Values, high: float, *, eps: float, random: RandomSource) 
     # A row that is replaced moves all scores in one direction too, so that both notions need the same noise.
     scale = noise_scale(eps, "add_remove")
     scores = count_scores(finite_rows(values), candidates, REACH_PRICE * max(scale, 1.0))
-    return float(candidates[noisy_argmax(scores, scale, "add_remove", random)])
+    return float(candidates[noisy_argmax(scores, scale, random, monotone=True)])
 
 
 def mean_parts(blocks: Rows[Array] | Sequence[Array], most: float) -> NDArray[np.int64]:
@@ -351,17 +313,17 @@ def buy_mean(values: Values, most: float, *, eps: float, adjacency: Adjacency, r
         Strictly between 0 and `most`.
     """
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    held, lacked = _seen(mean_parts(finite_rows(values), most), sensitivity, eps, random)
-    return float(most * (held / (held + lacked)))
+    above, below = _noisy_sums(mean_parts(finite_rows(values), most), sensitivity, eps, random)
+    return float(most * (above / (above + below)))
 
 
 def weighted_mean_parts(most: float, blocks: Iterable[tuple[Array, Array]]) -> NDArray[np.int64]:
     """As `mean_parts` for some rows of (values, weights), both sums times the weights; a row adds one unit at most."""
     total = np.zeros(2, dtype=np.int64)
     for values, weights in blocks:
-        whole = np.rint(np.clip(weights, 0, 1) * MEAN_UNITS).astype(np.int64)
-        held = np.rint(np.clip(values, 0, most) / most * whole).astype(np.int64)
-        total += np.array([held.sum(), (whole - held).sum()])
+        most_parts = np.rint(np.clip(weights, 0, 1) * MEAN_UNITS).astype(np.int64)
+        parts = np.rint(np.clip(values, 0, most) / most * most_parts).astype(np.int64)
+        total += np.array([parts.sum(), (most_parts - parts).sum()])
     return total
 
 
@@ -380,33 +342,21 @@ def buy_weighted_mean(
 ) -> float:
     """As `buy_mean`, of rows (values, weights) with weights within [0, 1]."""
     sensitivity = MEAN_UNITS * (1 if adjacency == "add_remove" else 2)
-    held, lacked = _seen(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
-    return float(most * (held / (held + lacked)))
+    above, below = _noisy_sums(rows.total(partial(weighted_mean_parts, most), operator.add), sensitivity, eps, random)
+    return float(most * (above / (above + below)))
 
 
 def buy_rate(rows: Rows[tuple[Array, Array, Array]], most: float, *, eps: float, random: RandomSource) -> float:
     """The sum of counts clipped to [0, most] over that of exposures, with eps-differential privacy.
 
-    Parameters
-    ----------
-    rows : Rows of (values, weights, exposures)
-        Weights and exposures within [0, 1].
-    most : float
-        Public, positive.
-    eps : float
-        Both sums move by one unit at most, whether a row is added, removed or replaced.
-    random : RandomSource
-
-    Returns
-    -------
-    float
-        Positive.
+    Weights and exposures are within [0, 1]; both sums move by one unit at most, whether a row is added, removed or
+    replaced.
     """
-    events, time = _seen(rows.total(partial(rate_parts, most), operator.add), 2 * MEAN_UNITS, eps, random)
+    events, time = _noisy_sums(rows.total(partial(rate_parts, most), operator.add), 2 * MEAN_UNITS, eps, random)
     return float(most * events / time)
 
 
-def _seen(total: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> Array:
+def _noisy_sums(total: NDArray[np.int64], sensitivity: int, eps: float, random: RandomSource) -> Array:
     """Sums with their noise; what cannot be told from it is taken for one standard deviation (post-processing)."""
     deviation = np.sqrt(2) * sensitivity / eps
     return np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)

@@ -1,10 +1,15 @@
-"""Private selection: permute-and-flip, and the best of a random number of runs (docs/proofs/choice, tuning)."""
+"""Private selection: noisy maxima by exponential noise, and the best of a random number of runs.
+
+Report noisy max with exponential noise is permute-and-flip (docs/proofs/choice, ranges, screening); with Gumbel noise
+it is the exponential mechanism (docs/proofs/posterior). OpenDP draws both exactly, except from a seeded source, whose
+releases are never certified. The best of random runs: docs/proofs/tuning.
+"""
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,75 +25,96 @@ from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, SystemRandom
 
+
+def exponential_scale(eps: float, *, sensitivity: float = 1.0, monotone: bool) -> float:
+    """The mean of the exponential noise with which one noisy maximum is eps-DP, in the scores' units.
+
+    `sensitivity` is the most by which neighbouring data move a score. If they move all scores the same way
+    (`monotone`), half of the noise does.
+    """
+    # The margin keeps the rounding of the quotient from costing more than eps.
+    return sensitivity * (1 if monotone else 2) / eps * (1 + 1e-12)
+
+
+def noisy_max(scale: float, *, monotone: bool) -> Any:
+    """OpenDP's measurement from integer scores to the index of the largest after exponential noise of mean `scale`.
+
+    Its ``map(d)`` is the eps at which neighbouring data may move scores by d.
+    """
+    opendp.enable_features("contrib")
+    return opendp.m.make_noisy_max(
+        opendp.vector_domain(opendp.atom_domain(T="i64")),
+        opendp.linf_distance(T="i64", monotonic=monotone),
+        opendp.max_divergence(),
+        scale=scale,
+    )
+
+
+def noisy_argmax(
+    scores: Sequence[int] | NDArray[np.int64], scale: float, random: RandomSource, *, monotone: bool
+) -> int:
+    """The index of the largest of some integer scores after exponential noise of mean `scale`."""
+    if isinstance(random, SystemRandom):
+        return int(noisy_max(scale, monotone=monotone)([int(score) for score in scores]))
+    return int(np.argmax(np.asarray(scores, dtype=np.float64) - scale * np.log(random.random(len(scores)))))
+
+
+def exponential_index(scores: NDArray[np.int64], scale: float, random: RandomSource) -> int:
+    """An index k drawn with probability proportional to exp(-scores[k] / scale): the exponential mechanism."""
+    if not isinstance(random, SystemRandom):
+        # Gumbel noise, whose maximum has that law.
+        uniform = np.maximum(random.random(len(scores)), np.finfo(np.float64).tiny)
+        return int(np.argmin((scores - scores.min()) / scale + np.log(-np.log(uniform))))
+    opendp.enable_features("contrib")
+    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.linf_distance(T=opendp.i64)
+    draw = opendp.m.make_noisy_max(*space, opendp.zero_concentrated_divergence(), scale=scale, negate=True)
+    return int(draw([int(score) for score in scores]))
+
+
 STEPS = 1024
 """Losses are sums of whole steps, of which a row's whole loss of 1 has so many."""
 
 
 @dataclass(frozen=True)
 class PermuteAndFlip:
-    """A choice among candidates whose losses are sums over rows.
+    """A choice among `candidates` whose losses are sums over rows; pure eps-DP."""
 
-    Attributes
-    ----------
-    candidates : int
-        k, how many there are.
-    eps : float
-        The budget; pure.
-    adjacency : {"add_remove", "replace_one"}
-    monotone : bool
-        Whether a row adds between 0 and 1 to every loss; else between -1 and 1.
-    """
-
-    candidates: int
-    eps: float
+    candidates: int  # k, how many there are
+    eps: float  # The budget; pure
     adjacency: Adjacency
-    monotone: bool = True
+    monotone: bool = True  # Whether a row adds between 0 and 1 to every loss; else between -1 and 1
 
     @property
-    def together(self) -> bool:
-        """Whether neighbouring data move all losses the same way: half the noise does then."""
+    def one_sided(self) -> bool:
+        """Whether neighbouring data move all losses the same way."""
         return self.monotone and self.adjacency == "add_remove"
 
     @property
-    def shift(self) -> int:
+    def sensitivity(self) -> int:
         """How far neighbouring data move one loss, in rows."""
         return 2 if self.adjacency == "replace_one" and not self.monotone else 1
 
     @property
     def scale(self) -> float:
         """Mean of the exponential noise on each loss, in rows."""
-        # The margin keeps the rounding of the quotient from costing more than eps.
-        return self.shift * (1 if self.together else 2) / self.eps * (1 + 1e-12)
+        return exponential_scale(self.eps, sensitivity=self.sensitivity, monotone=self.one_sided)
 
     def choose(self, losses: NDArray[np.int64], random: RandomSource) -> int:
-        """The position of the least loss after noise.
-
-        Parameters
-        ----------
-        losses : ndarray of int64, shape (k,)
-            In steps.
-        random : RandomSource
-            OpenDP draws, exactly, except from a seeded source, whose releases are never certified.
-        """
+        """The position of the least loss after noise; losses are in steps, shape (k,)."""
         if isinstance(random, SystemRandom):
             return int(self.measurement()([-int(loss) for loss in losses]))
+        # Not `noisy_argmax`, whose other transform of the uniforms would change what a seed releases.
         noise = -self.scale * STEPS * np.log1p(-random.random(len(losses)))
         return int(np.argmax(noise - losses))
 
     def measurement(self) -> Any:
-        """OpenDP's choice of the largest of k integers; its privacy map at `shift` is at most eps."""
-        opendp.enable_features("contrib")
-        space = (
-            opendp.vector_domain(opendp.atom_domain(T="i64")),
-            opendp.linf_distance(T="i64", monotonic=self.together),
-            opendp.max_divergence(),
-        )
+        """OpenDP's choice of the largest of k integers; its privacy map at `sensitivity` is at most eps."""
         scale = self.scale * STEPS
-        found = opendp.m.make_noisy_max(*space, scale=scale)
-        while found.map(self.shift * STEPS) > self.eps:
+        measurement = noisy_max(scale, monotone=self.one_sided)
+        while measurement.map(self.sensitivity * STEPS) > self.eps:
             scale *= 1 + 1e-12
-            found = opendp.m.make_noisy_max(*space, scale=scale)
-        return found
+            measurement = noisy_max(scale, monotone=self.one_sided)
+        return measurement
 
     def failure(self, gap: float) -> float:
         """The greatest chance that the chosen candidate loses more than `gap` rows beyond the best one.
@@ -103,13 +129,7 @@ class PermuteAndFlip:
         return 1 + math.expm1(size * math.log1p(-part)) / (size * part)
 
     def bound(self, beta: float) -> float:
-        """What the chosen candidate loses beyond the best one, in rows, except with probability `beta`.
-
-        Raises
-        ------
-        ArgumentError
-            If `beta` is not strictly between 0 and 1.
-        """
+        """What the chosen candidate loses beyond the best one, in rows, except with probability `beta`."""
         if not is_number(beta) or not 0 < beta < 1:
             raise ArgumentError(f"beta must lie strictly between 0 and 1, got {safe_repr(beta)}")
         if self.failure(0.0) <= beta:
@@ -138,16 +158,10 @@ class RandomStopping:
     """The number of runs K: a negative binomial law truncated to K >= 1 (Papernot and Steinke 2022).
 
     P(K = k) is proportional to (1 - gamma)^k Gamma(k + eta) / k!; eta = 1 is the geometric law, 0 the logarithmic one.
-
-    Attributes
-    ----------
-    eta : {-0.5, 0.0, 1.0}
-    mean : float
-        E K, more than 1.
     """
 
     eta: float
-    mean: float
+    mean: float  # E K, more than 1
 
     def __post_init__(self) -> None:
         check_choice("eta", self.eta, ETAS)
@@ -172,7 +186,7 @@ class RandomStopping:
             return math.log1p(-(1 - gamma) * at) / math.log(gamma)
         return float(((1 - (1 - gamma) * at) ** -self.eta - 1) / (gamma**-self.eta - 1))
 
-    def found(self, candidates: int) -> float:
+    def coverage(self, candidates: int) -> float:
         """The chance that a given one of several candidates is among those tried."""
         return 1 - self.generating(1 - 1 / candidates)
 
@@ -186,10 +200,10 @@ class RandomStopping:
     def each(self, total: float) -> float:
         """What a run may cost so that all together cost `total`, at most."""
         low, high = total / (2 + self.eta + 1e-9), total
-        found = float(optimize.brentq(lambda each: self.total(each) - total, low * 0.5, high, xtol=1e-300, rtol=1e-14))
-        while self.total(found) > total:
-            found *= 1 - 1e-13
-        return found * (1 - 1e-12)
+        cost = float(optimize.brentq(lambda each: self.total(each) - total, low * 0.5, high, xtol=1e-300, rtol=1e-14))
+        while self.total(cost) > total:
+            cost *= 1 - 1e-13
+        return cost * (1 - 1e-12)
 
     def draw(self, random: RandomSource) -> int:
         """K, exactly by whole random numbers, except from a seeded source, whose releases are never certified.

@@ -297,7 +297,7 @@ class TuningPlan:
             said.append(
                 f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
                 f"readers of the result time the call. A given candidate is tried with probability "
-                f"{self.runs.found(len(self.names)):.2f}."
+                f"{self.runs.coverage(len(self.names)):.2f}."
             )
         if any(stage.plan.information is not None for plan in self.plans for stage in plan.stages):
             said.append("Standard errors do not know that the data chose among the candidates.")

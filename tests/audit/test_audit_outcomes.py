@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from dpstats.audit.outcomes import Outcomes, observe_pair
+from dpstats.audit.events import Outcomes, observe_pair
 
 
 def observed(mechanism, runs=120, vectorized=False, seed=3):

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from objective_density import NoiseDensity, ObjectiveDensity
 
-from dpstats.audit.exact import NoiseDensity, ObjectiveDensity, audit_exact
+from dpstats.audit.exact import audit_exact
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.noise import Noise

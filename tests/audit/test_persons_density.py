@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from objective_density import ObjectiveDensity
 from scipy.linalg import hadamard
 
-from dpstats.audit.exact import ObjectiveDensity, audit_exact
+from dpstats.audit.exact import audit_exact
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.families.base import Derivatives
 from dpstats.privacy.calibration import joint_loss, joint_scale

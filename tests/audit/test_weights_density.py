@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from objective_density import ObjectiveDensity
 
-from dpstats.audit.exact import ObjectiveDensity, audit_exact
+from dpstats.audit.exact import audit_exact
 from dpstats.families import (
     Binomial,
     BinomialCounts,

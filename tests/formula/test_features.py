@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from objective_density import ObjectiveDensity
 
 import dpstats as dp
-from dpstats.audit.exact import ObjectiveDensity, audit_exact
+from dpstats.audit.exact import audit_exact
 from dpstats.errors import FormulaError
 from dpstats.families import Binomial
 from dpstats.formula import transforms as features_module

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from dpstats.local import spec as lattice
-from dpstats.local import spec as sensitivity
 from dpstats.local import spec as spec_module
 from dpstats.local.contributor import on_lattice, statistics
 from dpstats.local.spec import ReportLattice, Spec
@@ -129,7 +128,11 @@ def test_the_whole_budget_for_each_statistic_is_caught(monkeypatch: pytest.Monke
 
 def test_noise_for_the_null_report_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: right for a record that becomes the null report, wrong for one that becomes another."""
-    monkeypatch.setattr(spec_module, "joint_sensitivity", sensitivity.null_sensitivity)
+
+    def from_null(linear: float, square: float, sigma_b: float, tau: float) -> float:
+        return math.hypot(linear / sigma_b, square / tau)
+
+    monkeypatch.setattr(spec_module, "joint_sensitivity", from_null)
     assert central(make(n=1)) > DELTA
 
 
@@ -141,7 +144,7 @@ def test_forgotten_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_forgotten_square_root_of_two_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: entries off the diagonal as they stand and the Frobenius norm of half of the matrix, twice too small."""
-    half = sensitivity.joint_sensitivity
+    half = spec_module.joint_sensitivity
     monkeypatch.setattr(spec_module, "joint_sensitivity", lambda b, s, sb, tau: half(b, s / 2, sb, tau))
     assert central(make(radius=4.0)) > DELTA
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, special, stats
 
 import dpstats as dp
-from dpstats.local.linearised import BestLinear, LinearisedLogistic, nearest_line
+from dpstats.local.collector import BestLinear, LinearisedLogistic, nearest_line
 from dpstats.penalties import Lasso
 from dpstats.privacy.k_norm.blocks import Image, ball, box, cross, intercept, simplex
 

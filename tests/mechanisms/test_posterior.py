@@ -21,7 +21,6 @@ from dpstats.families import Binomial, Gaussian, HuberSVM, SmoothSVM
 from dpstats.mechanisms.posterior import (
     PosteriorPlan,
     acceptance_error,
-    exponential_index,
     gaussian_temperature,
     oscillation,
     region_temperature,
@@ -38,6 +37,7 @@ from dpstats.mechanisms.posterior_sampler import (
 from dpstats.penalties import Lasso
 from dpstats.privacy.gaussian import gaussian_delta
 from dpstats.privacy.randomness import SystemRandom
+from dpstats.privacy.selection import exponential_index
 from dpstats.risk.proved import gamma_excess
 
 FAMILIES = [Binomial(), HuberSVM(0.5), SmoothSVM(0.3), Gaussian(0.5)]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from objective_density import ObjectiveDensity
 
-from dpstats.audit.exact import ObjectiveDensity
 from dpstats.call import make_request
 from dpstats.data import Block
 from dpstats.data.persons import PersonTally

@@ -64,7 +64,7 @@ def test_noise_of_monotone_scores_for_signed_ones_is_caught():
 @pytest.mark.parametrize("eps", [1e-6, 0.1, 1.0, 50.0])
 def test_opendp_certifies_what_is_charged(adjacency, monotone, eps):
     choice = PermuteAndFlip(4, eps, adjacency, monotone)
-    assert 0.999 * eps <= choice.measurement().map(choice.shift * STEPS) <= eps
+    assert 0.999 * eps <= choice.measurement().map(choice.sensitivity * STEPS) <= eps
 
 
 def test_reference_values():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpstats._version import __version__
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
 from dpstats.ledger import Charge, Ledger
-from dpstats.ledger.filters import cost, largest, limits
+from dpstats.ledger.accounts import cost, largest, limits
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT, exact, split_budget, zcdp_eps
 from dpstats.privacy.guarantee import Guarantee
 

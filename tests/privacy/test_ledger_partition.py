@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
 from dpstats.ledger import Ledger
-from dpstats.ledger.filters import Account, Amount, Books
+from dpstats.ledger.accounts import Account, Amount, Books
 from dpstats.privacy.guarantee import Guarantee
 
 

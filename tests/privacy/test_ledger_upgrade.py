@@ -12,7 +12,7 @@ import pytest
 from dpstats.errors import BudgetExceeded, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.ledger import store as store_module
-from dpstats.ledger.filters import limits
+from dpstats.ledger.accounts import limits
 from dpstats.ledger.store import SCHEMA_VERSION, UPGRADES
 from dpstats.privacy.accounting import EPS_UNIT
 from dpstats.privacy.guarantee import Guarantee

@@ -24,9 +24,8 @@ from dpstats.privacy.ranges import (
     fine_intervals,
     interval_scores,
     noise_scale,
-    noisy_argmax,
-    selection,
 )
+from dpstats.privacy.selection import noisy_argmax, noisy_max
 
 EDGES = np.array([-1.0, 0.0, 0.5, 2.0])
 ENDS = np.array([(low, high) for low in EDGES for high in EDGES if low < high])
@@ -96,7 +95,7 @@ def test_neighbouring_scores_move_as_declared(adjacency: Adjacency) -> None:
 @given(eps=st.floats(1e-9, 1e3), adjacency=st.sampled_from(ADJACENCIES))
 @settings(max_examples=200, deadline=None)
 def test_opendp_certifies_what_is_charged(eps: float, adjacency: Adjacency) -> None:
-    loss = selection(noise_scale(eps / 2, adjacency), adjacency).map(1)
+    loss = noisy_max(noise_scale(eps / 2, adjacency), monotone=adjacency == "add_remove").map(1)
     assert 0.999 * eps <= 2 * loss <= eps
 
 
@@ -107,7 +106,7 @@ def test_opendp_and_seeded_selection_follow_the_exact_law(adjacency: Adjacency) 
     random = np.random.default_rng(11)
     law = probabilities(scores, 2.0)
     for source in (random, ranges.SystemRandom()):
-        picks = [noisy_argmax(scores, 2.0, adjacency, source) for _ in range(runs)]
+        picks = [noisy_argmax(scores, 2.0, source, monotone=adjacency == "add_remove") for _ in range(runs)]
         assert stats.chisquare(np.bincount(picks, minlength=5), runs * law).pvalue > 1e-6
 
 
@@ -222,10 +221,10 @@ def test_all_selections_of_a_range_together_spend_its_epsilon(
     scales: list[float] = []
     real = ranges.noisy_argmax
 
-    def spied(scores: NDArray[np.int64], scale: float, notion: Adjacency, random: object) -> int:
-        assert notion == adjacency
+    def spied(scores: NDArray[np.int64], scale: float, random: object, *, monotone: bool) -> int:
+        assert monotone == (adjacency == "add_remove")
         scales.append(scale)
-        return real(scores, scale, notion, random)  # type: ignore[arg-type]
+        return real(scores, scale, random, monotone=monotone)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ranges, "noisy_argmax", spied)
     buy_range(np.arange(1000.0), eps=0.6, adjacency=adjacency, random=np.random.default_rng(0))

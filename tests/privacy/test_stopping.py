@@ -33,7 +33,7 @@ def test_gamma_gives_the_mean_and_the_generating_function_is_that_of_the_law(run
     assert law @ k == pytest.approx(runs.mean, rel=1e-6)
     for at in (0.0, 0.3, 0.9, 1.0):
         assert runs.generating(at) == pytest.approx(float(law @ at**k), abs=1e-9)
-    assert runs.found(5) == pytest.approx(1 - float(law @ 0.8**k), abs=1e-9)
+    assert runs.coverage(5) == pytest.approx(1 - float(law @ 0.8**k), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,11 @@ class Recorded(Exception):
 def test_the_interval_spends_its_epsilon(adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact loss of the whole purchase, its scores taken from `buy_interval` itself."""
 
-    def record(scores: NDArray[np.int64], scale: float, *_: object) -> int:
+    def record(scores: NDArray[np.int64], scale: float, *_: object, **__: object) -> int:
         raise Recorded(scores, scale)
 
     monkeypatch.setattr(ranges, "noisy_argmax", record)
-    monkeypatch.setattr(ranges, "cells_between", lambda low, high: overlapping_intervals(low, high)[::9])
+    monkeypatch.setattr(ranges, "overlapping_intervals", lambda low, high: overlapping_intervals(low, high)[::9])
 
     def law(data: list[float], eps: float, shrunk: float = 1.0) -> NDArray[np.float64]:
         with pytest.raises(Recorded) as caught:

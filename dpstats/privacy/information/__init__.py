@@ -20,8 +20,17 @@ from dpstats.privacy.information.joint import (
     row_weights,
 )
 from dpstats.privacy.information.joint_gaussian import JointChoice, best_joint_scales_delta, joint_scales_delta
-from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise, matrix_noise, matrix_scale, shaped_diagonal
-from dpstats.privacy.information.metric import DesignMetric, JointColumns, design_metric, optimal_design
+from dpstats.privacy.information.matrix import (
+    DesignMetric,
+    JointColumns,
+    MatrixLaw,
+    MatrixNoise,
+    design_metric,
+    matrix_noise,
+    matrix_scale,
+    optimal_design,
+    shaped_diagonal,
+)
 from dpstats.privacy.information.scores import (
     noisy_cluster_spread,
     noisy_spread,

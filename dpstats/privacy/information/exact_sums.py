@@ -57,25 +57,12 @@ COVER_SHARE = 0.01
 def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: float) -> Float:
     """Integers v, as floats of shape (rows, p), with v v' the row's contribution in units of h 2^-40.
 
-    Parameters
-    ----------
-    exog : ndarray (rows, p)
-        x; a row with x' D^-1 x > 1 is shortened to 1, and one beyond `FARTHEST_ROW` to nothing.
-    weights : ndarray (rows,)
-        w, clipped to [0, weight_bound].
-    diagonal : ndarray (p,)
-        D.
-    weight_bound : float
-        h.
-
-    Returns
-    -------
-    ndarray (rows, p)
-        sqrt(w / h) D^-1/2 x 2^20, truncated towards 0, so that its squared length is at most w / h 2^40. Every step
-        is elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
+    v = sqrt(w / h) D^-1/2 x 2^20 truncated towards 0, so that its squared length is at most w / h 2^40. A row with
+    x' D^-1 x > 1 is shortened to 1, and one beyond `FARTHEST_ROW` to nothing; w is clipped to [0, h]. Every step is
+    elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
     """
     cells, shares = _unit_integers(columns_of(exog), diagonal)
-    return _whole(cells, shares, weights, weight_bound, cells).T
+    return _weighted_integers(cells, shares, weights, weight_bound, cells).T
 
 
 def columns_of(exog: Float) -> Float:
@@ -98,7 +85,7 @@ def _unit_integers(columns: Float, diagonal: Float) -> Pair:
     return columns, shares
 
 
-def _whole(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
+def _weighted_integers(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
     """The integers of `integer_rows`, shape (p, rows), in `out`, which may be `cells`."""
     length = np.minimum(np.maximum(weights, 0.0), weight_bound)
     length /= weight_bound
@@ -120,17 +107,17 @@ def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tupl
     Columns, shape (p, rows) with at most `BLOCK_ROWS` rows, are written over.
     """
     shape = len(weight_bounds), len(diagonal), len(diagonal)
-    total, inside = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
+    total, subtotal = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
     for count, (columns, weights) in enumerate(parts, 1):
         cells, shares = _unit_integers(columns, diagonal)
         spare = cells if len(weights) == 1 else np.empty_like(cells)
-        for place, (own, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
-            whole = _whole(cells, shares, own, bound, cells if place == len(weights) else spare)
+        for place, (row_weights, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
+            integers = _weighted_integers(cells, shares, row_weights, bound, cells if place == len(weights) else spare)
             # numpy's @ holds the interpreter back where its result is small.
-            inside[place - 1] += np.dot(whole, whole.T).astype(np.int64)
+            subtotal[place - 1] += np.dot(integers, integers.T).astype(np.int64)
         if count % MACHINE_PARTS == 0:
-            total, inside = total + inside, np.zeros(shape, dtype=np.int64)
-    return np.asarray(total + inside, dtype=object)
+            total, subtotal = total + subtotal, np.zeros(shape, dtype=np.int64)
+    return np.asarray(total + subtotal, dtype=object)
 
 
 def _parts(blocks: Blocks) -> Iterator[Weighted]:
@@ -165,27 +152,12 @@ def noisy_information(
     random: RandomSource,
     total: NDArray[np.object_] | None = None,
 ) -> Float:
-    """The sum of w x x' with the noise of a plan. Reads rows: charge first.
+    """The sum of w x x', exactly symmetric, with the noise of a plan. Reads rows: charge first.
 
-    Parameters
-    ----------
-    blocks : Rows or iterable of (exog (rows, p), weights (rows,))
-        Rows and weights, each a row-wise function of the data and of released values, as in `row_weights`.
-    noise : MatrixNoise
-        Calibrated for nuclear (Wishart) or Frobenius (normal) sensitivity `weight_bound`, by itself or along the curve.
-        Rows of metric above 1 are shortened to 1.
-    weight_bound : float
-        h: weights are clipped to [0, h].
-    cover_eps : float
-        A further, pure part of the budget for floating point, such as `COVER_SHARE` of the matrix's own.
-    random : RandomSource
-    total : ndarray of object (p, p), optional
-        Their `inner_information` if it is there already: the rows are not read then.
-
-    Returns
-    -------
-    ndarray (p, p)
-        Symmetric.
+    Blocks are (exog (rows, p), weights (rows,)), row-wise functions of the data and of released values; weights are
+    clipped to [0, h], h the `weight_bound` that `noise` is calibrated for. `cover_eps` is a further, pure part of the
+    budget for floating point, such as `COVER_SHARE` of the matrix's own. With `total`, their `inner_information`, no
+    row is read.
     """
     bound = check_positive("weight_bound", weight_bound)
     if total is None:
@@ -204,22 +176,14 @@ def cover_with_noise(
 ) -> Float:
     """Exact sums, each with an independent draw of the noise, on the lattice of the release with its own noise.
 
-    Parameters
-    ----------
-    totals : sequence of ndarray (p, p)
-        Of Python integers in units of h 2^-40, in the coordinates z of the noise.
-    noise, weight_bound, cover_eps, random
-        As for `noisy_information`.
-
-    Returns
-    -------
-    ndarray (k, p, p)
+    `totals` are of Python integers, shapes (p, p), in units of h 2^-40 and in the coordinates z of the noise; the
+    result has shape (k, p, p).
     """
     upper, unit = np.triu_indices(noise.size), 2 ** (2 * PLACES - COVER_PLACES)
     lattice = []
     for total in totals:
-        drawn = np.rint(noise.unit_sample(random)[upper] / weight_bound * 2.0 ** (2 * PLACES))
-        exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
+        draws = np.rint(noise.unit_sample(random)[upper] / weight_bound * 2.0 ** (2 * PLACES))
+        exact = [entry + int(draw) for entry, draw in zip(total[upper], draws, strict=True)]
         lattice += [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
     sensitivity = cover_sensitivity(noise, weight_bound, len(totals))
     eps = check_positive("cover_eps", cover_eps)
@@ -272,23 +236,10 @@ Levels = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class LevelNoise:
-    """Noise of sum_j C_j' H_j C_j, with H_j = sum of w z z' over the rows of level j and x = C_j' z there.
+    """Noise of sum_j C_j' H_j C_j, with H_j = sum of w z z' over the rows of level j and x = C_j' z there."""
 
-    Attributes
-    ----------
-    noise : MatrixNoise
-        Of each H_j, q by q, independent: sup z' D^-1 z <= 1. Calibrated as if there were one matrix.
-    maps : ndarray (levels, q, p)
-        C_j, public.
-
-    Raises
-    ------
-    ArgumentError
-        If the maps do not suit the noise.
-    """
-
-    noise: MatrixNoise
-    maps: Float
+    noise: MatrixNoise  # Of each H_j, q by q, independent: sup z' D^-1 z <= 1. Calibrated as if there were one matrix
+    maps: Float  # (levels, q, p): C_j, public
 
     def __post_init__(self) -> None:
         if self.maps.ndim != 3 or self.maps.shape[1] != self.noise.size or not np.isfinite(self.maps).all():
@@ -306,21 +257,21 @@ class LevelNoise:
     def image(self, matrices: Float) -> Float:
         """Sum of C_j' H_j C_j, exactly symmetric; `matrices` (levels, q, q)."""
         total = np.zeros((self.size, self.size))
-        for matrix, taken in zip(matrices, self.maps, strict=True):
-            total += taken.T @ matrix @ taken
+        for matrix, level_map in zip(matrices, self.maps, strict=True):
+            total += level_map.T @ matrix @ level_map
         return (total + total.T) / 2
 
     def variances(self) -> Float:
         """Variances of the entries, shape (p, p); entries may be correlated, and those of exclusive columns are 0."""
         total = np.zeros((self.size, self.size))
-        for taken in self.maps:
-            gram = taken.T @ self.noise.metric @ taken
+        for level_map in self.maps:
+            gram = level_map.T @ self.noise.metric @ level_map
             total += np.outer(np.diag(gram), np.diag(gram)) + gram**2
         return self.noise.entry_variance * total
 
     def sandwich(self, middle: Float) -> Float:
         """E[E A E] for a symmetric A, shape (p, p)."""
-        return self.image(np.array([self.noise.sandwich(taken @ middle @ taken.T) for taken in self.maps]))
+        return self.image(np.array([self.noise.sandwich(level_map @ middle @ level_map.T) for level_map in self.maps]))
 
     def expected_square(self) -> float:
         """E ||E||_F^2."""
@@ -328,25 +279,10 @@ class LevelNoise:
 
 
 def level_maps(coding: Float, columns: NDArray[np.intp], kept: NDArray[np.intp], constant: float, size: int) -> Float:
-    """The maps C_j of one factor beside an intercept.
+    """The maps C_j of one factor beside an intercept, shape (levels, q, p).
 
-    Parameters
-    ----------
-    coding : ndarray (levels, m)
-        The factor's columns of x at each level.
-    columns : ndarray of int (m,)
-        Their places in x.
-    kept : ndarray of int (q,)
-        Places in x of the columns of z, the intercept first.
-    constant : float
-        The intercept's value in x.
-    size : int
-        p.
-
-    Returns
-    -------
-    ndarray (levels, q, p)
-        Columns of x neither in `columns` nor in `kept` are 0.
+    `coding`, shape (levels, m), holds the factor's columns of x at each level, and `columns` their places; `kept` are
+    the places of the columns of z, the intercept first, whose value in x is `constant`. All other columns of x are 0.
     """
     maps = np.zeros((len(coding), len(kept), size))
     maps[:, np.arange(len(kept)), kept] = 1.0
@@ -362,28 +298,18 @@ def noisy_level_information(
     cover_eps: float,
     random: RandomSource,
 ) -> Float:
-    """The sum of w x x' with the noise of a plan. Reads rows: charge first.
+    """The sum of w x x', shape (p, p), with the noise of a plan. Reads rows: charge first.
 
-    Parameters
-    ----------
-    blocks : iterable of (kept columns z (rows, q), weights (rows,), level (rows,))
-        Row-wise functions of the data and of released values; rows of no level count for nothing.
-    noise : LevelNoise
-    weight_bound, cover_eps, random
-        As for `noisy_information`.
-
-    Returns
-    -------
-    ndarray (p, p)
-        Symmetric.
+    Blocks are (kept columns z (rows, q), weights (rows,), level (rows,)), row-wise functions of the data and of
+    released values; rows of no level count for nothing.
     """
     diagonal, size = np.array(noise.noise.diagonal), noise.noise.size
     totals = [np.zeros((size, size), dtype=object) for _ in noise.maps]
     for exog, weights, levels in blocks:
         for level, total in enumerate(totals):
             rows = levels == level
-            inside = noise.noise.coordinates(exog[rows])
-            total += integer_information([(inside, weights[rows])], diagonal, weight_bound)
+            coordinates = noise.noise.coordinates(exog[rows])
+            total += integer_information([(coordinates, weights[rows])], diagonal, weight_bound)
     return noise.image(
         cover_with_noise(totals, noise.noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random)
     )

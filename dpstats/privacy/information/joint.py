@@ -36,12 +36,7 @@ def headroom(family: Family | str) -> float:
 
     1 for logistic and negative binomial regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson; 0 where
     the curvature is extreme with the gradient, and for the smooth SVM, where the quotient falls to 0 at the end of the
-    curve.
-
-    Raises
-    ------
-    ArgumentError
-        If a cap is open, or for a family without a majorant.
+    curve. ArgumentError for a family without a majorant.
     """
     family = get_family(family)
     majorant_lipschitz(family)
@@ -57,12 +52,7 @@ def majorant_lipschitz(family: Family | str) -> float:
     """Lipschitz constant in eta of a majorant hbar >= l'' with (|l'|, hbar) covered by the family's curve.
 
     l'' itself for the logistic and the negative binomial loss and the smooth SVM; for Poisson too, but mean_cap where
-    l'' jumps from it to 0; a constant for the others.
-
-    Raises
-    ------
-    ArgumentError
-        For a family without a majorant.
+    l'' jumps from it to 0; a constant for the others. ArgumentError for a family without a majorant.
     """
     family = get_family(family)
     if isinstance(family, Binomial):
@@ -96,24 +86,8 @@ def free_information(
 ) -> float:
     """The largest 1 / s2 that costs nothing beside a fit on which the whole of eps is spent; 0 if there is none.
 
-    Parameters
-    ----------
-    family, eps, curvature_ratio, row_norm, adjacency
-        As for `dpstats.privacy.calibration.joint_scale`; pure privacy.
-
-    Returns
-    -------
-    float
-        headroom X / s - kappa with s = X L / eps (2 X L / eps to replace one), in units of 1 / l''.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
-
-    Notes
-    -----
-    At such a scale of the matrix noise the joint bound is attained at the extreme gradient alone. With more, it rises.
+    headroom X / s - kappa with s = X L / eps (2 X L / eps to replace one), in units of 1 / l''. At such a scale of the
+    matrix noise the joint bound is attained at the extreme gradient alone; with more, it rises.
     """
     family = get_family(family)
     eps, _ = check_budget(eps)
@@ -134,30 +108,18 @@ def joint_information_loss(
     eta_error: float = 0.0,
     shared: bool = False,
 ) -> float:
-    """The eps of a fit with Laplace noise of `scale` and its information with Wishart noise of `matrix_scale`.
+    """The eps of a fit with Laplace noise of `scale` s and its information with Wishart noise of `matrix_scale` s2.
 
-    Parameters
-    ----------
-    family, curvature_ratio, row_norm, adjacency, shared
-        As for `dpstats.privacy.calibration.joint_scale`.
-    scale, matrix_scale : float
-        s and s2.
-    eta_error : float
-        Bound on the difference of a row's linear predictors at the released and at the exact optimum.
-
-    Returns
-    -------
-    float
-        sup over C of [log(1 + kappa h) + X g / s + h / s2], and to replace one sup over C of [X g / s + h / s2] more;
-        kappa h for the logarithm if `shared`.
-        An upper bound, by the cells of the curve.
+    sup over C of [log(1 + kappa h) + X g / s + h / s2], and to replace one sup over C of [X g / s + h / s2] more; kappa
+    h for the logarithm if `shared`; an upper bound, by the cells of the curve. `eta_error` bounds the difference of a
+    row's linear predictors at the released and at the exact optimum.
     """
     family = get_family(family)
     per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
     per_weight = 1 / check_positive("matrix_scale", matrix_scale)
     kappa = check_positive("curvature_ratio", curvature_ratio)
-    curve, moved = family.curve(CELLS), _moved(family, eta_error)
-    cost = per_gradient * curve.gradient + per_weight * (curve.curvature + moved)
+    curve, shift = family.curve(CELLS), _majorant_shift(family, eta_error)
+    cost = per_gradient * curve.gradient + per_weight * (curve.curvature + shift)
     loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + cost))
     if check_adjacency(adjacency) == "replace_one":
         loss += float(np.max(cost))
@@ -177,37 +139,20 @@ def joint_scales(
 ) -> JointScales:
     """The least scales of fit and matrix noise for a pure budget of both, for a given ratio of the two.
 
-    Parameters
-    ----------
-    family, eps, curvature_ratio, row_norm, adjacency, shared
-        As for `dpstats.privacy.calibration.joint_scale`.
-    ratio : float
-        1 / s2 as a multiple of row_norm / s; not negative. For logistic regression 1 is the free amount and the share
-        kappa of the determinant together.
-    eta_error : float
-        As for `joint_information_loss`.
-
-    Returns
-    -------
-    JointScales
-        s is also what `joint_scale` gives if `ratio` is 0, where s2 is infinite.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    `ratio`, not negative, is 1 / s2 as a multiple of row_norm / s: for logistic regression 1 is the free amount and the
+    share kappa of the determinant together. At 0 s is what `joint_scale` gives, and s2 is infinite.
     """
     family = get_family(family)
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     ratio = check_ratio(ratio)
     curve = family.curve(CELLS)
-    cost = curve.gradient + ratio * (curve.curvature + _moved(family, eta_error))
-    left = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
-    if left.min() <= 0:
+    cost = curve.gradient + ratio * (curve.curvature + _majorant_shift(family, eta_error))
+    remaining = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
+    if remaining.min() <= 0:
         return JointScales(math.inf, math.inf)
     second = float(np.max(cost)) if check_adjacency(adjacency) == "replace_one" else 0.0
-    scale = norm * float(np.max((cost + second) / left))
+    scale = norm * float(np.max((cost + second) / remaining))
     return JointScales(scale, scale / (ratio * norm) if ratio > 0 else math.inf)
 
 
@@ -224,41 +169,26 @@ def free_ratio(
 ) -> float:
     """The largest ratio, as `joint_scales` takes it, at which eps pays for a fit with noise of `scale` and the matrix.
 
-    Parameters
-    ----------
-    family, eps, curvature_ratio, row_norm, adjacency, eta_error, shared
-        As for `joint_scales`.
-    scale : float
-        s.
-
-    Returns
-    -------
-    float
-        0 if eps does not even pay for the fit.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    0 if eps does not even pay for the fit.
     """
     family = get_family(family)
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     unit = check_positive("scale", scale) / norm
     curve = family.curve(CELLS)
-    weight = curve.curvature + _moved(family, eta_error)
-    left = (
+    weight = curve.curvature + _majorant_shift(family, eta_error)
+    remaining = (
         unit * (eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING))
         - curve.gradient
     )
     if check_adjacency(adjacency) == "add_remove":
-        return max(0.0, float(np.min(left / weight)))
+        return max(0.0, float(np.min(remaining / weight)))
     # With the second record: the greatest g_i + r h_i is added to what each cell needs.
-    low, high = 0.0, max(0.0, float(np.min(left / weight)))
+    low, high = 0.0, max(0.0, float(np.min(remaining / weight)))
     while high > low + SPAN * (1 + low):
         middle = (low + high) / 2
         second = float(np.max(curve.gradient + middle * weight))
-        low, high = (middle, high) if np.all(middle * weight + second <= left) else (low, middle)
+        low, high = (middle, high) if np.all(middle * weight + second <= remaining) else (low, middle)
     return low
 
 
@@ -269,7 +199,7 @@ def check_ratio(ratio: float) -> float:
     return float(ratio)
 
 
-def _moved(family: Family, eta_error: float) -> float:
+def _majorant_shift(family: Family, eta_error: float) -> float:
     """How much more than at the exact optimum the majorant may be at the released one."""
     lipschitz = majorant_lipschitz(family)
     if not math.isfinite(eta_error) or eta_error < 0:

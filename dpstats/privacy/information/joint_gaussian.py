@@ -58,24 +58,12 @@ SHARES = np.concatenate((SPLITS[:28], SPLITS[28::8]))
 
 @dataclass(frozen=True)
 class JointPoints:
-    """Points whose planes bound g: slopes in u over mu, in v over t, and what does not depend on the noise.
+    """Points whose planes bound g: slopes in u over mu, in v over t, and what does not depend on the noise."""
 
-    Attributes
-    ----------
-    gradient : ndarray (points,)
-        w / L.
-    weight : ndarray (points,)
-        B / t.
-    cost : ndarray (points,)
-        log(1 + kappa h).
-    extra : ndarray (points,)
-        h, which Wishart noise charges for.
-    """
-
-    gradient: Float
-    weight: Float
-    cost: Float
-    extra: Float
+    gradient: Float  # (points,): w / L
+    weight: Float  # (points,): B / t
+    cost: Float  # (points,): log(1 + kappa h)
+    extra: Float  # (points,): h, which Wishart noise charges for
 
 
 def joint_points(curve: LossCurve, curvature_ratio: float, moved: float, law: MatrixLaw) -> JointPoints:
@@ -141,9 +129,9 @@ def joint_integral(points: JointPoints, mu: float, inverse: float, at: Float, gr
     levels = _levels(points.gradient * mu, cost, slope, grid.nodes, second.nodes)
     values, exceeds = _inner_integrals(levels, at, grid)
     mass, mean, width = second.mass[:, None], second.mean[:, None], np.diff(second.nodes)[:, None]
-    inside = (1 - mean) * values[:-1] + mean * values[1:] + exceeds[1:] * (top * width) ** 2 / 8
-    left = float(special.ndtr(second.nodes[0])) * values[0]
-    return np.asarray((mass * inside).sum(axis=0) + left + second.beyond[-1])
+    cells = (1 - mean) * values[:-1] + mean * values[1:] + exceeds[1:] * (top * width) ** 2 / 8
+    first = float(special.ndtr(second.nodes[0])) * values[0]
+    return np.asarray((mass * cells).sum(axis=0) + first + second.beyond[-1])
 
 
 def _levels(gradient: Float, cost: Float, slope: Float, nodes: Float, second: Float) -> Float:
@@ -179,25 +167,16 @@ def _inner_integrals(levels: Float, at: Float, grid: NormalGrid) -> tuple[Float,
 
 @dataclass(frozen=True)
 class JointProfile:
-    """The privacy of a fit with normal noise and its information, as a function of the noise.
+    """The privacy of a fit with normal noise and its information, as a function of the noise."""
 
-    Attributes
-    ----------
-    removal, insertion : JointPoints
-        With the determinant's cost and without it.
-    signed : bool
-    eps, delta : float
-    adjacency : {"add_remove", "replace_one"}
-    shares : ndarray (k,)
-        Of eps for removing the one record, where another takes its place; any will do.
-    """
-
+    # removal, insertion: With the determinant's cost and without it.
     removal: JointPoints
     insertion: JointPoints
     signed: bool
     eps: float
     delta: float
     adjacency: Adjacency
+    # (k,): of eps for removing the one record, where another takes its place; any will do.
     shares: Float = field(default_factory=lambda: SHARES)
 
     def bound(self, mu: float, inverse: float) -> float:
@@ -213,17 +192,17 @@ class JointProfile:
 
     def bounds(self, mu: float, inverse: float) -> Float:
         """`bound` for each share, shape (k,), or (1,) if none takes the record's place."""
-        whole = normal_grid(self.delta)
+        full = normal_grid(self.delta)
         if self.adjacency == "add_remove":
             at = np.array([self.eps])
-            grid = whole if self.signed else half_grid(whole)
-            removed = float(joint_integral(self.removal, mu, inverse, at, whole)[0])
+            grid = full if self.signed else half_grid(full)
+            removed = float(joint_integral(self.removal, mu, inverse, at, full)[0])
             delta = np.maximum(removed, joint_integral(self.insertion, mu, inverse, at, grid))
         else:
             # What lies beyond the grid is counted exp(e) times.
             far = normal_grid(max(self.delta * math.exp(-self.eps), 1e-290))
             grid, split = far if self.signed else half_grid(far), self.eps * self.shares
-            removed_at = joint_integral(self.removal, mu, inverse, split, whole)
+            removed_at = joint_integral(self.removal, mu, inverse, split, full)
             inserted = joint_integral(self.insertion, mu, inverse, self.eps - split, grid)
             delta = removed_at + np.exp(split) * inserted
         return np.asarray(delta * (1 + ROUNDING), dtype=np.float64)
@@ -243,26 +222,8 @@ def joint_scales_delta(
 ) -> JointScales:
     """Scales of normal noise for the fit and of matrix noise, together (eps, delta)-private, for a ratio of the two.
 
-    Parameters
-    ----------
-    family, eps, delta, curvature_ratio, row_norm, adjacency
-        As for `dpstats.privacy.calibration.joint_scale`, with a positive delta.
-    ratio : float
-        1 / s2 as a multiple of row_norm / sigma; not negative.
-    law : {"normal", "wishart"}
-        Of the matrix noise.
-    eta_error : float
-        As for `joint_information_loss`.
-
-    Returns
-    -------
-    JointScales
-        Within about 1e-3 of the least; infinite if the curvature is too small for any noise.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    `ratio` is 1 / s2 as a multiple of row_norm / sigma. Within about 1e-3 of the least; infinite if the curvature is
+    too small for any noise.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -293,10 +254,10 @@ def joint_profile(
 ) -> JointProfile:
     """The profile of a family; arguments as for `joint_scales_delta`."""
     family = get_family(family)
-    curve, moved = family.curve(CELLS), majorant_lipschitz(family) * eta_error
-    removal = joint_points(curve, curvature_ratio, moved, law)
+    curve, shift = family.curve(CELLS), majorant_lipschitz(family) * eta_error
+    removal = joint_points(curve, curvature_ratio, shift, law)
     return JointProfile(
-        removal, joint_points(curve, 0.0, moved, law), family.signed, min(eps, EPS_MAX), delta, adjacency
+        removal, joint_points(curve, 0.0, shift, law), family.signed, min(eps, EPS_MAX), delta, adjacency
     )
 
 
@@ -350,24 +311,8 @@ def best_joint_scales_delta(
 ) -> JointChoice:
     """The matrix noise of least variance, of either law, that a little more normal noise of the fit pays for.
 
-    Parameters
-    ----------
-    family, eps, delta, curvature_ratio, row_norm, adjacency, eta_error
-        As for `joint_scales_delta`.
-    size : int
-        p, the columns of the matrix.
-    surcharge : float
-        Positive: the fit's noise is (1 + surcharge) times what it is with the whole budget to itself.
-
-    Returns
-    -------
-    JointChoice
-        Its scales are private together. Infinite scales if the curvature is too small for any noise.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    The fit's noise is (1 + surcharge) times what it is with the whole budget to itself; `size` is the matrix's p.
+    Infinite scales if the curvature is too small for any noise.
     """
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
@@ -387,8 +332,8 @@ def best_joint_scales_delta(
     if most == 0:
         return JointChoice("normal", JointScales(math.inf, math.inf), math.inf)
     mu = most / (1 + extra)
-    found = [_choice(law, profile, mu, size, norm * family.lipschitz / mu) for law, profile in profiles.items()]
-    return min(found, key=lambda choice: choice.entry_variance)
+    choices = [_choice(law, profile, mu, size, norm * family.lipschitz / mu) for law, profile in profiles.items()]
+    return min(choices, key=lambda choice: choice.entry_variance)
 
 
 def _choice(law: MatrixLaw, profile: JointProfile, mu: float, size: int, fit: float) -> JointChoice:

@@ -1,11 +1,12 @@
-"""Noise for a symmetric matrix: the difference of two Wisharts, or normal entries (docs/proofs/information)."""
+"""Noise for a symmetric matrix, and the metric of a design that it is the same in (docs/proofs/information)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,39 +17,165 @@ from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.k_norm import Image
+from dpstats.privacy.k_norm.blocks import check_images, stack_images
 from dpstats.privacy.randomness import RandomSource, folded_uniforms
 
-MatrixLaw = Literal["wishart", "normal"]
 Float = NDArray[np.float64]
+
+WEIGHTS: Mapping[str, float] = {"intercept": 1.0, "simplex": 1.0, "box": 2.0, "cross": 2.0, "ball": 2.0}
+"""Of a block's coordinates: v^(-2/3), with v the public guess at a coordinate's variance over the greatest possible.
+
+Dummies are where they can be; a number is taken to be uniform in its range, v = 1/3.
+"""
+
+LARGEST_CONDITION = 1e6
+"""Columns that move together more closely than this have no design of their own."""
+
+STEPS, CLOSE = 500, 1e-2
+"""Of the search for an optimal design, and how near it need come: the metric is made to hold all points after it."""
+
+NOTHING = 1e-12
+"""Entries of a correlation's factor below this are rounding."""
+
+
+class DesignMetric(NamedTuple):
+    """D = L diag(diagonal) L', as `MatrixNoise` takes it: L unit lower triangular, the rows of `mixing`."""
+
+    diagonal: tuple[float, ...]
+    mixing: tuple[tuple[float, ...], ...]
+
+
+class JointColumns(NamedTuple):
+    """Columns that move together, as a number and its square, and the optimal design on what they can be."""
+
+    columns: tuple[int, ...]
+    mean: tuple[float, ...]
+    # S, public: d'S^-1 d is at most k in every row, d the distance of its columns from the mean.
+    covariance: tuple[tuple[float, ...], ...]
+
+    def among(self, place: Mapping[int, int]) -> JointColumns | None:
+        """What is left for the columns that have a new place; None if there are none."""
+        places = [at for at, column in enumerate(self.columns) if column in place]
+        if not places:
+            return None
+        # Less distance from the mean, so a bound of k still: of fewer columns, it takes a larger covariance.
+        part = np.array(self.covariance)[np.ix_(places, places)] * (len(self.columns) / len(places))
+        mean = tuple(self.mean[at] for at in places)
+        return JointColumns(tuple(place[self.columns[at]] for at in places), mean, tuple(map(tuple, part.tolist())))
+
+
+def design_metric(
+    images: Sequence[Image], weights: Mapping[str, float] = WEIGHTS, joined: Sequence[JointColumns] = ()
+) -> DesignMetric:
+    """The metric of a design: sup x'D^-1 x <= 1 over the rows whose parts lie in the blocks' bodies.
+
+    The metric of the information's t-ratio in a block's directions is in proportion to `weights`, by kind of block.
+    `joined` columns, beside an intercept, stand for the bodies of theirs. ArgumentError if the images make up no
+    design.
+    """
+    return _metric(tuple(images), tuple(sorted(weights.items())), tuple(joined))
+
+
+@lru_cache(maxsize=16)
+def _metric(
+    images: tuple[Image, ...], ordered: tuple[tuple[str, float], ...], joined: tuple[JointColumns, ...]
+) -> DesignMetric:
+    """See `design_metric`: every plan of a design has the same."""
+    size, weights = check_images(images), dict(ordered)
+    if not all(np.isfinite(weight) and weight > 0 for weight in weights.values()):
+        raise ArgumentError("weights must be finite and positive")
+    parts = _parts(images, size, joined)
+    total = sum(count * weights[kind] for kind, count, _ in parts)
+    metric = sum((moment * (total / weights[kind]) for kind, _, moment in parts), np.zeros((size, size)))
+    unit = np.sqrt(np.diag(metric))
+    root = np.linalg.cholesky(metric / np.outer(unit, unit))
+    diagonal = (unit * np.diag(root)) ** 2
+    # What rounding left where nothing is would cost a pass over the rows each.
+    below = np.tril(np.where(np.abs(root) > NOTHING, root, 0.0), -1)
+    mixing = below * np.outer(unit, 1 / (unit * np.diag(root))) + np.eye(size)
+    return DesignMetric(tuple(diagonal.tolist()), tuple(tuple(row) for row in mixing.tolist()))
+
+
+def optimal_design(columns: tuple[int, ...], points: Float) -> JointColumns | None:
+    """The D-optimal design on some points, shape (m, k), for a constant and k columns.
+
+    None where the columns depend on each other, so that there is none.
+    """
+    count, size = points.shape
+    if count <= size:
+        return None
+    middle, spread = points.mean(axis=0), points.std(axis=0)
+    if not np.all(spread > 0):
+        return None
+    cells = np.column_stack((np.ones(count), (points - middle) / spread))
+    if np.linalg.cond(cells) > LARGEST_CONDITION:
+        return None
+    weights = np.full(count, 1 / count)
+    for _ in range(STEPS):
+        moment = (cells * weights[:, None]).T @ cells
+        reach = np.sum(cells @ np.linalg.inv(moment) * cells, axis=1)
+        if reach.max() <= (1 + CLOSE) * (size + 1):
+            break
+        # Titterington's multiplicative step: the determinant rises.
+        weights *= reach / (size + 1)
+    mean = weights @ points / weights.sum()
+    apart = points - mean
+    covariance = (apart * (weights / weights.sum())[:, None]).T @ apart
+    longest = float(np.sum(apart @ np.linalg.inv(covariance) * apart, axis=1).max())
+    scaled = (covariance + covariance.T) * (longest / size / 2)
+    return JointColumns(columns, tuple(mean.tolist()), tuple(map(tuple, scaled.tolist())))
+
+
+def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -> list[tuple[str, int, Float]]:
+    """Kind, dimension and second moment in the columns of each orthogonal part of the product of the optimal designs.
+
+    On a body of dimension k the extreme points of its optimal design have d'S^-1 d = k, S their covariance, and all
+    others less. Simplices beside an intercept have their mean at the centre, which is the intercept's part.
+    """
+    constant = [image for image in images if image.block.kind == "intercept"]
+    plain = [image for image in constant if len(image.columns) == 1]
+    usable = joined if constant == plain and constant else []
+    covered = {column for one in usable for column in one.columns}
+    centre = np.zeros(size)
+    parts = []
+    for one in usable:
+        moment = np.zeros((size, size))
+        moment[np.ix_(one.columns, one.columns)] = one.covariance
+        centre[list(one.columns)] = one.mean
+        parts.append(("box", len(one.columns), moment))
+    for image in images:
+        count, matrix = image.block.size, stack_images([image], size)
+        if image.block.kind == "intercept":
+            centre += matrix[0]
+            continue
+        if covered.issuperset(image.columns):
+            continue
+        if image.block.kind == "simplex" and constant:
+            mean = matrix.sum(axis=0) / (count + 1)
+            centre += mean
+            moment = matrix.T @ matrix / (count + 1) - np.outer(mean, mean)
+        else:
+            moment = matrix.T @ matrix / (1 if image.block.kind == "box" else count)
+        parts.append((str(image.block.kind), count, moment))
+    return [("intercept", 1, np.outer(centre, centre)), *parts] if constant else parts
+
+
+MatrixLaw = Literal["wishart", "normal"]
 Mixing = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class MatrixNoise:
-    """A law for symmetric noise E = L D^1/2 U D^1/2 L' of shape (p, p), for rows x = L z.
+    """A law for symmetric noise E = L D^1/2 U D^1/2 L' of shape (p, p), for rows x = L z."""
 
-    Attributes
-    ----------
-    law : {"wishart", "normal"}
-        U = W1 - W2, both Wishart with p + 1 degrees of freedom and matrix (scale / 2) I, whose log density moves by at
-        most tr A / scale when a positive semidefinite A is added; or independent normal entries of standard deviation
-        `scale` on the diagonal and scale / sqrt(2) off it.
-    scale : float
-        Positive and finite, in units of the weights.
-    diagonal : tuple of float
-        D: public, with sup z' D^-1 z <= 1 over the rows.
-    mixing : tuple of tuple of float
-        L, the rows of a public unit lower triangular matrix; without it L = I and z = x. See `design_metric`.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside the values above.
-    """
-
+    # U = W1 - W2, both Wishart with p + 1 degrees of freedom and matrix (scale / 2) I, whose log density moves by at
+    # most tr A / scale when a positive semidefinite A is added; or independent normal entries of standard deviation
+    # `scale` on the diagonal and scale / sqrt(2) off it.
     law: MatrixLaw
-    scale: float
-    diagonal: tuple[float, ...]
+    scale: float  # Positive and finite, in units of the weights
+    diagonal: tuple[float, ...]  # D: public, with sup z' D^-1 z <= 1 over the rows
+    # L, the rows of a public unit lower triangular matrix; without it L = I and z = x. See `design_metric`.
     mixing: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -90,8 +217,8 @@ class MatrixNoise:
         if not self.mixing:
             return matrix
         mixing = np.array(self.mixing)
-        moved = mixing @ matrix @ mixing.T
-        return (moved + np.swapaxes(moved, -1, -2)) / 2
+        product = mixing @ matrix @ mixing.T
+        return (product + np.swapaxes(product, -1, -2)) / 2
 
     def coordinates(self, exog: Float) -> Float:
         """Rows z = L^-1 x, shape (rows, p), each to the last bit a function of its own row x alone."""
@@ -117,13 +244,13 @@ class MatrixNoise:
     @property
     def entry_variance(self) -> float:
         """Variance of an entry of U off the diagonal; that of one on the diagonal is twice this."""
-        return _entry_variance(self.law, self.scale, self.size)
+        return self.scale**2 * (self.size + 1) / 2 if self.law == "wishart" else self.scale**2 / 2
 
     def variances(self) -> Float:
         """Variances of the entries of E, shape (p, p); with mean 0, and uncorrelated above the diagonal if L = I."""
         metric = self.metric
-        own = np.diag(metric)
-        return self.entry_variance * (np.outer(own, own) + metric**2)
+        diagonal = np.diag(metric)
+        return self.entry_variance * (np.outer(diagonal, diagonal) + metric**2)
 
     def sandwich(self, middle: Float) -> Float:
         """E[E A E] for a symmetric A, shape (p, p): v (tr(A D) D + D A D), v an entry's variance, D the metric."""
@@ -145,24 +272,8 @@ def matrix_scale(
 ) -> float:
     """The scale at which the sum of w x x', 0 <= w <= `weight_bound`, is (eps, delta)-private on its own.
 
-    Parameters
-    ----------
-    law : {"wishart", "normal"}
-    eps, delta : float
-        The Wishart law is pure and ignores delta; the normal law needs a positive one.
-    weight_bound : float
-        h.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        h / eps, or 2 h / eps to replace one; h / mu, or sqrt(2) h / mu, with mu of the analytic Gaussian mechanism.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    h / eps, or 2 h / eps to replace one, of the Wishart law, which is pure and ignores delta; h / mu, or sqrt(2) h /
+    mu, of the normal law, with mu of the analytic Gaussian mechanism, or ArgumentError without a delta.
     """
     eps, delta = check_budget(eps, delta)
     bound = check_positive("weight_bound", weight_bound)
@@ -185,7 +296,7 @@ def matrix_noise(
 ) -> MatrixNoise:
     """The law of the smaller variance for the budget; parameters as for `MatrixNoise` and `matrix_scale`."""
     laws: list[MatrixLaw] = ["wishart", "normal"] if delta > 0 else ["wishart"]
-    found = [
+    candidates = [
         MatrixNoise(
             law,
             matrix_scale(law, eps=eps, delta=delta, weight_bound=weight_bound, adjacency=adjacency),
@@ -194,23 +305,13 @@ def matrix_noise(
         )
         for law in laws
     ]
-    return min(found, key=lambda noise: noise.entry_variance)
+    return min(candidates, key=lambda noise: noise.entry_variance)
 
 
 def shaped_diagonal(bounds: Sequence[float], sizes: Sequence[int]) -> tuple[float, ...]:
     """The D of least trace, constant on each term, with sup x' D^-1 x <= 1 if term t has ||x_t||_2 <= bounds[t].
 
-    Parameters
-    ----------
-    bounds : sequence of float
-        r_t, one for each term, positive.
-    sizes : sequence of int
-        k_t, the columns of each term.
-
-    Returns
-    -------
-    tuple of float
-        D_t = (r_t / sqrt(k_t)) sum_u r_u sqrt(k_u), k_t times each: sum_t r_t^2 / D_t = 1.
+    D_t = (r_t / sqrt(k_t)) sum_u r_u sqrt(k_u), for each of the k_t columns: sum_t r_t^2 / D_t = 1.
     """
     total = sum(check_positive("bounds", bound) * math.sqrt(size) for bound, size in zip(bounds, sizes, strict=True))
     return tuple(
@@ -240,10 +341,6 @@ def substitute_columns(columns: Float, mixing: tuple[tuple[float, ...], ...]) ->
             if entry != 0:
                 columns[place] -= np.multiply(columns[other], entry, out=spare)
     return columns
-
-
-def _entry_variance(law: MatrixLaw, scale: float, size: int) -> float:
-    return scale**2 * (size + 1) / 2 if law == "wishart" else scale**2 / 2
 
 
 def _normal(shape: tuple[int, ...], random: RandomSource) -> Float:

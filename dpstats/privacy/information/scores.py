@@ -34,29 +34,15 @@ DIRECTION_PLACES = 31
 def noisy_sum(
     values: Rows[Float] | Iterable[Float], bound: float, *, eps: float, random: RandomSource, total: int | None = None
 ) -> float:
-    """The sum of numbers within [0, bound], one a row, eps-private to add, remove or replace a row.
+    """The sum of numbers clipped to [0, bound], one a row, eps-private to add, remove or replace a row.
 
-    Parameters
-    ----------
-    values : Rows or iterable of ndarray (rows,)
-        Clipped to [0, bound]; each a row-wise function of the data and of released values.
-    bound : float
-        L^2 for squared scores, h for weights.
-    eps : float
-    random : RandomSource
-    total : int, optional
-        Their `whole_parts` if they are there already: the rows are not read then.
-
-    Returns
-    -------
-    float
-        With Laplace noise of scale bound / eps; may be negative.
+    With Laplace noise of scale bound / eps; may be negative. With `total`, their `whole_parts`, no row is read.
     """
     bound = check_positive("bound", bound)
     if total is None:
         total = int(as_rows(values).total(partial(_all_parts, bound), operator.add)[0])
-    held = np.array([min(total, MOST_PARTS)], dtype=np.int64)
-    return float(noisy_integers(held, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
+    clamped = np.array([min(total, MOST_PARTS)], dtype=np.int64)
+    return float(noisy_integers(clamped, PARTS, check_positive("eps", eps), random)[0]) * (bound / PARTS)
 
 
 def whole_parts(bound: float, values: Float) -> int:
@@ -74,23 +60,12 @@ ALLOWANCE = 0.75
 
 
 class Directions(NamedTuple):
-    """Public directions of the scores, on integers.
+    """Public directions of the scores, on integers."""
 
-    Attributes
-    ----------
-    cells : ndarray (p, k)
-        Integers: D^1/2 L'g_i / sqrt(a_i c_i'g_i) over `unit`.
-    unit : float
-    bound : float
-        Lambda, of these integers: sup over rows of sum_i (x'g_i)^2 / (a_i c_i'g_i).
-    sizes : ndarray (k,)
-        a_i c_i'g_i.
-    """
-
-    cells: Float
+    cells: Float  # (p, k): integers: D^1/2 L'g_i / sqrt(a_i c_i'g_i) over `unit`
     unit: float
-    bound: float
-    sizes: Float
+    bound: float  # Lambda, of these integers: sup over rows of sum_i (x'g_i)^2 / (a_i c_i'g_i)
+    sizes: Float  # (k,): a_i c_i'g_i
 
 
 def directions(
@@ -102,7 +77,7 @@ def directions(
 ) -> Directions:
     """Directions g_i = G c_i for the rows c_i of `contrasts` and the public G = `inverse`, over sqrt(a_i c_i'g_i)."""
     columns = _columns(inverse, contrasts, mixing)
-    sizes = _own(inverse, contrasts) * (1.0 if allowances is None else allowances)
+    sizes = _contrast_variances(inverse, contrasts) * (1.0 if allowances is None else allowances)
     scaled = np.sqrt(diagonal)[:, None] * columns / np.sqrt(sizes)
     unit = float(np.linalg.norm(scaled, axis=0).max()) / (2.0**DIRECTION_PLACES * KEPT)
     cells = np.rint(scaled / unit)
@@ -128,7 +103,7 @@ def spread_allowances(inverse: Float, diagonal: Float, contrasts: Float, mixing:
     whatever is done. With a_i = 1 all would have as much, with a_i = u_i rare levels would bear all of it.
     """
     columns = _columns(inverse, contrasts, mixing)
-    reach = (diagonal[:, None] * columns**2).sum(axis=0) / _own(inverse, contrasts)
+    reach = (diagonal[:, None] * columns**2).sum(axis=0) / _contrast_variances(inverse, contrasts)
     return np.asarray(reach**ALLOWANCE, dtype=np.float64)
 
 
@@ -138,7 +113,7 @@ def _columns(inverse: Float, contrasts: Float, mixing: Mixing) -> Float:
     return columns if not mixing else np.array(mixing).T @ columns
 
 
-def _own(inverse: Float, contrasts: Float) -> Float:
+def _contrast_variances(inverse: Float, contrasts: Float) -> Float:
     """c_i'g_i, shape (k,)."""
     return np.asarray(np.sum(contrasts @ inverse * contrasts, axis=1), dtype=np.float64)
 
@@ -157,35 +132,13 @@ def noisy_spread(
     allowances: Float | None = None,
     total: NDArray[np.object_] | None = None,
 ) -> Float:
-    """Robust variances v_i = sum l'^2 (x'g_i)^2, all together eps-private. Reads rows: charge first.
+    """Robust variances v_i = sum l'^2 (x'g_i)^2, shape (k,), all together eps-private. Reads rows: charge first.
 
-    Parameters
-    ----------
-    blocks : Rows or iterable of (exog (rows, p), slopes (rows,))
-        Rows and l', each a row-wise function of the data and of released values.
-    inverse : ndarray (p, p)
-        G, public, not negative.
-    diagonal : ndarray (p,)
-        D; a row with z' D^-1 z > 1 is shortened to 1.
-    contrasts : ndarray (k, p)
-        The rows c_i, public, with c_i'G c_i positive; g_i = G c_i.
-    lipschitz : float
-        L; slopes are clipped to [-L, L].
-    eps : float
-    adjacency : {"add_remove", "replace_one"}
-    random : RandomSource
-    mixing : tuple of tuple of float
-        L; the metric of rows is that of z = L^-1 x, as for `MatrixNoise`.
-    allowances : ndarray (k,), optional
-        a_i, positive and public, such as `spread_allowances`; 1 by default.
-    total : ndarray of object (p, p), optional
-        Their `inner_information` with weights l'^2 if it is there already: the rows are not read then.
-
-    Returns
-    -------
-    ndarray (k,)
-        With independent Laplace noise of scale a_i c_i'g_i L^2 Lambda / eps, Lambda the `spread_bound` for the same
-        mixing and allowances; twice that to replace one.
+    Blocks are (exog (rows, p), slopes (rows,)), row-wise functions of the data and of released values; rows with z'
+    D^-1 z > 1, z = L^-1 x, are shortened to 1 and slopes clipped to [-`lipschitz`, `lipschitz`]. g_i = G c_i with the
+    public G = `inverse` and the rows c_i of `contrasts`, c_i'G c_i positive. The noise is independent Laplace of scale
+    a_i c_i'g_i `lipschitz`^2 Lambda / eps, Lambda the `spread_bound` and a_i the public `allowances`, 1 by default;
+    twice that to replace one. With `total`, their `inner_information` with weights l'^2, no row is read.
     """
     check_positive("lipschitz", lipschitz)
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
@@ -210,16 +163,11 @@ def direction_parts(total: NDArray[np.object_], public: Directions) -> NDArray[n
 
     A row has |v|^2 at most 2^40 in these units, so the sum of what it has in all directions is at most `PARTS`.
     """
-    columns = [[int(cell) for cell in column] for column in public.cells.T]
-    exact = [sum(x * (row @ column) for x, row in zip(column, total, strict=True)) for column in map(_exact, columns)]
+    columns = [np.array([int(cell) for cell in column], dtype=object) for column in public.cells.T]
+    exact = [sum(x * (row @ column) for x, row in zip(column, total, strict=True)) for column in columns]
     above, below = (public.unit**2 * 2.0 ** (-2 * PLACES) * (PARTS / public.bound)).as_integer_ratio()
     parts = [(2 * entry * above + below) // (2 * below) for entry in exact]
     return np.array([min(entry, MOST_PARTS) for entry in parts], dtype=np.int64)
-
-
-def _exact(column: list[int]) -> NDArray[np.object_]:
-    """Integers of any length."""
-    return np.array(column, dtype=object)
 
 
 ROW_PLACES = 40
@@ -245,23 +193,10 @@ def noisy_cluster_spread(
 ) -> Float:
     """Robust variances v_i = sum over persons of (sum of w l' x'g_i over the person's rows)^2. Charge first.
 
-    Parameters
-    ----------
-    blocks : Rows or iterable of (exog (rows, p), slopes (rows,), weights (rows,), persons (rows,))
-        Slopes l' and weights are row-wise functions of the data and of released values, but for weights that share 1
-        among the rows of one person.
-    inverse, diagonal, contrasts, lipschitz, adjacency, random, mixing, allowances
-        As for `noisy_spread`.
-    most : int
-        A bound on the sum of a person's weights, which the caller has seen to: 1 if rows share a weight, else how many
-        rows of weight 1 a person may have.
-    eps : float
-        For persons.
-
-    Returns
-    -------
-    ndarray (k,)
-        With independent Laplace noise of scale a_i c_i'g_i (most L)^2 Lambda / eps; twice that to replace a person.
+    Blocks are (exog (rows, p), slopes (rows,), weights (rows,), persons (rows,)), row-wise but for weights that share 1
+    among the rows of one person; all else as for `noisy_spread`. The caller has seen to it that a person's weights sum
+    to `most` at most: 1 if rows share a weight, else how many rows of weight 1 a person may have. The noise is Laplace
+    of scale a_i c_i'g_i (most L)^2 Lambda / eps; twice that to replace a person.
     """
     bound = check_positive("lipschitz", lipschitz)
     if most < 1:
@@ -304,11 +239,7 @@ def person_scores(diagonal: Float, lipschitz: float, mixing: Mixing, blocks: Ite
 def score_squares(scores: NDArray[np.int64], most: int) -> NDArray[np.object_]:
     """The exact sum over persons of s s', Python integers of shape (p, p), for scores s of length up to 2^20.
 
-    Parameters
-    ----------
-    scores : ndarray (persons, p)
-        From `person_scores`; over `most` they are truncated towards zero to 20 places.
-    most : int
+    Those are `person_scores` over `most`, truncated towards zero to 20 places.
     """
     total = np.zeros((scores.shape[1],) * 2, dtype=object)
     for part in row_parts(len(scores)):

@@ -42,29 +42,13 @@ WIDEST = 8.0
 
 @dataclass(frozen=True)
 class StatisticsNoise:
-    """A law for the symmetric noise of sum w w', w = (z, y) with |z| <= 1 and |y| <= 1, shape (p + 1, p + 1).
+    """A law for the symmetric noise of sum w w', w = (z, y) with |z| <= 1 and |y| <= 1, shape (p + 1, p + 1)."""
 
-    Attributes
-    ----------
-    law : {"wishart", "normal"}
-        Of U, see `MatrixNoise`; the noise of an entry is U's, divided by the entry's weight.
-    scale : float
-        Of U.
-    size : int
-        p, the columns of z.
-    response, square : float
-        a and c: weights of X'y and of y'y where X'X, each pair of entries off its diagonal as one number times
-        sqrt(2), has weight 1. For the Wishart law c = a^2 / 2, as for the matrix of (z, a y / sqrt(2)).
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside the values above.
-    """
-
-    law: MatrixLaw
-    scale: float
-    size: int
+    law: MatrixLaw  # Of U, see `MatrixNoise`; the noise of an entry is U's, divided by the entry's weight
+    scale: float  # Of U
+    size: int  # p, the columns of z
+    # response, square: a and c: weights of X'y and of y'y where X'X, each pair of entries off its diagonal as one
+    # number times sqrt(2), has weight 1. For the Wishart law c = a^2 / 2, as for the matrix of (z, a y / sqrt(2)).
     response: float
     square: float
 
@@ -126,23 +110,14 @@ class StatisticsNoise:
 def frobenius_sensitivity(response: float, square: float, adjacency: Adjacency = "add_remove") -> float:
     """The l2 sensitivity of (X'X, a X'y, c y'y) for rows |z| <= 1, |y| <= 1; X'X in the Frobenius norm.
 
-    Parameters
-    ----------
-    response, square : float
-        a and c.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        sqrt(1 + a^2 + c^2) to add or remove a row. To replace one the root of the maximum over k in [0, 1] of
-        2 a^2 (1 + k) + 2 (1 - k^2), and of c^2 more if c^2 > a^2 / 2: up to there y'y costs nothing.
+    sqrt(1 + a^2 + c^2) to add or remove a row. To replace one the root of the maximum over k in [0, 1] of
+    2 a^2 (1 + k) + 2 (1 - k^2), and of c^2 more if c^2 > a^2 / 2: up to there y'y costs nothing.
     """
-    own, extra = check_positive("response", response) ** 2, check_positive("square", square) ** 2
+    linear, extra = check_positive("response", response) ** 2, check_positive("square", square) ** 2
     if check_adjacency(adjacency) == "add_remove":
-        return math.sqrt(1 + own + extra)
-    together = min(1.0, own / 2)
-    return math.sqrt(2 * own * (1 + together) + 2 * (1 - together**2) + (extra if extra > own / 2 else 0.0))
+        return math.sqrt(1 + linear + extra)
+    together = min(1.0, linear / 2)
+    return math.sqrt(2 * linear * (1 + together) + 2 * (1 - together**2) + (extra if extra > linear / 2 else 0.0))
 
 
 def trace_sensitivity(response: float, adjacency: Adjacency = "add_remove") -> float:
@@ -160,28 +135,9 @@ def statistics_noise(
     adjacency: Adjacency = "add_remove",
     law: MatrixLaw | None = None,
 ) -> StatisticsNoise:
-    """The weights and the law of least noise in the normal equations of coefficients of norm `radius`.
+    """The weights and the law of least noise in the normal equations of coefficients of norm `radius`, a public guess.
 
-    Parameters
-    ----------
-    size : int
-        p.
-    eps, delta : float
-        Normal noise needs a positive delta; the Wishart law is pure and is taken where it is less.
-    radius : float
-        Public guess at the norm of the coefficients of z.
-    adjacency : {"add_remove", "replace_one"}
-    law : {"wishart", "normal"}, optional
-        The law to insist on.
-
-    Returns
-    -------
-    StatisticsNoise
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    Normal noise needs a positive delta; the Wishart law is pure and is taken where it is less, unless `law` insists.
     """
     eps, delta = check_budget(eps, delta)
     radius, notion = check_positive("radius", radius), check_adjacency(adjacency)
@@ -204,32 +160,22 @@ def statistics_noise(
     if delta > 0:
         mu = analytic_mu(eps, delta)
         laws["normal"] = normal
-    found = []
+    candidates = []
     for build in [laws[law]] if law else laws.values():
         least = optimize.minimize_scalar(
             lambda at, build=build: math.log(build(at).gradient_variance(radius)),
             bounds=(-WIDEST, WIDEST),
             method="bounded",
         )
-        found.append(build(float(least.x)))
-    return min(found, key=lambda noise: noise.gradient_variance(radius))
+        candidates.append(build(float(least.x)))
+    return min(candidates, key=lambda noise: noise.gradient_variance(radius))
 
 
 def integer_statistics(blocks: Iterable[tuple[Float, Float]], noise: MatrixNoise) -> Exact:
     """The exact sum of v v' over rows, Python integers of shape (p + 1, p + 1), in units of 2^-40.
 
-    Parameters
-    ----------
-    blocks : iterable of (exog (rows, p), endog (rows,))
-        Row-wise functions of the data.
-    noise : MatrixNoise
-        Whose metric rows are measured in: z = D^-1/2 L^-1 x, shortened to 1.
-
-    Returns
-    -------
-    ndarray of object
-        v = (z, y) 2^20, truncated towards 0: |v_z| and |v_y| are at most 2^20, and a row's v does not depend on the
-        other rows.
+    v = (z, y) 2^20 truncated towards 0, z = D^-1/2 L^-1 x shortened to 1: |v_z| and |v_y| are at most 2^20, and a row's
+    v does not depend on the other rows.
     """
     size, diagonal = noise.size + 1, np.array(noise.diagonal)
     total = np.zeros((size, size), dtype=object)
@@ -244,27 +190,14 @@ def integer_statistics(blocks: Iterable[tuple[Float, Float]], noise: MatrixNoise
 
 
 def noisy_statistics(total: Exact, noise: StatisticsNoise, *, cover_eps: float, random: RandomSource) -> Float:
-    """The sum with its noise on a public lattice, and the cover of floating point.
+    """The sum of `integer_statistics` with its noise on a public lattice, symmetric, in the coordinates (z, y).
 
-    Parameters
-    ----------
-    total : ndarray of object
-        From `integer_statistics`.
-    noise : StatisticsNoise
-        Calibrated for the rows' bounds.
-    cover_eps : float
-        A further, pure part of the budget for floating point.
-    random : RandomSource
-
-    Returns
-    -------
-    ndarray (p + 1, p + 1)
-        Symmetric, in the coordinates (z, y).
+    `cover_eps` is a further, pure part of the budget for floating point.
     """
     upper, unit = np.triu_indices(noise.size + 1), 2 ** (2 * PLACES - COVER_PLACES)
     # Far beyond the lattice's own limit, so that no draw overflows.
-    drawn = np.clip(np.rint(noise.sample(random)[upper] * 2.0 ** (2 * PLACES)), -FARTHEST, FARTHEST)
-    exact = [entry + int(draw) for entry, draw in zip(total[upper], drawn, strict=True)]
+    draws = np.clip(np.rint(noise.sample(random)[upper] * 2.0 ** (2 * PLACES)), -FARTHEST, FARTHEST)
+    exact = [entry + int(draw) for entry, draw in zip(total[upper], draws, strict=True)]
     lattice = [max(-LATTICE_LIMIT, min(LATTICE_LIMIT, (2 * entry + unit) // (2 * unit))) for entry in exact]
     # The error of a draw grows with the factor of its entry, whose product is rounded too.
     widest = noise.unit.scaled(1.1 * noise.scale * float(noise.factors.max()))

@@ -28,30 +28,18 @@ def slack(columns: int) -> float:
 
 @dataclass(frozen=True)
 class ConvexBody:
-    """The body of one term's part d of a row.
+    """The body of one term's part d of a row."""
 
-    Attributes
-    ----------
-    kind : {"intercept", "box", "simplex", "cross", "ball"}
-        d is the constant 1 in every row; every |d_j| <= 1; d_j >= 0 with sum at most 1; sum |d_j| <= 1; or
-        sum d_j^2 <= 1.
-    size : int
-        k, the number of coordinates; 1 for the intercept.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside the values above.
-    """
-
+    # d is the constant 1 in every row; every |d_j| <= 1; d_j >= 0 with sum at most 1; sum |d_j| <= 1; or sum d_j^2 <=
+    # 1.
     kind: Kind
-    size: int = 1
+    size: int = 1  # k, the number of coordinates; 1 for the intercept
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise ArgumentError(f"kind must be one of {list(get_args(Kind))}, got {safe_repr(self.kind)}")
-        whole = isinstance(self.size, (int, np.integer)) and not isinstance(self.size, bool)
-        if not (whole and self.size >= 1) or (self.kind == "intercept" and self.size != 1):
+        is_integer = isinstance(self.size, (int, np.integer)) and not isinstance(self.size, bool)
+        if not (is_integer and self.size >= 1) or (self.kind == "intercept" and self.size != 1):
             raise ArgumentError(f"size must be a positive integer, and 1 for the intercept, got {safe_repr(self.size)}")
 
     def gauge(self, part: NDArray[np.floating]) -> Float:
@@ -147,25 +135,11 @@ def _row_gauge(part: Float, block: ConvexBody, scales: Float) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """A block and its public linear map: its part of a row is d @ matrix, and of the noise b_d @ matrix.
-
-    Attributes
-    ----------
-    block : Block
-    columns : tuple of int
-        The q columns of the design that it reaches.
-    matrix : ndarray, shape (k, q)
-        C; a vector of shape (k,) stands for a diagonal matrix.
-
-    Raises
-    ------
-    ArgumentError
-        If the shapes do not fit, a column is repeated or negative, or an entry is not finite.
-    """
+    """A block and its public linear map: its part of a row is d @ matrix, and of the noise b_d @ matrix."""
 
     block: ConvexBody
-    columns: tuple[int, ...]
-    matrix: Float
+    columns: tuple[int, ...]  # The q columns of the design that it reaches
+    matrix: Float  # (k, q): C; a vector of shape (k,) stands for a diagonal matrix
 
     def __post_init__(self) -> None:
         matrix = np.array(self.matrix, dtype=np.float64)
@@ -200,14 +174,7 @@ class Image:
 
 
 def unit_images(blocks: Sequence[ConvexBody], scales: ArrayLike = 1.0) -> tuple[Image, ...]:
-    """Images of blocks whose coordinates are, times `scales`, the columns one after the other.
-
-    Parameters
-    ----------
-    blocks : sequence of Block
-    scales : float or array, shape (p,)
-        The bound of each column: a column is its coordinate times it.
-    """
+    """Images of blocks whose coordinates are, times `scales`, the columns one after the other."""
     ends = np.cumsum([block.size for block in blocks])
     bounds = np.broadcast_to(np.asarray(scales, dtype=np.float64), (int(ends[-1]),))
     slices = [range(end - block.size, end) for block, end in zip(blocks, ends, strict=True)]
@@ -217,14 +184,7 @@ def unit_images(blocks: Sequence[ConvexBody], scales: ArrayLike = 1.0) -> tuple[
 
 
 def check_images(images: Sequence[Image]) -> int:
-    """The number of columns p, once the images are known to make up a design.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none, a map is zero, there are two intercepts, two blocks other than the intercept share a
-        column, or the maps together do not reach every direction of the p columns.
-    """
+    """The number of columns p, once the images are known to make up a design; else ArgumentError."""
     return _checked(tuple(images))
 
 
@@ -237,8 +197,8 @@ def _checked(images: tuple[Image, ...]) -> int:
         raise ArgumentError("a design has one intercept at most")
     if any(image.trace == 0 for image in images):
         raise ArgumentError("a block's map must not be zero: give a constant zero column a map that is not")
-    taken = [column for image in images if image.block.kind != "intercept" for column in image.columns]
-    if len(set(taken)) < len(taken):
+    columns = [column for image in images if image.block.kind != "intercept" for column in image.columns]
+    if len(set(columns)) < len(columns):
         raise ArgumentError("only the intercept's map may share columns with another block's")
     size = 1 + max(column for image in images for column in image.columns)
     if sum(_rank(part) for part in _components(images)) < size:
@@ -261,9 +221,9 @@ def _components(images: Sequence[Image]) -> list[list[Image]]:
     constants = [image for image in images if image.block.kind == "intercept"]
     reached = {column for image in constants for column in image.columns}
     others = [image for image in images if image.block.kind != "intercept"]
-    beside = [image for image in others if reached & set(image.columns)]
+    overlapping = [image for image in others if reached & set(image.columns)]
     apart = [[image] for image in others if not reached & set(image.columns)]
-    return [constants + beside, *apart] if constants else apart
+    return [constants + overlapping, *apart] if constants else apart
 
 
 def _rank(images: Sequence[Image]) -> int:

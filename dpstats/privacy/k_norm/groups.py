@@ -81,16 +81,16 @@ class Group:
     def second_moments(self) -> Float:
         """E U U' for U uniform in the body, shape (d, d)."""
         moments = np.zeros((self.size, self.size))
-        inside: list[int] = []
+        hull_columns: list[int] = []
         for block, where in zip(self.blocks, self.slices, strict=True):
             if not self.in_hull(block):
                 moments[where, where] = block.variance * np.eye(block.size)
             elif block.kind == "intercept":
-                inside.insert(0, where.start)
+                hull_columns.insert(0, where.start)
             else:
-                inside.extend(range(where.start, where.stop))
+                hull_columns.extend(range(where.start, where.stop))
         if self.homogenised:
-            moments[np.ix_(inside, inside)] = uniform.second_moments(self.simplices)
+            moments[np.ix_(hull_columns, hull_columns)] = uniform.second_moments(self.simplices)
         return moments
 
     def uniform(self, random: RandomSource) -> Float:
@@ -155,19 +155,10 @@ class _Sums(NamedTuple):
 
 
 def group_blocks(images: Sequence[Image]) -> Grouping:
-    """Merge groups, from one block each, while a merge lowers E||b||^2; the best merge first.
+    """Merge groups, from one block each, while a merge lowers E||b||^2, the best merge first; the intercept's comes
+    first.
 
     The result is never worse than one block a group, nor than one group of all.
-
-    Parameters
-    ----------
-    images : sequence of Image
-        As `check_images` wants them. Public, like everything here.
-
-    Returns
-    -------
-    Grouping
-        The group of the intercept, if there is one, comes first.
     """
     # In an order of their own, so that the order of the terms decides nothing.
     order = sorted(range(len(images)), key=lambda index: _rank(images[index]))
@@ -184,19 +175,16 @@ def group_blocks(images: Sequence[Image]) -> Grouping:
         if homogenised and one == 0:
             sums.plain[0] = _hull_square(sums.log_volume[:1], sums.inside[:1], weights)[0]
         members[one] += members.pop(other)
-    found = make_grouping(images, tuple(tuple(sorted(group)) for group in members))
+    greedy = make_grouping(images, tuple(tuple(sorted(group)) for group in members))
     # Merging one pair at a time may stop short of the one group of all blocks.
-    whole = make_grouping(images, [range(len(images))])
-    return min(found, whole, key=lambda grouping: grouping.expected_square)
+    single = make_grouping(images, [range(len(images))])
+    return min(greedy, single, key=lambda grouping: grouping.expected_square)
 
 
 def make_grouping(images: Sequence[Image], groups: Sequence[Sequence[int]]) -> Grouping:
     """The grouping with the shares that make E||b||^2 least: in proportion to the cube roots of the energies.
 
-    Raises
-    ------
-    ArgumentError
-        If the groups do not hold every block exactly once.
+    ArgumentError unless the groups hold every block exactly once.
     """
     check_groups(images, groups)
     energies = tuple(group_energy([images[index] for index in group]) for group in groups)
@@ -237,17 +225,17 @@ def _block_sums(images: Sequence[Image]) -> _Sums:
     constants = [image for image in images if image.block.kind == "intercept"]
     plain = np.array([image.block.variance * image.trace for image in images])
     log_volume = np.zeros((len(images), len(points)))
-    inside = np.repeat(plain[:, None], len(points), axis=1)
+    within_hull = np.repeat(plain[:, None], len(points), axis=1)
     for row, image in enumerate(images):
         if image.block.kind == "intercept":
-            inside[row] = (2 * points - 1) ** 2 * image.trace
+            within_hull[row] = (2 * points - 1) ** 2 * image.trace
         elif image.block.kind == "simplex":
             part = conditional(image.block.size, dimension)
             log_volume[row] = part.log_volume
             overlap = sum(image.overlap(constant) for constant in constants)
-            inside[row] = (part.square - part.product) * image.trace + part.product * image.total
-            inside[row] += 2 * (2 * points - 1) * part.mean * overlap
-    return _Sums(np.array([float(image.block.size) for image in images]), plain, log_volume, inside)
+            within_hull[row] = (part.square - part.product) * image.trace + part.product * image.total
+            within_hull[row] += 2 * (2 * points - 1) * part.mean * overlap
+    return _Sums(np.array([float(image.block.size) for image in images]), plain, log_volume, within_hull)
 
 
 def _hull_square(log_volume: Float, inside: Float, weights: Float) -> Float:

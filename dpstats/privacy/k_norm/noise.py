@@ -33,28 +33,12 @@ class KNormNoise:
 
     A row x = C'd whose blocks' parts lie in their bodies has norm at most 1: the density moves by at most
     exp(|t| / scale) when its argument moves by t x. Made by `k_norm_noise`, which finds groups and shares.
-
-    Attributes
-    ----------
-    scale : float
-        s, positive and finite.
-    images : tuple of Image
-        The blocks with their maps to the p columns.
-    groups : tuple of tuple of int
-        Blocks by index; every block is in exactly one group.
-    shares : tuple of float
-        w_g, positive, with sum 1.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside the values above, or as `check_images` says.
     """
 
-    scale: float
-    images: tuple[Image, ...]
-    groups: tuple[tuple[int, ...], ...]
-    shares: tuple[float, ...]
+    scale: float  # s, positive and finite
+    images: tuple[Image, ...]  # The blocks with their maps to the p columns
+    groups: tuple[tuple[int, ...], ...]  # Blocks by index; every block is in exactly one group
+    shares: tuple[float, ...]  # w_g, positive, with sum 1
 
     def __post_init__(self) -> None:
         check_images(self.images)
@@ -163,10 +147,8 @@ class KNormNoise:
     def log_density(self, noise: NDArray[np.floating]) -> Float:
         """Log density at `noise`, shape (..., p), over the last axis.
 
-        Raises
-        ------
-        ArgumentError
-            If there are more block coordinates than columns: the density is then an integral without a closed form.
+        ArgumentError if there are more block coordinates than columns: the density is then an integral without a closed
+        form.
         """
         matrix = np.concatenate(self.maps)
         if matrix.shape[0] != matrix.shape[1]:
@@ -185,11 +167,6 @@ class KNormNoise:
 
         Each column has an equal part of the level. A column that is a multiple of one coordinate has that coordinate's
         law, any other the bound for log-concave laws of its variance.
-
-        Raises
-        ------
-        ArgumentError
-            If `level` is not strictly between 0 and 1, or `columns` are not distinct columns of the design.
         """
         if not 0 < level < 1:
             raise ArgumentError(f"level must lie strictly between 0 and 1, got {safe_repr(level)}")
@@ -202,11 +179,13 @@ class KNormNoise:
         for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
             quantiles: dict[ConvexBody, float] = {}
             for block, where in zip(body.blocks, body.slices, strict=True):
-                alone = (sources == 1) & (matrix[where] != 0).any(axis=0)
-                if alone[chosen].any():
+                single_source = (sources == 1) & (matrix[where] != 0).any(axis=0)
+                if single_source[chosen].any():
                     if block not in quantiles:
                         quantiles[block] = marginal(body, block).quantile(each)
-                    bounds[alone] = scale * np.abs(matrix[where][:, alone]).max(axis=0) * quantiles[block]
+                    bounds[single_source] = (
+                        scale * np.abs(matrix[where][:, single_source]).max(axis=0) * quantiles[block]
+                    )
         return np.where(np.isin(np.arange(self.size), chosen), bounds, math.inf)
 
     def norm_quantile(self, probability: float) -> float:
@@ -215,11 +194,6 @@ class KNormNoise:
         The least of three: Cantelli's inequality for ||b||^2 from its first moments; the exact Gamma law of the norm
         times the longest row; and Markov's inequality with the moments of log-concave coordinates. At 95 % it is
         about 1.3 times the quantile.
-
-        Raises
-        ------
-        ArgumentError
-            If `probability` is not strictly between 0 and 1.
         """
         if not 0 < probability < 1:
             raise ArgumentError(f"probability must lie strictly between 0 and 1, got {safe_repr(probability)}")
@@ -237,13 +211,7 @@ class KNormNoise:
 
 
 def k_norm_noise(images: Sequence[Image], scale: float = 1.0) -> KNormNoise:
-    """The noise with the groups and shares of `group_blocks`.
-
-    Raises
-    ------
-    ArgumentError
-        As `KNormNoise`.
-    """
+    """The noise with the groups and shares of `group_blocks`."""
     return _unit_noise(tuple(images)).scaled(scale)
 
 

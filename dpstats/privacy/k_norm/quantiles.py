@@ -90,9 +90,9 @@ def _hull_survival(sizes: tuple[int, ...], block: ConvexBody) -> Float:
     if is_simplex:
         exceeding = _log_exceeding(block.size, points.ravel(), np.repeat(KNOTS[:-1], len(rule.points)))
         logs = logs - _log_volumes((block.size,), is_simplex, sum(sizes))[1] + exceeding.reshape(points.shape)
-    whole = sum((conditional(size, sum(sizes)).log_volume for size in sizes), np.zeros_like(rule.points))
+    normaliser = sum((conditional(size, sum(sizes)).log_volume for size in sizes), np.zeros_like(rule.points))
     top = special.logsumexp(logs, axis=1, b=rule.weights) + np.log1p(-start[:, 0])
-    return np.append(np.minimum(2 * np.exp(top - special.logsumexp(whole, b=rule.weights)), 1.0), 0.0)
+    return np.append(np.minimum(2 * np.exp(top - special.logsumexp(normaliser, b=rule.weights)), 1.0), 0.0)
 
 
 @lru_cache(maxsize=64)
@@ -164,9 +164,9 @@ def length_moments(images: Sequence[Image]) -> tuple[float, float]:
         if homogenised and image.block.kind == "simplex":
             probabilities, log_volume = cells(image.block.size, rule.points)
             log_density += log_volume
-            moments = _inside(probabilities, rule.points)
+            moments = _hull_moments(probabilities, rule.points)
         else:
-            moments = _symmetric(image.block, rule.points)
+            moments = _symmetric_moments(image.block, rule.points)
         first, second = quadratic_moments(image.matrix @ image.matrix.T, moments)
         mean += first
         variance += second - first**2
@@ -176,27 +176,15 @@ def length_moments(images: Sequence[Image]) -> tuple[float, float]:
 
 
 def quadratic_moments(gram: Float, moments: MixedMoments) -> tuple[Float, Float]:
-    """E z'Gz and E (z'Gz)^2 for exchangeable coordinates z, by the patterns of equal indices.
-
-    Parameters
-    ----------
-    gram : ndarray, shape (k, k)
-        G, symmetric.
-    moments : Mixed
-        Of z.
-
-    Returns
-    -------
-    first, second : ndarray, shape (N,)
-    """
+    """E z'Gz and E (z'Gz)^2, shapes (N,), for exchangeable coordinates z, by the patterns of equal indices."""
     diagonal, rows = np.diag(gram), gram.sum(axis=1)
-    beside, frobenius = rows - diagonal, (gram * gram).sum(axis=1)
+    off_diagonal, frobenius = rows - diagonal, (gram * gram).sum(axis=1)
     trace, total = diagonal.sum(), rows.sum()
     fourth = (diagonal**2).sum()
-    cube = 4 * (diagonal @ beside)
+    cube = 4 * (diagonal @ off_diagonal)
     squares = trace**2 - fourth + 2 * (frobenius.sum() - fourth)
-    square_products = 2 * (diagonal @ (total - trace - 2 * beside))
-    square_products += 4 * (beside**2 - frobenius + diagonal**2).sum()
+    square_products = 2 * (diagonal @ (total - trace - 2 * off_diagonal))
+    square_products += 4 * (off_diagonal**2 - frobenius + diagonal**2).sum()
     # At z = (1, ..., 1) all the patterns together make (1'G1)^2.
     products = total**2 - fourth - cube - squares - square_products
     second = fourth * moments.fourth + cube * moments.cube + squares * moments.squares
@@ -204,13 +192,13 @@ def quadratic_moments(gram: Float, moments: MixedMoments) -> tuple[Float, Float]
     return trace * moments.square + (total - trace) * moments.product, second
 
 
-def _inside(probabilities: Float, points: Float) -> MixedMoments:
+def _hull_moments(probabilities: Float, points: Float) -> MixedMoments:
     """Of a simplex block's part in the hull, given a."""
     patterns = ((2,), (1, 1), (4,), (3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1))
     return MixedMoments(*(mixed_moment(pattern, probabilities, points) for pattern in patterns))
 
 
-def _symmetric(block: ConvexBody, points: Float) -> MixedMoments:
+def _symmetric_moments(block: ConvexBody, points: Float) -> MixedMoments:
     """Of a uniform point of the block's symmetric hull; moments with an odd exponent vanish."""
     size = block.size
     if block.kind in ("simplex", "cross"):
@@ -235,17 +223,7 @@ class GroupNorm(NamedTuple):
 
 
 def length_quantile(parts: Sequence[GroupNorm], square: float, probability: float) -> float:
-    """A bound that ||b||_2 exceeds with probability at most 1 - `probability`.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        The groups.
-    square : float
-        E ||b||^2.
-    probability : float
-        In (0, 1).
-    """
+    """A bound that ||b||_2 exceeds with probability at most 1 - `probability`; `square` is E ||b||^2."""
     dimension = sum(part.dimension for part in parts)
     reach = max(longest(part.images) * part.scale for part in parts)
     by_gauge = reach * float(special.gammaincinv(dimension, probability))
@@ -263,8 +241,8 @@ def fourth_moment(parts: Sequence[GroupNorm]) -> float:
     for part in parts:
         images, growth = part.images, math.prod(range(part.dimension + 1, part.dimension + 5)) * part.scale**4
         if apart and any(image.block.kind == "intercept" for image in images):
-            shared = growth * length_moments(_only(images, constant=True))[1]
-            images = _only(images, constant=False)
+            shared = growth * length_moments(_restricted(images, constant=True))[1]
+            images = _restricted(images, constant=False)
         square, fourth = length_moments(images)
         squares.append((part.dimension + 1) * (part.dimension + 2) * part.scale**2 * square)
         fourths.append(growth * fourth)
@@ -300,7 +278,7 @@ def _longest_image(image: Image) -> float:
     return min(spectral * math.sqrt(image.block.size), float(lengths.sum()))
 
 
-def _only(images: Sequence[Image], *, constant: bool) -> tuple[Image, ...]:
+def _restricted(images: Sequence[Image], *, constant: bool) -> tuple[Image, ...]:
     """The same body with all maps zero but the intercept's, or with that one zero."""
-    kept = ((image, (image.block.kind == "intercept") == constant) for image in images)
-    return tuple(replace(image, matrix=image.matrix * keep) for image, keep in kept)
+    pairs = ((image, (image.block.kind == "intercept") == constant) for image in images)
+    return tuple(replace(image, matrix=image.matrix * keep) for image, keep in pairs)

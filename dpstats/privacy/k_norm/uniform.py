@@ -33,11 +33,11 @@ def integer_below(bound: int, random: RandomSource) -> int:
 
 def choose(weights: Sequence[int], random: RandomSource) -> int:
     """An index with probability proportional to its integer weight."""
-    left = integer_below(sum(weights), random)
+    remaining = integer_below(sum(weights), random)
     for index, weight in enumerate(weights):
-        if left < weight:
+        if remaining < weight:
             return index
-        left -= weight
+        remaining -= weight
     raise AssertionError("an integer below the sum of the weights lies in one of them")
 
 
@@ -75,14 +75,14 @@ def draw_cell(sizes: Sequence[int], random: RandomSource) -> tuple[int, ...]:
     dimension = sum(sizes)
     factorials = [math.factorial(count) for count in range(dimension + 1)]
     weights = [sums[0][total] * factorials[total] * factorials[dimension - total] for total in range(dimension + 1)]
-    left = choose(weights, random)
+    remaining = choose(weights, random)
     counts = []
     for block, size in enumerate(sizes):
         later = sums[block + 1]
-        first, last = max(0, left - len(later) + 1), min(size, left)
-        options = [math.comb(size, count) ** 2 * later[left - count] for count in range(first, last + 1)]
+        first, last = max(0, remaining - len(later) + 1), min(size, remaining)
+        options = [math.comb(size, count) ** 2 * later[remaining - count] for count in range(first, last + 1)]
         counts.append(first + choose(options, random))
-        left -= counts[-1]
+        remaining -= counts[-1]
     return tuple(counts)
 
 
@@ -123,13 +123,7 @@ def uniform_in_block(block: ConvexBody, random: RandomSource) -> Float:
 
 
 def uniform_in_hull(sizes: Sequence[int], random: RandomSource) -> tuple[float, list[Float]]:
-    """A uniform point of the hull of {1} x simplices of the given sizes.
-
-    Returns
-    -------
-    intercept : float
-    parts : list of ndarray, shapes (k_t,)
-    """
+    """A uniform point of the hull of {1} x simplices of the given sizes: the intercept, and parts of shapes (k_t,)."""
     counts = draw_cell(sizes, random)
     positive, dimension = sum(counts), sum(sizes)
     # a ~ Beta(J + 1, K - J + 1) as a share of two gammas, so that neither a nor 1 - a is a difference.
@@ -166,14 +160,10 @@ def quadrature(dimension: int) -> Quadrature:
 
 
 def cells(size: int, points: Float) -> tuple[Float, Float]:
-    """How many of `size` coordinates are positive, given a.
+    """P(j of `size` coordinates are positive | a), shape (N, size + 1), and the log of what normalises it, shape (N,).
 
-    Returns
-    -------
-    probabilities : ndarray, shape (N, size + 1)
-        P(j positive | a), proportional to C(k, j)^2 a^j (1 - a)^(k - j).
-    log_volume : ndarray, shape (N,)
-        Logarithm of the sum of these, k! times the volume of a S_k - (1 - a) S_k.
+    The former is proportional to C(k, j)^2 a^j (1 - a)^(k - j), whose sum is k! times the volume of a S_k - (1 - a)
+    S_k.
     """
     positive = np.arange(size + 1)
     binomial = special.gammaln(size + 1) - special.gammaln(positive + 1) - special.gammaln(size - positive + 1)

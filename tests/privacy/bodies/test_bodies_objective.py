@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from objective_density import ObjectiveDensity
 
-from dpstats.audit.exact import ObjectiveDensity
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from objective_density import ObjectiveDensity
 
-from dpstats.audit.exact import ObjectiveDensity
 from dpstats.families import Family
 from dpstats.privacy.information import row_weights
 from dpstats.privacy.noise import Noise
