@@ -46,12 +46,7 @@ class Position(NamedTuple):
 
 
 class StreamBooks:
-    """The ticks of the streams that a ledger was charged for.
-
-    Parameters
-    ----------
-    spender : Ledger or Part
-    """
+    """The ticks of the streams that a ledger was charged for."""
 
     def __init__(self, spender: Spender) -> None:
         self._store = spender._store
@@ -67,10 +62,7 @@ class StreamBooks:
     def begin(self, entry: int, digest: str) -> None:
         """Put the stream of an entry before its first tick, unless it stands there or further on already.
 
-        Raises
-        ------
-        LedgerError
-            If the charge was refunded, or the file cannot be written.
+        LedgerError if the charge was refunded, or the file cannot be written.
         """
         with self._store.transaction(write=True) as connection:
             for statement in CREATE:
@@ -185,23 +177,7 @@ LOST = "a tick was not completed, and without state= the stream cannot go on: be
 
 
 class Checkpoint:
-    """One stream's state file and its place in the ledger, either of which may be missing.
-
-    Parameters
-    ----------
-    path : str or Path, optional
-        Of the state; without it the stream ends with the process.
-    ledger : Ledger, Part or path, optional
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is of another type, or the directory is missing.
-    StreamError
-        If the path is a mount point, which no rename can replace.
-    LedgerError
-        If the ledger cannot be opened.
-    """
+    """One stream's state file and its place in the ledger, either of which may be missing."""
 
     def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
         ledger = as_ledger(ledger)
@@ -231,13 +207,7 @@ class Checkpoint:
         return self._entry
 
     def load(self) -> dict[str, Any] | None:
-        """The valid state, with what a killed process has left put in order; None if no stream has begun here.
-
-        Raises
-        ------
-        StreamError
-            If the state is damaged, cannot be read, is not the valid one, or was begun with another ledger or none.
-        """
+        """The valid state, with what a killed process has left put in order; None if no stream has begun here."""
         if self.path is None:
             return None
         with self._locked():
@@ -254,24 +224,10 @@ class Checkpoint:
             return unpack(content)
 
     def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **said: Any) -> None:
-        """Charge the ledger, if there is one, and make `facts` the state before the first tick.
+        """Charge the ledger, if there is one, and make `facts`, with an "identity" that no other stream has, the state
+        before tick 1; `said` is what `Ledger.charge` is told.
 
         What fails after the charge may be tried again, and is not charged again: the state is the one of the charge.
-
-        Parameters
-        ----------
-        facts : mapping
-            With "identity", which no other stream has, and "tick", 0.
-        guarantee : Guarantee
-        **said
-            Of the ledger's entry, see `Ledger.charge`.
-
-        Raises
-        ------
-        StreamError
-            If another process has begun a stream here, or the state cannot be written.
-        BudgetExceeded, UncertifiedError, LedgerError
-            If the ledger does not take the charge.
         """
         content = self._first_state or self._packed(facts)
         with self._locked():
@@ -293,13 +249,6 @@ class Checkpoint:
 
         Where it fails these facts may be tried again, and no others: a tick of which two releases had been made would
         show, by the one that could be recorded, something of the other with the same noise.
-
-        Raises
-        ------
-        StreamError
-            If the state that this stream holds is not the valid one any more, or the next cannot be written.
-        LedgerError
-            If the ledger cannot be written.
         """
         if self._waiting is None:
             self._waiting = facts, self._packed(facts)
@@ -359,10 +308,7 @@ class Checkpoint:
     def _valid(self, content: bytes, identity: str) -> bytes:
         """`content`, or the state one tick on that was committed but not put in its place.
 
-        Raises
-        ------
-        StreamError
-            If the ledger knows of another state than both.
+        StreamError if the ledger knows of another state than both.
         """
         assert self._books is not None
         self._entry = self._books.charge_of(identity)

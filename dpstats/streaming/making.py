@@ -20,10 +20,7 @@ from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 def make_plan(request: StreamRequest) -> StreamPlan:
     """The plan of a stream; no rows are read.
 
-    Raises
-    ------
-    ArgumentError, FormulaError, DomainError
-        Naming the first argument that is not usable, and the fix.
+    ArgumentError, FormulaError, DomainError naming the first argument that is not usable, and the fix.
     """
     request.check()
     if request.method == "refits":

@@ -41,17 +41,8 @@ def region_width(columns: int, region: Constraint | int | None, reach: float = 1
 def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
     """m of Algorithm 3 as printed, with 1 for its constants: max(W^2, log(T / failure)) / gamma^2.
 
-    gamma = (W / T)^(1/3), so m is of order T^(2/3) W^(4/3): at sizes that are met in practice it exceeds d, so that
-    nothing is gained. Offered to be compared with.
-
-    Parameters
-    ----------
-    rows : int
-        T, of the whole stream.
-    width : float
-        W = w(X) + w(C).
-    failure : float
-        beta.
+    gamma = (W / T)^(1/3), W = w(X) + w(C) the `width`, so m is of order T^(2/3) W^(4/3): at sizes that are met in
+    practice it exceeds d, so that nothing is gained. Offered to be compared with.
     """
     many = number("rows", rows, 1, math.inf)
     wide = number("width", width, 0.0, math.inf, open_low=True)
@@ -72,21 +63,8 @@ def choose_directions(
 
     A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 R^2 / m, R the reach of the set.
     The noise adds 2 noise_sd (1 + R) w, w the width of the set's image: that of the set itself, or R sqrt(m) if that
-    is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows.
-
-    Parameters
-    ----------
-    columns : int
-        d, which m does not exceed.
-    constraint : Constraint
-    rows : float
-        T, a public guess at the rows of the stream.
-    noise_sd : float
-        Of the entries of q.
-    row_reach : float
-        X, the greatest norm of a row.
-    most_numbers : int
-        The memory: m (m + 3) / 2 is kept at or below it.
+    is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows:
+    m (m + 3) / 2 is at most `most_numbers`.
     """
     many, reach = number("rows", rows, 1, math.inf), constraint.reach
     scale = 2 * number("noise_sd", noise_sd, 0.0, math.inf, open_low=True) * (1 + reach)
@@ -112,24 +90,12 @@ LIFT_TOLERANCE = 1e-6
 class Projection:
     """A public m by d matrix Phi of normal numbers of variance 1 / m, made from a seed.
 
-    Attributes
-    ----------
-    columns : int
-        d.
-    directions : int
-        m.
-    seed : int
-        Public: the matrix is no secret, and no noise comes of it.
-
-    Raises
-    ------
-    ArgumentError
-        If a number is out of range, or the matrix would have more than 2e8 entries.
+    ArgumentError if a number is out of range, or the matrix would have more than 2e8 entries.
     """
 
-    columns: int
-    directions: int
-    seed: int = 0
+    columns: int  # d
+    directions: int  # m
+    seed: int = 0  # Public: the matrix is no secret, and no noise comes of it
 
     def __post_init__(self) -> None:
         for name, least in (("columns", 1), ("directions", 1), ("seed", 0)):
@@ -157,24 +123,10 @@ class Projection:
         """|x| / |Phi x| Phi x for each row x, shape (n, m): as long as the row itself.
 
         x and Phi are rounded so that all products add up exactly: what a row becomes does not depend, to the last bit,
-        on the rows beside it, as one that is added or removed must not move the others.
+        on the rows beside it, as one that is added or removed must not move the others. Rows outside the `region` G of
+        section 5.2, with Phi x = 0 or with an entry that is not finite become 0; which those are is not released.
 
-        Parameters
-        ----------
-        exog : array_like, shape (n, d)
-        region : Constraint or int, optional
-            G of section 5.2: rows outside it become 0. A constraint keeps rows in the set, k those with at most k
-            entries that are not 0. Which rows those are is not released.
-
-        Returns
-        -------
-        ndarray
-            A row with Phi x = 0, or with an entry that is not finite, is 0.
-
-        Raises
-        ------
-        ArgumentError
-            If `exog` has another number of columns, or `region` is neither.
+        ArgumentError if `exog` has another number of columns, or `region` is neither.
         """
         given = np.asarray(exog, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.columns:
@@ -209,18 +161,8 @@ class Projection:
     ) -> Vector:
         """The coefficients in the set whose image has the least noisy sum of squares, shape (d,).
 
-        Parameters
-        ----------
-        cross, gram : array_like, shapes (m,) and (m, m)
-            Noisy sums of z y and z z' over the rows z that `rows` makes.
-        constraint : Constraint
-            Of the d coefficients.
-        start : array_like, shape (d,), optional
-        tolerance : float
-            As in `dpstats.streaming.constrained.minimise`.
-        lift : bool
-            Whether to return the coefficients of least gauge among those with the same image, as step 9 asks for; else
-            the ones that were found.
+        `cross` and `gram` are sums of z y and z z' over projected rows z. With `lift` the coefficients are those of
+        least gauge among those with the same image, as step 9 asks for; else the ones found first.
         """
         vector, matrix = check_sums(cross, gram)
         if len(vector) != self.directions:
@@ -237,21 +179,8 @@ class Projection:
         """The point of least gauge among those that Phi maps to `image`, which must be that of a point of the set.
 
         By bisection: a multiple rho of the set has such a point if the least |Phi theta - image| over it is 0, and has
-        none if a lower bound on it (a certified gap) is above 0.
-
-        Parameters
-        ----------
-        image : array_like, shape (m,)
-        constraint : Constraint
-        start : array_like, shape (d,), optional
-            A point of the set with that image, the answer if no smaller one is found.
-        steps : int
-            Of the bisection: rho is found within 2**-steps.
-
-        Returns
-        -------
-        ndarray, shape (d,)
-            Of gauge at most 1; its image is within a millionth of `image`.
+        none if a lower bound on it (a certified gap) is above 0. The image is within a millionth of `image`, rho within
+        2**-steps; `start` is a point of the set with that image, the answer if no smaller one is found.
         """
         goal = check_vector("image", image, self.directions)
         scale = float(np.linalg.norm(goal))
@@ -318,30 +247,9 @@ def plan_projection(
     most_numbers: int = MOST_NUMBERS,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
-    """A projection from public facts, and what a plan must say of it.
+    """A projection from public facts, and what a plan must say of it; "printed" is refused where it exceeds d.
 
-    Parameters
-    ----------
-    columns : int
-        d.
-    constraint : Constraint
-        Of the coefficients.
-    rows, noise_sd, row_reach, most_numbers
-        As in `choose_directions`.
-    directions : int or {"auto", "printed"}
-        m; "printed" is refused where it exceeds d.
-    region : Constraint or int, optional
-        G, as in `Projection.rows`.
-    seed : int
-
-    Returns
-    -------
-    tuple of Projection and list of str
-
-    Raises
-    ------
-    ArgumentError
-        If `directions` is neither, or no fewer than d.
+    ArgumentError if `directions` is neither, or no fewer than d.
     """
     rows_inside(np.zeros((1, columns)), region)  # its type
     width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)

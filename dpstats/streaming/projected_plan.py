@@ -39,18 +39,10 @@ NO_ERRORS = "what a sketch leaves out of coefficients is not known, so there are
 
 @dataclass(frozen=True)
 class ProjectedVector(RowVector):
-    """What a row adds: (vech z z', z y) for z its projection, an intercept kept as it is.
+    """What a row adds: (vech z z', z y) for z its projection, an intercept kept as it is."""
 
-    Attributes
-    ----------
-    projection : Projection
-        Of the columns besides the intercept.
-    region : Constraint, int or None
-        Rows outside it enter as zeros.
-    """
-
-    projection: Projection
-    region: Constraint | int | None
+    projection: Projection  # Of the columns besides the intercept
+    region: Constraint | int | None  # Rows outside it enter as zeros
 
     @property
     def intercept(self) -> bool:
@@ -87,14 +79,7 @@ class ProjectedVector(RowVector):
 
 @dataclass(frozen=True)
 class ProjectedFitting:
-    """Coefficients from sums over projected rows: post-processing.
-
-    Attributes
-    ----------
-    vector : ProjectedVector
-    constraint : Constraint
-    lift : bool
-    """
+    """Coefficients from sums over projected rows: post-processing."""
 
     vector: ProjectedVector
     constraint: Constraint
@@ -123,16 +108,9 @@ class ProjectedFitting:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedPlan(StreamPlan):
-    """A projected stream, fixed before a row is read.
+    """A projected stream, fixed before a row is read."""
 
-    Attributes
-    ----------
-    said : tuple of str
-        What the plan says of the projection.
-    lift : bool
-    """
-
-    said: tuple[str, ...]
+    said: tuple[str, ...]  # What the plan says of the projection
     lift: bool
 
     @property
@@ -198,10 +176,7 @@ class ProjectedPlan(StreamPlan):
 def project(request: StreamRequest, rows_guess: float) -> tuple[ProjectedVector, float, tuple[str, ...]]:
     """What a row adds to a projected stream, the most that a neighbour moves the sums by, and what the plan says.
 
-    Raises
-    ------
-    ArgumentError
-        If there are no such directions, or no such region.
+    ArgumentError if there are no such directions, or no such region.
     """
     constraint, design = request.constraint, request.design
     assert constraint is not None

@@ -349,13 +349,7 @@ class Refits:
 
 
 def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
-    """The schedule asked for, or the default.
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither a schedule for `horizon` nor a period.
-    """
+    """The schedule asked for, or the default. ArgumentError if it is neither a schedule for `horizon` nor a period."""
     if schedule is None:
         return Schedule.geometric(horizon, RATIO)
     if isinstance(schedule, Schedule):

@@ -26,24 +26,12 @@ EARLY = 64
 
 
 class Release(NamedTuple):
-    """One tick.
+    """One tick."""
 
-    Attributes
-    ----------
-    total : ndarray, shape (size,)
-        The noisy sum of all ticks.
-    released : ndarray, shape (size,)
-        What the workload makes of the ticks, those up to `start` left out.
-    params : ndarray, shape (p,)
-        Coefficients in model units.
-    start : ndarray, shape (1,)
-        A whole number of ticks.
-    """
-
-    total: Float
-    released: Float
-    params: Float
-    start: Float
+    total: Float  # shape (size,). The noisy sum of all ticks
+    released: Float  # shape (size,). What the workload makes of the ticks, those up to `start` left out
+    params: Float  # shape (p,). Coefficients in model units
+    start: Float  # shape (1,). A whole number of ticks
 
     def numbers(self) -> Float:
         """All of it, shape (2 size + p + 1,)."""
@@ -56,17 +44,7 @@ class Release(NamedTuple):
 
 
 class Releases:
-    """The releases of a stream by tick.
-
-    Parameters
-    ----------
-    size, columns : int
-        Lengths of sums and of coefficients.
-    path : Path, optional
-        Of the file that keeps them all.
-    recall : int
-        Without a file so many are kept.
-    """
+    """The releases of a stream by tick."""
 
     def __init__(self, size: int, columns: int, path: Path | None, recall: int) -> None:
         self._size, self._columns, self._path = size, columns, path
@@ -108,15 +86,7 @@ class Releases:
             self._latest.append(release)
 
     def at(self, tick: int) -> Release:
-        """The release of `tick`; before the first one all sums are 0.
-
-        Raises
-        ------
-        ArgumentError
-            If there is none yet, or it is not in memory any more.
-        StreamError
-            If the file of releases is gone or damaged.
-        """
+        """The release of `tick`; before the first one all sums are 0."""
         if not 0 <= tick <= self.tick:
             raise ArgumentError(f"ticks must lie between 0 and {self.tick}, the ticks so far")
         if tick == self.tick:

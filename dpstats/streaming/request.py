@@ -67,13 +67,7 @@ class StreamKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class StreamRequest:
-    """What a stream is asked for; see `dpstats.streaming.Regression` for the attributes.
-
-    Attributes
-    ----------
-    seeded : bool
-        Whether the noise can be reproduced.
-    """
+    """What a stream is asked for; see `dpstats.streaming.Regression` for the attributes."""
 
     formula: str
     domain: Domain | Mapping[str, Any]
@@ -104,7 +98,7 @@ class StreamRequest:
     lift: bool = False
     adjacency: str = "add_remove"
     rows_guess: float = 1000.0
-    seeded: bool = False
+    seeded: bool = False  # Whether the noise can be reproduced
 
     def check(self) -> None:
         """Raise ArgumentError, FormulaError or DomainError for the first argument that is not usable."""

@@ -299,21 +299,10 @@ class StreamResults(GLMResults):
 def change_table(
     names: Sequence[str], later: StreamResults, earlier: StreamResults, correlation: float
 ) -> pd.DataFrame:
-    """Coefficients of one interval less those of an earlier one, with errors.
+    """Coefficients of one interval less those of an earlier one, without a tick in common, with errors, by term.
 
-    Parameters
-    ----------
-    names : sequence of str
-    later, earlier : StreamResults
-        Of intervals without a tick in common, so that sampling errors are independent.
-    correlation : float
-        Of the noise of their sums.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by term: change, std_error, z, p_value, low and high. The errors' noise parts are taken to be correlated
-        as unfavourably as the sums' noise is (docs/proofs/streams, 10).
+    The errors' noise parts are taken to be correlated as unfavourably as the sums' noise is, by `correlation`
+    (docs/proofs/streams, 10).
     """
     from scipy import stats
 

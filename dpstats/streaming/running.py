@@ -51,16 +51,8 @@ def choose_burn_in(
 ) -> BurnIn:
     """The start of the least predicted excess: of noise, of the linearisation, and of the rows that are left out.
 
-    Parameters
-    ----------
-    plan : StreamPlan
-    totals : sequence of ndarray, shape (size,)
-        Noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there have been so many.
-    params : sequence of ndarray, shape (p,)
-        Coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
-    tick : int
-    total : ndarray, shape (size,)
-        The noisy sum of all ticks.
+    `totals` are the noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there are, `total` that of all; `params`
+    the coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
     """
     fitting, latest = plan.fitting, params[-1]
     size = len(latest)
@@ -85,45 +77,15 @@ def choose_burn_in(
 
 
 class Waiting(NamedTuple):
-    """A tick that is computed but not shown yet.
+    """A tick that is computed but not shown yet."""
 
-    Attributes
-    ----------
-    facts : dict or None
-        The state after it; None once that is valid.
-    release : Release
-    label : str or None
-    """
-
-    facts: dict[str, Any] | None
+    facts: dict[str, Any] | None  # The state after it; None once that is valid
     release: Release
     label: str | None
 
 
 class RunningStream:
-    """What changes while a stream runs.
-
-    Parameters
-    ----------
-    plan : StreamPlan
-    ledger : Ledger, Part or path, optional
-    state : path, optional
-    recall : int
-    seed : int, optional
-
-    Attributes
-    ----------
-    releases : Releases
-    label : str or None
-        The public name of the tick that was closed last.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is not usable.
-    StreamError
-        If the state is of another stream, or is not the valid one.
-    """
+    """What changes while a stream runs."""
 
     def __init__(
         self,
@@ -167,10 +129,7 @@ class RunningStream:
     def table(self, rows: object) -> Table:
         """`rows` as a table that the formula can read and the ledger pays for, judged by its schema alone.
 
-        Raises
-        ------
-        ArgumentError, DataError, DomainError
-            If it is not.
+        ArgumentError, DataError, DomainError if it is not.
         """
         table = as_table(rows)
         self.plan.design.check_schema(table)
@@ -204,15 +163,7 @@ class RunningStream:
     def begin(self, counted: int | None = None) -> None:
         """Charge the ledger and write the first state, once.
 
-        Parameters
-        ----------
-        counted : int, optional
-            The rows of each tick where they are counted: their number is then public, and the ledger says so.
-
-        Raises
-        ------
-        StreamError
-            If rows are counted in a stream that was charged for without.
+        StreamError if rows are counted in a stream that was charged for without.
         """
         if self._begun or self._keeper.entry is not None:
             self._check_counted(counted)
@@ -238,15 +189,7 @@ class RunningStream:
             )
 
     def close(self, tick: Tick) -> None:
-        """Close a tick, whose rows are charged for; see `begin`.
-
-        Raises
-        ------
-        StreamError, LedgerError
-            If this stream's state is not the valid one any more, or the tick cannot be recorded; nothing was released.
-        ReleaseError
-            If it fails after rows were read; the tick is still open.
-        """
+        """Close a tick, whose rows are charged for; see `begin`."""
         # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
         strip_context(lambda: self._close(tick))
 
@@ -254,10 +197,7 @@ class RunningStream:
     def alone(self) -> Iterator[None]:
         """One tick at a time: two that are closed at once would be given the same noise.
 
-        Raises
-        ------
-        StreamError
-            If another thread is closing one.
+        StreamError if another thread is closing one.
         """
         if not self._lock.acquire(blocking=False):
             raise StreamError("another thread is closing a tick of this stream: close one after the other")
@@ -279,13 +219,7 @@ class RunningStream:
         return self._waiting is not None
 
     def record(self) -> None:
-        """Record and show the tick that waits. Reads no rows: others would be released with the same noise.
-
-        Raises
-        ------
-        StreamError, LedgerError
-            As `close`.
-        """
+        """Record and show the tick that waits. Reads no rows: others would be released with the same noise."""
         strip_context(self._record)
 
     def _record(self) -> None:
@@ -360,13 +294,7 @@ class RunningStream:
         }
 
     def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state.
-
-        Raises
-        ------
-        StreamError
-            If it is that of another stream.
-        """
+        """Go on from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
             raise StreamError("state: this is no state of a regression")
         ours = self.plan.digests()

@@ -153,29 +153,12 @@ def printed_period(
     width: float | None = None,
     curvature: float | None = None,
 ) -> int:
-    """tau of Theorem 3.1, in rows: how often it has a stream of T rows fitted anew.
+    """tau of Theorem 3.1, in rows and at most T: how often it has a stream of T rows fitted anew.
 
-    Parameters
-    ----------
-    case : {1, 2, 3}
-        1, convex losses: (T d)^(1/3) / eps^(2/3). 2, strongly convex ones: sqrt(d L) / (nu^(1/2) eps |C|^(1/2)). 3,
-        sets of small width: sqrt(T w) C_j^(1/4) / ((L |C|)^(1/4) eps^(1/2)). Rounded up; at most T.
-    rows, columns : int
-        T and d.
-    eps : float
-    reach, lipschitz : float
-        |C| and L, of a row's loss on the set.
-    convexity, width, curvature : float, optional
-        nu (case 2), w(C) and C_j (case 3).
+    Case 1, convex losses: (T d)^(1/3) / eps^(2/3). 2, strongly convex ones: sqrt(d L) / (nu^(1/2) eps |C|^(1/2)), nu the
+    `convexity`. 3, sets of small width: sqrt(T w) C_j^(1/4) / ((L |C|)^(1/4) eps^(1/2)), C_j the `curvature`.
 
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ArgumentError
-        If the case is unknown, or misses what it needs.
+    ArgumentError if the case is unknown, or misses what it needs.
     """
     many, wide = _whole("rows", rows, 10**15), _whole("columns", columns)
     budget = number("eps", eps, 0.0, math.inf, open_low=True)
@@ -198,28 +181,12 @@ def printed_period(
 def share(
     eps: float, delta: float, fits: int, guarantee: Callable[[float, float], Guarantee]
 ) -> tuple[float, float, Guarantee]:
-    """The most that each of `fits` equal fits may spend, and the guarantee of all together.
+    """The most that each of `fits` equal fits may spend, and the guarantee of all together, at most (eps, delta).
 
     With delta = 0 equal shares of eps. Else the greatest eps, to a thousandth, at which privacy loss distributions of
     the fits' own guarantees compose to (eps, delta); the printed sum is never used.
 
-    Parameters
-    ----------
-    eps, delta : float
-        Of all together.
-    fits : int
-    guarantee : callable
-        Of one fit at its (eps, delta), as its plan has it.
-
-    Returns
-    -------
-    tuple of float, float and Guarantee
-        eps and delta of a fit, and what all promise: at most `eps` and `delta`.
-
-    Raises
-    ------
-    ArgumentError
-        If the budget is too small to be divided so often.
+    ArgumentError if the budget is too small to be divided so often.
     """
     count = _whole("fits", fits)
     if delta == 0 or count == 1:

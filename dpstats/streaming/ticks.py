@@ -67,13 +67,7 @@ def check_tick(tick: object, iterated: bool) -> None:
 
 
 def tick_levels(tick: str, domain: Domain) -> tuple[Any, ...]:
-    """The public values of a column in their order.
-
-    Raises
-    ------
-    ArgumentError
-        If the Domain does not declare them.
-    """
+    """The public values of a column in their order. ArgumentError if the Domain does not declare them."""
     declared = domain.get(tick)
     if not isinstance(declared, Levels):
         raise ArgumentError(
@@ -116,34 +110,14 @@ def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
 
 
 def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
-    """The rows of a table as tables in memory, in order. Reads rows.
-
-    Raises
-    ------
-    ArgumentError
-        If they are on other machines.
-    """
+    """The rows of a table as tables in memory, in order. Reads rows. ArgumentError if they are on other machines."""
     if table.elsewhere:
         raise ArgumentError("tick: rows on a cluster have no order to count by; name a column with public values")
     return table.read(names) if isinstance(table, Stream) else iter([table])
 
 
 class TickFeed:
-    """The ticks that some data make of a stream, closed one after another as they are asked for.
-
-    Parameters
-    ----------
-    running : Running
-    domain : Domain
-        With the levels of a column that ticks go by.
-    data, tick, until
-        As for `dpstats.streaming.Regression.run`.
-
-    Raises
-    ------
-    ArgumentError, DataError, DomainError, StreamError
-        By the schema of the data and the arguments; nothing is read.
-    """
+    """The ticks that some data make of a stream, closed one after another as they are asked for."""
 
     def __init__(
         self, running: RunningStream, domain: Domain, data: Any, tick: int | str | None, until: int | None

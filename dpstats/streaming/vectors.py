@@ -42,27 +42,15 @@ class RowVector:
     Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w x'theta - l' at
     coefficients that were released before the tick, and g is cut to what w leaves of `reach`. In place of y there is
     what an offset leaves of it; a row of weight u in [0, 1] adds u times all that.
-
-    Attributes
-    ----------
-    method : {"linear", "renewable"}
-    family : Family
-        Every cap filled in.
-    metric : MatrixNoise
-        Holds D and L with z = D^-1/2 L^-1 x; its scale means nothing.
-    inner, cross, square : float
-        r, a and c; c = 0 leaves y^2 out.
-    reach : float
-        The most that a row's vector is long.
     """
 
-    method: Method
-    family: Family
-    metric: MatrixNoise
-    inner: float
+    method: Method  # {"linear", "renewable"}
+    family: Family  # Every cap filled in
+    metric: MatrixNoise  # Holds D and L with z = D^-1/2 L^-1 x; its scale means nothing
+    inner: float  # r, a and c; c = 0 leaves y^2 out
     cross: float
     square: float
-    reach: float
+    reach: float  # The most that a row's vector is long
 
     @property
     def columns(self) -> int:
@@ -103,12 +91,7 @@ class RowVector:
     def exact(self, rows: Rows[Block], params: Float) -> Integers:
         """The exact sum over rows in `units`, Python integers of shape (size,). Reads rows: charge first.
 
-        Parameters
-        ----------
-        rows : Rows of Block
-            In model units.
-        params : ndarray, shape (p,)
-            In model units, released before these rows; linear sums do not look at them.
+        `params`, in model units, were released before these rows; linear sums do not look at them.
         """
         part = partial(exact_linear, self) if self.method == "linear" else partial(exact_renewed, self, params)
         return rows.total(part, operator.add)
@@ -190,15 +173,7 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
 
 
 def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
-    """w = l'' and g = w x'theta - l' at x'theta + offset, each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2.
-
-    Parameters
-    ----------
-    vector : RowVector
-    linear : ndarray, shape (rows,)
-        x'theta.
-    endog, offset : ndarray, shape (rows,)
-    """
+    """w = l'' and g = w x'theta - l' at x'theta + offset, each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
     found = vector.family.derivatives(linear + offset, endog)
     weight = np.clip(np.nan_to_num(found.curvature), 0.0, vector.weight_bound)
     slope = np.nan_to_num(weight * linear - found.gradient)
@@ -245,15 +220,8 @@ def linear_vector(
 ) -> tuple[RowVector, float]:
     """The vector of a linear model's rows, and the most that a neighbour moves their sum by.
 
-    Parameters
-    ----------
-    design : DesignSpec
-    family : Family
-    radius : float
-        Public guess at the norm of the coefficients in the metric.
-    adjacency : {"add_remove", "replace_one"}
-    square : bool
-        Whether the sum of y^2 is wanted, from which errors follow.
+    `radius` is a public guess at the norm of the coefficients in the metric; with `square` the sum of y^2 is there, from
+    which errors follow.
     """
     metric = rows_metric(design)
     size = metric.size
@@ -283,10 +251,7 @@ def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency:
 
     Parameters as for `linear_vector`. To replace a row moves the sum by twice the reach.
 
-    Raises
-    ------
-    ArgumentError
-        If the family's loss is not made of a score and a weight that its curve bounds.
+    ArgumentError if the family's loss is not made of a score and a weight that its curve bounds.
     """
     metric, offset = rows_metric(design), design.offset_bound
     size = metric.size

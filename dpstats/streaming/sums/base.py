@@ -35,16 +35,8 @@ class NoisePath(ABC):
 
     @abstractmethod
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
-        """The noise of tick `tick`, shape (size,), and the memory after it.
-
-        Parameters
-        ----------
-        tick : int
-            From 1.
-        fresh : ndarray of object, shape (self.fresh(tick), size)
-        memory : ndarray of object, shape (rows, size)
-            Left as it is.
-        """
+        """The noise of tick `tick` >= 1, shape (size,), and the memory after it; `fresh` is of shape
+        (self.fresh(tick), size), `memory` of (rows, size) and left as it is."""
 
     def error(self) -> float:
         """By how much more than 1/2 a number of the fresh noise may differ from what the noises make of it."""

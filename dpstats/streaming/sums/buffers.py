@@ -57,13 +57,9 @@ class PoleSum:
     """The series sum_i weight_i q_i^k, k = 0, 1, ..., with q_i = 1 - gap_i in [0, 1].
 
     Gaps are kept rather than q, which near 1 has no digits for them.
-
-    Attributes
-    ----------
-    weights, gaps : ndarray, shape (poles,)
     """
 
-    weights: Float
+    weights: Float  # shape (poles,)
     gaps: Float
 
     def coefficients(self, lags: NDArray[np.int64]) -> Float:
@@ -216,13 +212,7 @@ def early_patterns(offsets: tuple[int, ...]) -> list[tuple[int, ...]]:
 def fit_buffers(workload: Workload, offsets: tuple[int, ...], count: int | None) -> Buffers:
     """The buffers of the least greatest standard deviation, for a cumulative or a decaying workload.
 
-    Parameters
-    ----------
-    workload : Cumulative or Halflife
-    offsets : tuple of int
-        One person's ticks.
-    count : int or None
-        How many; None takes the fewest that come within `CLOSE` of the square root, up to five.
+    Without a `count` the fewest that come within `CLOSE` of the square root, up to five.
     """
     if count is not None:
         return _fit(workload, offsets, count)[0]

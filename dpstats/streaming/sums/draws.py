@@ -42,16 +42,9 @@ class GaussianDraws:
 
 @dataclass(frozen=True)
 class LaplaceDraws:
-    """Independent discrete Laplace integers: pure noise for the l1 norm, exact.
+    """Independent discrete Laplace integers: pure noise for the l1 norm, exact."""
 
-    Attributes
-    ----------
-    reach : int
-        The most all noised vectors together move in the l1 norm, in lattice steps.
-    eps : float
-    """
-
-    reach: int
+    reach: int  # The most all noised vectors together move in the l1 norm, in lattice steps
     eps: float
 
     def __post_init__(self) -> None:
@@ -73,19 +66,10 @@ class LaplaceDraws:
 
 @dataclass(frozen=True)
 class NormDraws:
-    """Noise with a density that falls with a norm, rounded to the lattice and covered by discrete Laplace noise.
+    """Noise with a density that falls with a norm, rounded to the lattice and covered by discrete Laplace noise."""
 
-    Attributes
-    ----------
-    law : Noise or KNormNoise
-        In lattice steps.
-    cover_reach : int
-        The most that all rounded vectors together may move in the l1 norm, given the ideal ones.
-    cover_eps : float
-    """
-
-    law: Noise | KNormNoise
-    cover_reach: int
+    law: Noise | KNormNoise  # In lattice steps
+    cover_reach: int  # The most that all rounded vectors together may move in the l1 norm, given the ideal ones
     cover_eps: float
 
     def __post_init__(self) -> None:

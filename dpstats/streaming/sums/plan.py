@@ -36,25 +36,11 @@ _ADD: dict[str, Callable[[Float, Float], Float]] = {
 
 
 def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> NDArray[np.object_]:
-    """Sum of rows in whole steps: each is shortened to `longest` in the norm and truncated towards 0.
+    """Sum of rows in whole steps, shape (size,): each is shortened to `longest` in the norm and truncated towards 0.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (n, size)
-        A row with an entry that is not finite counts as zero.
-    size : int
-    norm : {"l1", "l2", "linf"}
-    longest, step : float
-        `longest` / `step` is at most 2**50.
+    A row with an entry that is not finite counts as zero; `longest` / `step` is at most 2**50.
 
-    Returns
-    -------
-    ndarray of Python integers, shape (size,)
-
-    Raises
-    ------
-    DataError
-        If the shape is another or the entries are not floating-point numbers.
+    DataError if the shape is another or the entries are not floating-point numbers.
     """
     array = np.asarray(rows)
     if array.ndim != 2 or array.shape[1] != size or not np.issubdtype(array.dtype, np.floating):
@@ -251,10 +237,7 @@ def check_size(size: object) -> int:
 def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:
     """The spacing: as given, or a power of two, coarser if the noise's `scale` would not fit the integers.
 
-    Raises
-    ------
-    ArgumentError
-        If a given step is not positive or too fine for the noise.
+    ArgumentError if a given step is not positive or too fine for the noise.
     """
     if step is None:
         finest = math.log2(scale / LARGEST_SCALE)
@@ -294,13 +277,7 @@ def plan_gaussian(
 
 
 def euclidean(row_sensitivity: float | Mapping[str, float]) -> float:
-    """Delta in the Euclidean norm.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not positive, or other norms are given alone.
-    """
+    """Delta in the Euclidean norm. ArgumentError if it is not positive, or other norms are given alone."""
     if isinstance(row_sensitivity, Mapping):
         if "l2" not in row_sensitivity:
             raise ArgumentError("row_sensitivity must give the l2 norm for Gaussian noise")
@@ -318,20 +295,7 @@ def check_reach(name: str, value: float) -> float:
 def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: float) -> float:
     """A mu for which discrete Gaussian noise of scale moved / mu is (eps, delta)-private (docs/proofs/streams, 4).
 
-    Parameters
-    ----------
-    eps, delta : float
-    moved : float
-        Bound on the Euclidean norm, in lattice steps, of what one row changes.
-    numbers : int
-        Noise numbers in all.
-    first_mu : float
-        The same for real-valued noise, an upper bound.
-
-    Raises
-    ------
-    ArgumentError
-        If the lattice is too coarse for discrete noise to be like the real-valued one.
+    ArgumentError if the lattice is too coarse for discrete noise to be like the real-valued one.
     """
     scale = moved / first_mu
     mass = numbers / (24 * scale**2)

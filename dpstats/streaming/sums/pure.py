@@ -164,13 +164,7 @@ class KNormTree(Mechanism):
 
 
 def unit_law(row_sensitivity: float | Mapping[str, float] | KNormNoise, size: int) -> Noise | KNormNoise:
-    """The law whose scale is a row's reach in its norm, of the least root mean square among those given.
-
-    Raises
-    ------
-    ArgumentError
-        If a norm is unknown, its bound not positive, or a body is made for vectors of another size.
-    """
+    """The law whose scale is a row's reach in its norm, of the least root mean square among those given."""
     if isinstance(row_sensitivity, KNormNoise):
         if row_sensitivity.size != size:
             raise ArgumentError(f"row_sensitivity is a body of {row_sensitivity.size} columns, but size is {size}")

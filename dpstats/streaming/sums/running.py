@@ -33,13 +33,7 @@ def pack(content: dict[str, Any]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, Any]:
-    """What `pack` was given.
-
-    Raises
-    ------
-    StreamError
-        If the header, the version or the checksum is another.
-    """
+    """What `pack` was given. StreamError if the header, the version or the checksum is another."""
     header, _, rest = content.partition(b"\n")
     if header + b"\n" != HEADER % VERSION:
         raise StreamError("this is no stream state of this version of dpstats")

@@ -80,16 +80,7 @@ def trailing(tick: int, arity: int) -> int:
 
 
 def memberships(starts: NDArray[np.int64], offsets: Sequence[int], tree: TreeShape, power: int) -> NDArray[np.int64]:
-    """sum over nodes with a noise of (ticks of a person in the node)^power, shape (n,), for the person's first ticks.
-
-    Parameters
-    ----------
-    starts : ndarray of int, shape (n,)
-        The person's ticks are start + offset, of those from 1 to the horizon.
-    offsets : sequence of int
-    tree : TreeShape
-    power : {1, 2}
-    """
+    """sum over nodes with a noise of (ticks of a person in the node)^power, shape (n,), for the person's first ticks."""
     ticks = starts[:, None] + np.array(offsets)
     inside = (ticks >= 1) & (ticks <= tree.horizon)
     total = np.zeros(len(starts), dtype=np.int64)
