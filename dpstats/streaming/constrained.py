@@ -282,8 +282,8 @@ def printed_descent(
 
     r = ceil((1 + L / alpha)^2) steps of length 2 reach / (sqrt(r) (alpha + L)) along the negative noisy gradient
     2 (Q theta - q): the average is at most 4 alpha reach above the least if the gradient is within alpha of the true
-    one (Corollary B.2, the diameter being 2 reach). `error` is alpha, see `gradient_error`; `lipschitz` is L, a bound on
-    the true gradient on the set: 2 T X (Y + X reach) for T rows of norm at most X. No more than `most_steps` are taken.
+    one (Corollary B.2, the diameter being 2 reach). `error` is alpha, see `gradient_error`; `lipschitz` is L, a bound
+    on the true gradient on the set: 2 T X (Y + X reach) for T rows of norm at most X; at most `most_steps`.
     """
     vector, matrix = check_sums(cross, gram)
     alpha = number("error", error, 0.0, math.inf, open_low=True)

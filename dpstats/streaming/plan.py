@@ -24,14 +24,14 @@ from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fit import TickFitting, predicted_excess
-from dpstats.streaming.request import neighbours_in_words, rows_of_one, unchecked
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
-from dpstats.streaming.sums.draws import GaussianDraws
+from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
 
@@ -311,9 +311,24 @@ class StreamPlan:
         --------
         >>> axes = plan.plot()  # with the extra "plots"
         """
-        from dpstats.streaming.pictures import plan_picture
-
-        return plan_picture(self, ax)
+        ax = style.new_axes(ax)
+        table = self.ticks()
+        ticks = table.index.to_numpy()
+        ax.plot(
+            ticks, table.per_row, color=style.BLUE, marker="o", markersize=4, linewidth=1.6, label="noise of privacy"
+        )
+        ax.plot(ticks, table.null / table.rows, color=style.GREY, linewidth=1.2, linestyle="--", label="null model")
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        style.name_axes(ax, "tick", "predicted excess per row")
+        lines = style.show_legend_above(ax)
+        guess = (
+            f"Predicted for {self.rows_guess:,.0f} rows a tick and coefficients of norm {self.radius:g} in model units."
+        )
+        style.finish(
+            ax, f"{self.family.name}: {self.workload}", guess, promise(self, "all ticks together"), lines_above=lines
+        )
+        return ax
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
@@ -430,3 +445,37 @@ def check_guess(name: str, value: object, low: float, high: float) -> float:
     if not is_number(value) or not low <= value <= high:
         raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
     return float(value)
+
+
+def neighbours_in_words(guarantee: Guarantee) -> str:
+    """The neighbours of a guarantee in words."""
+    verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
+    return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
+
+
+def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
+    """Where the rows are that neighbours of a guarantee differ by."""
+    if guarantee.unit is None:
+        return "in its tick"
+    often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"
+    return f"with at most one row {often}"
+
+
+def unchecked(guarantee: Guarantee) -> list[str]:
+    """What a guarantee for persons takes on trust."""
+    if guarantee.unit is None:
+        return []
+    return [
+        f"No stream looks at whose a row is: it is for whoever feeds it to see that no {guarantee.unit} has more. The "
+        "guarantee of one who has is weaker."
+    ]
+
+
+def promise(plan: StreamPlan, what: str) -> str:
+    """The guarantee of a picture's numbers, in words for its caption."""
+    count = len(plan.sums.mechanism.participation)
+    words = style.promise(plan.guarantee, what)
+    unit = plan.guarantee.unit
+    if unit is None or count == 1:
+        return words
+    return words.replace(f"any one {unit}", f"any one {unit} with a row in {count} ticks")

@@ -18,18 +18,13 @@ from dpstats.data import Block, Rows
 from dpstats.errors import NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
-from dpstats.models.sources import scaled_family
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.information import MatrixNoise
-from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constrained import explained_by_noise, smooth_matrix, without_free
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.projected import Projection, plan_projection, rows_inside
-from dpstats.streaming.request import StreamRequest
-from dpstats.streaming.sums import Mechanism, plan_from_dict
-from dpstats.streaming.sums.workloads import Window
+from dpstats.streaming.projected import Projection, rows_inside
+from dpstats.streaming.sums import plan_from_dict
 from dpstats.streaming.vectors import Integers, RowVector
 
 Float = NDArray[np.float64]
@@ -110,7 +105,7 @@ class ProjectedFitting:
 class ProjectedPlan(StreamPlan):
     """A projected stream, fixed before a row is read."""
 
-    said: tuple[str, ...]  # What the plan says of the projection
+    projection_notes: tuple[str, ...]  # What the plan says of the projection
     lift: bool
 
     @property
@@ -149,11 +144,11 @@ class ProjectedPlan(StreamPlan):
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         bounds = "excess and null model are bounds here, for the worst rows and coefficients on the border of the set."
-        return [*super().notes(), *self.said, f"Predicted {bounds}"]
+        return [*super().notes(), *self.projection_notes, f"Predicted {bounds}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {**super().to_dict(), "said": list(self.said), "lift": self.lift}
+        return {**super().to_dict(), "said": list(self.projection_notes), "lift": self.lift}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -168,45 +163,11 @@ class ProjectedPlan(StreamPlan):
             solver=stored["solver"],
             rows_guess=float(stored["rows_guess"]),
             guarantee=Guarantee(**stored["guarantee"]),
-            said=tuple(stored["said"]),
+            projection_notes=tuple(stored["said"]),
             lift=bool(stored["lift"]),
         )
 
 
-def project(request: StreamRequest, rows_guess: float) -> tuple[ProjectedVector, float, tuple[str, ...]]:
-    """What a row adds to a projected stream, the most that a neighbour moves the sums by, and what the plan says.
-
-    ArgumentError if there are no such directions, or no such region.
-    """
-    constraint, design = request.constraint, request.design
-    assert constraint is not None
-    projection, said = plan_projection(
-        len(design.names) - int(design.has_intercept),
-        constraint,
-        rows=rows_guess * _typical_ticks(request.source),
-        noise_sd=_typical_noise(request),
-        directions="auto" if request.directions is None else request.directions,
-        region=request.region,
-        seed=0 if request.projection_seed is None else request.projection_seed,
-    )
-    size = projection.directions + int(design.has_intercept)
-    # Rows in model units have norm 1 at most, and so do their images.
-    metric = MatrixNoise("normal", 1.0, (1.0,) * size)
-    law = ("linear", scaled_family(request.loss, design), metric, 1.0, 1.0, 0.0, float(np.sqrt(2)))
-    vector = ProjectedVector(*law, projection, request.region)  # type: ignore[arg-type]
-    return vector, frobenius_sensitivity(1.0, 1e-9, request.notion), tuple(said)
-
-
-def _typical_ticks(source: Mechanism) -> float:
-    """Ticks that a late release is of."""
-    workload = source.workload
-    if isinstance(workload, Window):
-        return workload.window
-    return min(workload.ticks, 1 / max(1 - workload.decay, 1e-6))
-
-
-def _typical_noise(request: StreamRequest) -> float:
-    """That of the middle of a stream, for rows of about the sensitivity of either adjacency."""
-    eps, delta = request.budget
-    planned = request.source.plan(1, row_sensitivity=2.0, eps=eps, delta=delta)
-    return float(planned.noise_sd(max(1, int(_typical_ticks(request.source) / 2)))[0])
+def stored_plan(stored: Mapping[str, Any]) -> StreamPlan:
+    """The plan whose `to_dict` gave `stored`, of whatever mechanism."""
+    return (ProjectedPlan if "projection" in stored["vector"] else StreamPlan).from_dict(stored)

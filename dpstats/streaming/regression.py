@@ -13,13 +13,12 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.ledger.ledger import LedgerLike
 from dpstats.quiet import hide_frames
-from dpstats.streaming.making import make_plan
 from dpstats.streaming.refits import Refits
 from dpstats.streaming.released import ReleasedTicks
-from dpstats.streaming.request import StreamKeywords, StreamRequest
+from dpstats.streaming.request import StreamKeywords, StreamRequest, make_plan
 from dpstats.streaming.results import StreamResults
 from dpstats.streaming.running import RunningStream
-from dpstats.streaming.ticks import Tick, TickFeed
+from dpstats.streaming.ticks import TickFeed
 
 RECALL = 512
 """Releases kept in memory where no file keeps them."""
@@ -211,7 +210,7 @@ class Regression(ReleasedTicks, _Chosen):
                 return self.at(self.tick)
             table = running.table(rows)
             running.begin()
-            running.close(Tick([table], label))
+            running.close([table], label)
             return self.at(self.tick)
 
     def run(self, data: object, *, tick: int | str | None = None, until: int | None = None) -> Iterator[StreamResults]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.frames import WideFrame
+from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
-from dpstats.streaming.pictures import coefficient_picture
-from dpstats.streaming.plan import StreamPlan
+from dpstats.streaming.plan import StreamPlan, promise
 from dpstats.streaming.results import StreamResults, change_table
 from dpstats.streaming.running import RunningStream
 from dpstats.streaming.sums.workloads import Window
@@ -246,3 +247,41 @@ def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ArgumentError(f"{name} must be an integer: a number of ticks")
     return int(value)
+
+
+MOST_TICKS = 60
+"""Ticks of which a picture has intervals, evenly spread."""
+
+
+def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
+    """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
+    ax = style.new_axes(ax)
+    plan = results[0].plan
+    ticks = np.array([result.last for result in results])
+    values = np.array([result.params[term] for result in results])
+    if results[0].has_errors:
+        chosen = list(results)
+        if len(results) > MOST_TICKS:
+            chosen = [results[place] for place in np.linspace(0, len(results) - 1, MOST_TICKS).astype(int)]
+        ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in chosen])
+        middle = np.array([result.debiased[term] for result in chosen])
+        at = np.array([result.last for result in chosen])
+        shown = np.isfinite(ends).all(axis=1)
+        if shown.any():
+            ax.fill_between(
+                at[shown],
+                ends[shown, 0],
+                ends[shown, 1],
+                color=style.SKY,
+                alpha=0.3,
+                linewidth=0,
+                label="95 % interval",
+            )
+            ax.plot(at[shown], middle[shown], color=style.BLUE, linewidth=1.6, label="without shrinkage")
+    ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
+    style.name_axes(ax, "tick", f"coefficient of {term}")
+    lines = style.show_legend_above(ax)
+    style.finish(
+        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
+    )
+    return ax

@@ -1,25 +1,33 @@
-"""The arguments of a stream of regressions, frozen as they were given and checked as they are asked for."""
+"""The arguments of a stream of regressions, frozen as given and checked as needed, and the plan that they make."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypedDict
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.cached import cached_property
+from dpstats.call import SEEDED
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.statistics import check_size
-from dpstats.models.sources import model_formula
+from dpstats.models.sources import model_formula, scaled_family
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_planned
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
+from dpstats.privacy.information import MatrixNoise
+from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.plan import StreamPlan, check_guess
+from dpstats.streaming.projected import plan_projection
+from dpstats.streaming.projected_plan import ProjectedPlan, ProjectedVector
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
-from dpstats.streaming.vectors import RowVector
+from dpstats.streaming.sums.workloads import Window
+from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 
 SUMS: dict[str, type[Mechanism]] = {
     "blt": Blt,
@@ -228,25 +236,77 @@ def without_offset(design: DesignSpec) -> DesignSpec:
     return design.with_working(low + design.offset_center, high + design.offset_center)
 
 
-def neighbours_in_words(guarantee: Guarantee) -> str:
-    """The neighbours of a guarantee in words."""
-    verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
-    return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
+def make_plan(request: StreamRequest) -> StreamPlan:
+    """The plan of a stream; no rows are read. ArgumentError, FormulaError or DomainError for what is not usable."""
+    request.check()
+    if request.method == "refits":
+        raise ArgumentError("mechanism='refits' has no sums to plan; its plan is that of dp.streaming.Refits")
+    rows = check_guess("rows_guess", request.rows_guess, 1, 1e12)
+    notes: tuple[str, ...] = ()
+    if request.method == "projected":
+        vector, moved, notes = _projected_vector(request, rows)
+    else:
+        vector, moved = _vector(request)
+    noise = request.noise(vector, moved)
+    guarantee = replace(noise.guarantee, unit=request.person)
+    facts: dict[str, Any] = {
+        "design": request.design,
+        "vector": vector,
+        "sums": noise,
+        "radius": request.size,
+        "penalty": request.shrinkage,
+        "constraint": request.constraint,
+        "solver": request.solver,
+        "rows_guess": rows,
+        "guarantee": guarantee.uncertified(SEEDED) if request.seeded else guarantee,
+    }
+    if request.method == "projected":
+        return ProjectedPlan(**facts, projection_notes=notes, lift=request.lift)
+    return StreamPlan(**facts)
 
 
-def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
-    """Where the rows are that neighbours of a guarantee differ by."""
-    if guarantee.unit is None:
-        return "in its tick"
-    often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"
-    return f"with at most one row {often}"
+def _vector(request: StreamRequest) -> tuple[RowVector, float]:
+    """What a row adds, and the most that a neighbour moves the sums by."""
+    design = request.design
+    family = scaled_family(request.loss, design)
+    if request.method == "linear":
+        errors = design.has_intercept and request.budget[1] > 0 and design.score_ratio is not None
+        return linear_vector(design, family, request.size, request.notion, square=errors)
+    return renewed_vector(design, family, request.size, request.notion)
 
 
-def unchecked(guarantee: Guarantee) -> list[str]:
-    """What a guarantee for persons takes on trust."""
-    if guarantee.unit is None:
-        return []
-    return [
-        f"No stream looks at whose a row is: it is for whoever feeds it to see that no {guarantee.unit} has more. The "
-        "guarantee of one who has is weaker."
-    ]
+def _projected_vector(request: StreamRequest, rows_guess: float) -> tuple[RowVector, float, tuple[str, ...]]:
+    """`_vector` for a projected stream, and what the plan says of the projection.
+
+    ArgumentError if there are no such directions, or no such region.
+    """
+    constraint, design = request.constraint, request.design
+    assert constraint is not None
+    # A late release is of so many ticks. The noise is that of the middle of a stream, for rows of about the sensitivity
+    # of either adjacency.
+    workload, (eps, delta) = request.source.workload, request.budget
+    ticks = workload.window if isinstance(workload, Window) else min(workload.ticks, 1 / max(1 - workload.decay, 1e-6))
+    trial = request.source.plan(1, row_sensitivity=2.0, eps=eps, delta=delta)
+    projection, notes = plan_projection(
+        len(design.names) - int(design.has_intercept),
+        constraint,
+        rows=rows_guess * ticks,
+        noise_sd=float(trial.noise_sd(max(1, int(ticks / 2)))[0]),
+        directions="auto" if request.directions is None else request.directions,
+        region=request.region,
+        seed=0 if request.projection_seed is None else request.projection_seed,
+    )
+    size = projection.directions + int(design.has_intercept)
+    vector = ProjectedVector(
+        method="linear",
+        family=scaled_family(request.loss, design),
+        # Rows in model units have norm 1 at most, and so do their images.
+        metric=MatrixNoise("normal", 1.0, (1.0,) * size),
+        inner=1.0,
+        cross=1.0,
+        square=0.0,
+        reach=math.sqrt(2),
+        projection=projection,
+        region=request.region,
+    )
+    return vector, frobenius_sensitivity(1.0, 1e-9, request.notion), tuple(notes)

@@ -25,8 +25,8 @@ from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.glm_results import GLMResults, as_ratios
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.streaming.making import stored_plan
 from dpstats.streaming.plan import StreamPlan, header, ticks_table
+from dpstats.streaming.projected_plan import stored_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,11 +23,9 @@ from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
 from dpstats.streaming.checkpoint import BROKEN, LOST, Checkpoint
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
-from dpstats.streaming.plan import StreamPlan
+from dpstats.streaming.plan import StreamPlan, rows_of_one
 from dpstats.streaming.releases import EARLY, Release, Releases
-from dpstats.streaming.request import rows_of_one
 from dpstats.streaming.sums import PrefixSums
-from dpstats.streaming.ticks import Tick
 
 Float = NDArray[np.float64]
 
@@ -188,10 +186,10 @@ class RunningStream:
                 "would tell it; close them with update or by a column, or begin a new stream"
             )
 
-    def close(self, tick: Tick) -> None:
+    def close(self, pieces: Sequence[Table], label: str | None) -> None:
         """Close a tick, whose rows are charged for; see `begin`."""
         # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
-        strip_context(lambda: self._close(tick))
+        strip_context(lambda: self._close(pieces, label))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -206,11 +204,11 @@ class RunningStream:
         finally:
             self._lock.release()
 
-    def _close(self, tick: Tick) -> None:
-        vector = fail_closed(lambda: self._vector(tick.pieces))
+    def _close(self, pieces: Sequence[Table], label: str | None) -> None:
+        vector = fail_closed(lambda: self._vector(pieces))
         self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
         release = self._step(vector)
-        self._waiting = Waiting(self._facts(self.tick + 1, release, tick.label), release, tick.label)
+        self._waiting = Waiting(self._facts(self.tick + 1, release, label), release, label)
         self._record()
 
     @property
@@ -250,7 +248,7 @@ class RunningStream:
         weights[len(ticks) - 1] += weights[len(ticks) :].sum()
         return np.array([one.params for one in found]), weights[: len(ticks)]
 
-    def _vector(self, pieces: list[Table]) -> NDArray[np.object_]:
+    def _vector(self, pieces: Sequence[Table]) -> NDArray[np.object_]:
         """The exact sum of the rows' vectors. Reads rows."""
         plan, total = self.plan, np.full(self.plan.vector.size, 0, dtype=object)
         for piece in pieces:

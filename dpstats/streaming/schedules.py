@@ -155,8 +155,8 @@ def printed_period(
 ) -> int:
     """tau of Theorem 3.1, in rows and at most T: how often it has a stream of T rows fitted anew.
 
-    Case 1, convex losses: (T d)^(1/3) / eps^(2/3). 2, strongly convex ones: sqrt(d L) / (nu^(1/2) eps |C|^(1/2)), nu the
-    `convexity`. 3, sets of small width: sqrt(T w) C_j^(1/4) / ((L |C|)^(1/4) eps^(1/2)), C_j the `curvature`.
+    Case 1, convex losses: (T d)^(1/3) / eps^(2/3). 2, strongly convex ones: sqrt(d L) / (nu^(1/2) eps |C|^(1/2)), nu
+    the `convexity`. 3, sets of small width: sqrt(T w) C_j^(1/4) / ((L |C|)^(1/4) eps^(1/2)), C_j the `curvature`.
 
     ArgumentError if the case is unknown, or misses what it needs.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from dpstats.domain import Domain, Levels
 from dpstats.errors import ArgumentError, DataError, DPStatsError, StreamError
 from dpstats.ledger.spender import has_code
 from dpstats.quiet import fail_closed, hide_frames
-
-if TYPE_CHECKING:
-    from dpstats.streaming.running import RunningStream
+from dpstats.streaming.running import RunningStream
 
 MOST_ROWS = 10**9
 
@@ -169,7 +167,7 @@ class TickFeed:
             raise self._failed.pop()
         if not found:
             raise StopIteration
-        running.close(found[0])
+        running.close(*found[0])
         return running.tick
 
     def _read(self) -> list[Tick]:

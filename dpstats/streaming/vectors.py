@@ -173,7 +173,7 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
 
 
 def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
-    """w = l'' and g = w x'theta - l' at x'theta + offset, each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
+    """w = l'' and g = w x'theta - l' at x'theta + offset, shapes (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
     found = vector.family.derivatives(linear + offset, endog)
     weight = np.clip(np.nan_to_num(found.curvature), 0.0, vector.weight_bound)
     slope = np.nan_to_num(weight * linear - found.gradient)
@@ -220,8 +220,8 @@ def linear_vector(
 ) -> tuple[RowVector, float]:
     """The vector of a linear model's rows, and the most that a neighbour moves their sum by.
 
-    `radius` is a public guess at the norm of the coefficients in the metric; with `square` the sum of y^2 is there, from
-    which errors follow.
+    `radius` is a public guess at the norm of the coefficients in the metric; with `square` there is the sum of y^2,
+    from which errors follow.
     """
     metric = rows_metric(design)
     size = metric.size

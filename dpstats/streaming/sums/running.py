@@ -7,19 +7,16 @@ import hashlib
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
-from dpstats.streaming.sums.workloads import Halflife, Window
-
-if TYPE_CHECKING:
-    from dpstats.streaming.sums.plan import SumsPlan
+from dpstats.streaming.sums.lattice import Draws, Float, Integers, NoisePath
+from dpstats.streaming.sums.workloads import Halflife, Window, Workload
 
 VERSION = 1
 
@@ -45,8 +42,35 @@ def unpack(content: bytes) -> dict[str, Any]:
     return found
 
 
-Float = NDArray[np.float64]
-Integers = NDArray[np.object_]
+class NoiseSource(Protocol):
+    """What running sums need of a `Mechanism`."""
+
+    @property
+    def workload(self) -> Workload: ...
+
+    def path(self) -> NoisePath: ...
+
+
+class NoisePlan(Protocol):
+    """What running sums need of a `SumsPlan`."""
+
+    @property
+    def mechanism(self) -> NoiseSource: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def step(self) -> float: ...
+
+    @property
+    def draws(self) -> Draws: ...
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
 
 LARGEST = 2**200
 """Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
@@ -81,7 +105,7 @@ class PrefixSums:
     (1, True, (2,))
     """
 
-    def __init__(self, plan: SumsPlan, random: RandomSource, state: dict[str, Any]) -> None:
+    def __init__(self, plan: NoisePlan, random: RandomSource, state: dict[str, Any]) -> None:
         self.plan = plan
         self._random = random
         self._path = plan.mechanism.path()
@@ -89,7 +113,7 @@ class PrefixSums:
         self._process, self._lock = os.getpid(), threading.Lock()
 
     @classmethod
-    def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
+    def begin(cls, plan: NoisePlan, random: RandomSource, recall: int) -> PrefixSums:
         """Before the first tick, with the first noise drawn.
 
         Examples
@@ -258,7 +282,7 @@ class PrefixSums:
         return pack({"plan": self.plan.to_dict(), "state": state, "random": random})
 
     @classmethod
-    def from_bytes(cls, content: bytes, plan: SumsPlan) -> PrefixSums:
+    def from_bytes(cls, content: bytes, plan: NoisePlan) -> PrefixSums:
         """The stream whose `to_bytes` gave `content`: its next release is the one that would have followed.
 
         Parameters

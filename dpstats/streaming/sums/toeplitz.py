@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
 from dpstats.streaming.sums.buffers import (
     BITS,
     MOST_BUFFERS,
@@ -27,6 +26,8 @@ from dpstats.streaming.sums.buffers import (
     square_root,
     window_root,
 )
+from dpstats.streaming.sums.lattice import Integers, NoisePath, zeros
+from dpstats.streaming.sums.mechanism import Mechanism
 from dpstats.streaming.sums.workloads import Halflife, Window, Workload, powers
 
 Float = NDArray[np.float64]

@@ -1,21 +1,97 @@
-"""Fresh noise vectors of integers on the public lattice (docs/proofs/streams, 4 and 6)."""
+"""Noise on the public lattice: rows in whole steps, fresh draws, paths of them (docs/proofs/streams, 4 and 6)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import DataError
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.k_norm.noise import law_from_dict
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource, check_scale, gaussian_integers, noisy_integers
 
 Float = NDArray[np.float64]
+Integers = NDArray[np.object_]
+
+_BELOW = 1 - 2.0**-30  # stands above the rounding of the steps before truncation, for a million numbers
+
+_BLOCK = 4096
+
+_ADD: dict[str, Callable[[Float, Float], Float]] = {
+    "l1": lambda total, size: total + size,
+    "l2": lambda total, size: total + size**2,
+    "linf": np.maximum,
+}
+
+
+def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> NDArray[np.object_]:
+    """Sum of rows in whole steps, shape (size,): each is shortened to `longest` in the norm and truncated towards 0.
+
+    A row with an entry that is not finite counts as zero; `longest` / `step` is at most 2**50.
+
+    DataError if the shape is another or the entries are not floating-point numbers.
+    """
+    array = np.asarray(rows)
+    if array.ndim != 2 or array.shape[1] != size or not np.issubdtype(array.dtype, np.floating):
+        raise DataError(f"rows must be floating-point numbers of shape (n, {size})")
+    total = np.full(size, 0, dtype=object)
+    for start in range(0, len(array), _BLOCK):
+        whole = _whole(array[start : start + _BLOCK].astype(np.float64), norm, longest, step)
+        # 4,096 rows of at most 2**50 each fit 64 bits.
+        total = total + whole.sum(axis=0).astype(object)
+    return total
+
+
+def _whole(block: NDArray[np.float64], norm: str, longest: float, step: float) -> NDArray[np.int64]:
+    """Each row as integers, shape (n, size)."""
+    with np.errstate(all="ignore"):
+        finite = np.asarray(np.isfinite(block).all(axis=1))
+        block = np.where(finite.reshape(-1, 1), block, 0.0)
+        largest = np.maximum(np.abs(block).max(axis=1), 1e-300)
+        unit = block / largest[:, None]
+        length = np.zeros(len(block))
+        for column in np.abs(unit).T:  # column by column: the order of the sum does not depend on the block
+            length = _ADD[norm](length, column)
+        length = np.sqrt(length) if norm == "l2" else length
+        short = largest * length <= longest
+        kept = np.where(short.reshape(-1, 1), block, unit * (longest / np.maximum(length, 1.0))[:, None])
+        return np.trunc(kept * (_BELOW / step)).astype(np.int64)
+
+
+def zeros(rows: int, size: int) -> Integers:
+    """Python integers 0, shape (rows, size)."""
+    return np.full((rows, size), 0, dtype=object)
+
+
+class NoisePath(ABC):
+    """The noise of tick after tick as integers, made of fresh draws and a memory of earlier ones.
+
+    All arrays hold Python integers (dtype object), so that nothing overflows or is rounded unseen.
+    """
+
+    @abstractmethod
+    def fresh(self, tick: int) -> int:
+        """How many fresh vectors tick `tick` = 1, 2, ... takes."""
+
+    @abstractmethod
+    def memory(self, size: int) -> Integers:
+        """The memory before the first tick, shape (rows, size)."""
+
+    @abstractmethod
+    def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
+        """The noise of tick `tick` >= 1, shape (size,), and the memory after it; `fresh` is of shape
+        (self.fresh(tick), size), `memory` of (rows, size) and left as it is."""
+
+    def error(self) -> float:
+        """By how much more than 1/2 a number of the fresh noise may differ from what the noises make of it."""
+        return 0.0
 
 
 @dataclass(frozen=True)
