@@ -91,10 +91,10 @@ class TickFitting:
         if explained_by_noise(equations.moments[~free] / np.sqrt(np.diag(outer)[~free]), cross_sd, self.constraint):
             null = np.zeros(len(free))
             null[~free] = self.constraint.project(null[~free])
-            kept = equations.information[np.ix_(free, free)]
-            if free.any() and kept[0, 0] > 0:
+            inner = equations.information[np.ix_(free, free)]
+            if free.any() and inner[0, 0] > 0:
                 across = equations.information[np.ix_(free, ~free)] @ null[~free]
-                null[free] = (equations.moments[free] - across) / kept[0, 0]
+                null[free] = (equations.moments[free] - across) / inner[0, 0]
             return null
         if self.solver == "paper":
             return self._printed(equations, cross_sd, start, ticks)
@@ -128,15 +128,15 @@ class TickFitting:
         columns, response = np.eye(size + 1)[:, :size] @ basis, np.eye(size + 1)[size]
         equations = moments.equations(columns, response)
         law = MappedMatrix(moments.law, equations.columns)
-        found = identify(equations.information, law)
+        identified = identify(equations.information, law)
         coef = equations.solve(self.radius, None, np.ones(size))
-        active = found.active
+        active = identified.active
         rest = equations.moments - equations.information[:, ~active] @ coef[~active]
-        coef[active] = found.inverse @ rest[active]
+        coef[active] = identified.inverse @ rest[active]
         noise = equations.coefficient_noise(coef)
         spread = ModelSpread(self.design.score_ratio or 1.0)
         if self.vector.method == "linear":
-            loss = float(np.sum(found.inverse * noise[np.ix_(active, active)]))
+            loss = float(np.sum(identified.inverse * noise[np.ix_(active, active)]))
             spread = self._dispersion(deviation, moments, equations, coef, loss, int(active.sum()))
         positive = equations.stabilised(equations.ridge(self.radius))
         estimates = Estimates(
@@ -147,7 +147,7 @@ class TickFitting:
             matrix=law,
             spread=spread,
             typical_size=self.radius / np.sqrt(size * np.diag(equations.metric)),
-            found=found,
+            found=identified,
         )
         return estimates, basis
 

@@ -45,7 +45,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     title = f"Private Stream of Regressions: {plan.family.name}"
     if not guarantee.certified:
         title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
-    left = [
+    model_facts = [
         ("Dep. Variable:", shorten(plan.design.response_name, 20)),
         ("Mechanism:", plan.method),
         ("Link:", plan.family.link),
@@ -59,7 +59,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     unit, often = "one row", len(mechanism.participation)
     if guarantee.unit is not None:
         unit = f"{shorten(guarantee.unit, 14)}, " + ("one row" if often == 1 else f"{often} ticks")
-    right = [
+    guarantee_facts = [
         ("Adjacency:", guarantee.adjacency),
         ("Unit:", unit),
         ("Epsilon:", f"{guarantee.eps:.6g}"),
@@ -69,8 +69,12 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         ("Ticks:", ticks),
     ]
     wide = WIDTH // 2 - 18
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    table = SimpleTable(
+        [[fact] for _, fact in model_facts], stubs=[name for name, _ in model_facts], title=title, txt_fmt=fmt_2cols
+    )
+    table.extend_right(
+        SimpleTable([[f"{fact:>{wide}}"] for _, fact in guarantee_facts], stubs=[name for name, _ in guarantee_facts])
+    )
     return table
 
 
@@ -333,28 +337,30 @@ class StreamPlan:
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         who = f"{neighbours_in_words(self.guarantee)} {rows_of_one(self.guarantee, self.sums.mechanism.participation)}"
-        said = [
+        notes = [
             f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick are "
             "not, nor is their number unless ticks are counted in rows.",
             *unchecked(self.guarantee),
         ]
         if self.design.weights is not None:
-            said.append(f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared.")
+            notes.append(
+                f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared."
+            )
         if self.horizon is None:
-            said.append("The noise does not grow: the stream may run for ever.")
+            notes.append("The noise does not grow: the stream may run for ever.")
         if self.method == "renewable":
-            said.append(
+            notes.append(
                 "A tick's rows are linearised at the coefficients released before it. With a strong signal "
                 "(probabilities near 0 or 1) the first ticks are linearised badly: up to half of the ticks are "
                 "left out where released coefficients say so, and between(a, b) leaves out more at no charge."
             )
-        said.append(
+        notes.append(
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
             f"{self.radius:g} in the metric of the rows (radius)."
         )
         if self.without_errors is not None:
-            said.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
-        return [*said, *(f"{note}." for note in self.design.notes)]
+            notes.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
+        return [*notes, *(f"{note}." for note in self.design.notes)]
 
     def __str__(self) -> str:
         return self.summary().as_text()

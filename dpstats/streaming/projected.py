@@ -8,18 +8,35 @@ constrained solver on all columns has the same dependence on the width of the se
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.cached import cached_property
-from dpstats.errors import ArgumentError
+from dpstats.data import Block, Rows
+from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
 from dpstats.penalties.base import number
-from dpstats.streaming.constrained import Sandwich, check_sums, check_vector, descend, smooth_matrix
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.streaming.constrained import (
+    Sandwich,
+    check_sums,
+    check_vector,
+    descend,
+    explained_by_noise,
+    smooth_matrix,
+    without_free,
+)
 from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.constraints import from_dict as constraint_from_dict
+from dpstats.streaming.plan import StreamPlan
+from dpstats.streaming.sums import plan_from_dict
+from dpstats.streaming.vectors import Integers, RowVector
 
 MOST_NUMBERS = 250_000
 """Sums that "auto" directions make at most, unless it is told otherwise."""
@@ -170,8 +187,8 @@ class Projection:
         inner, moments = smooth_matrix(matrix), self.matrix.T @ vector
         begin = np.zeros(self.columns) if start is None else check_vector("start", start, self.columns)
         begin = constraint.project(begin)
-        found = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
-        return self.lift(self.matrix @ found, constraint, start=found) if lift else found
+        solution = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
+        return self.lift(self.matrix @ solution, constraint, start=solution) if lift else solution
 
     def lift(
         self, image: ArrayLike, constraint: Constraint, *, start: ArrayLike | None = None, steps: int = 14
@@ -309,3 +326,149 @@ def _nearest_image(
     gram = Sandwich(matrix, np.eye(len(matrix)))
     point = descend(matrix.T @ goal, gram, region, region.project(start), 0.0, 5_000, decided)
     return point, float(np.sum((matrix @ point - goal) ** 2)) <= close
+
+
+Float = NDArray[np.float64]
+
+NO_ERRORS = "what a sketch leaves out of coefficients is not known, so there are no errors; mechanism='linear' has them"
+
+
+@dataclass(frozen=True)
+class ProjectedVector(RowVector):
+    """What a row adds: (vech z z', z y) for z its projection, an intercept kept as it is."""
+
+    projection: Projection  # Of the columns besides the intercept
+    region: Constraint | int | None  # Rows outside it enter as zeros
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is one."""
+        return self.columns > self.projection.directions
+
+    def exact(self, rows: Rows[Block], params: Float) -> Integers:
+        """As `RowVector.exact`, of projected rows."""
+        return super().exact(rows.each(self.image), params)
+
+    def image(self, block: Block) -> Block:
+        """Rows as they are summed, those outside the region as zeros with their response."""
+        exog = block.doubles().exog
+        first = int(self.intercept)
+        made = self.projection.rows(exog[:, first:], self.region)
+        inside_region = rows_inside(exog[:, first:], self.region)
+        exog_summed = np.hstack([exog[:, :first] * inside_region[:, None], made])
+        return block._replace(exog=exog_summed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        region = self.region.to_dict() if isinstance(self.region, Constraint) else self.region
+        return {**super().to_dict(), "projection": self.projection.to_dict(), "region": region}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ProjectedVector:
+        """What `to_dict` gave `stored` of."""
+        own = {"projection", "region"}
+        plain = RowVector.from_dict({name: value for name, value in stored.items() if name not in own})
+        region = constraint_from_dict(stored["region"]) if isinstance(stored["region"], dict) else stored["region"]
+        values = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        return cls(**values, projection=Projection.from_dict(stored["projection"]), region=region)
+
+
+@dataclass(frozen=True)
+class ProjectedFitting:
+    """Coefficients from sums over projected rows: post-processing."""
+
+    vector: ProjectedVector
+    constraint: Constraint
+    lift: bool
+
+    def params(self, released: Float, deviation: float, start: Float | None = None, ticks: float = 1.0) -> Float:
+        """Coefficients in model units, in the set but for the intercept, shape (p,); see `Fitting.params`."""
+        moments_matrix = self.vector.matrix(released)
+        gram, cross = smooth_matrix(moments_matrix[:-1, :-1]), moments_matrix[:-1, -1]
+        free = np.zeros(len(gram), dtype=bool)
+        free[: int(self.vector.intercept)] = True
+        inner, moments, best = without_free(gram, cross, free)
+        projection, first = self.vector.projection, int(self.vector.intercept)
+        if explained_by_noise(projection.matrix.T @ moments, deviation / self.vector.cross, self.constraint):
+            coefficients = self.constraint.project(np.zeros(projection.columns))
+        else:
+            begin = None if start is None else start[first:]
+            coefficients = projection.fit(moments, inner, self.constraint, start=begin, lift=self.lift)
+        return np.concatenate([best(projection.matrix @ coefficients), coefficients])
+
+    def moments(self, *arguments: Any) -> NoReturn:
+        raise NotReleasedError(f"not released: {NO_ERRORS}")
+
+    estimates = moments
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedPlan(StreamPlan):
+    """A projected stream, fixed before a row is read."""
+
+    projection_notes: tuple[str, ...]  # What the plan says of the projection
+    lift: bool
+
+    @property
+    def method(self) -> str:
+        """ "projected"."""
+        return "projected"
+
+    @property
+    def may_start_late(self) -> bool:
+        """False: nothing is linearised."""
+        return False
+
+    @property
+    def without_errors(self) -> str:
+        """Why there are none."""
+        return NO_ERRORS
+
+    @cached_property
+    def fitting(self) -> Any:
+        """How coefficients follow from released sums."""
+        return ProjectedFitting(self.vector, self.constraint, self.lift)  # type: ignore[arg-type]
+
+    def ticks(self, ticks: Sequence[int] | None = None) -> pd.DataFrame:
+        """As `StreamPlan.ticks`; excess is what Theorem 1 of docs/proofs/geometry and the sketch's error add up to."""
+        assert isinstance(self.vector, ProjectedVector)
+        assert self.constraint is not None
+        table = super().ticks(ticks)
+        projection, reach = self.vector.projection, self.constraint.reach
+        width = min(self.constraint.gaussian_width(projection.columns), reach * float(np.sqrt(projection.directions)))
+        noise = 2 * table["noise_sd"] * (1 + reach) * width
+        table["excess"] = noise + table["rows"] * reach**2 / projection.directions
+        table["per_row"] = table["excess"] / table["rows"]
+        table["null"] = table["rows"] * reach**2
+        return WideFrame(table)
+
+    def notes(self) -> list[str]:
+        """What the reader must know, in plain words."""
+        bounds = "excess and null model are bounds here, for the worst rows and coefficients on the border of the set."
+        return [*super().notes(), *self.projection_notes, f"Predicted {bounds}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {**super().to_dict(), "said": list(self.projection_notes), "lift": self.lift}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """The plan whose `to_dict` gave `stored`."""
+        return cls(
+            design=DesignSpec.from_dict(stored["design"]),
+            vector=ProjectedVector.from_dict(stored["vector"]),
+            sums=plan_from_dict(stored["sums"]),
+            radius=float(stored["radius"]),
+            penalty=None,
+            constraint=constraint_from_dict(stored["constraint"]),
+            solver=stored["solver"],
+            rows_guess=float(stored["rows_guess"]),
+            guarantee=Guarantee(**stored["guarantee"]),
+            projection_notes=tuple(stored["said"]),
+            lift=bool(stored["lift"]),
+        )
+
+
+def stored_plan(stored: Mapping[str, Any]) -> StreamPlan:
+    """The plan whose `to_dict` gave `stored`, of whatever mechanism."""
+    return (ProjectedPlan if "projection" in stored["vector"] else StreamPlan).from_dict(stored)

@@ -23,8 +23,7 @@ from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.plan import StreamPlan, check_guess
-from dpstats.streaming.projected import plan_projection
-from dpstats.streaming.projected_plan import ProjectedPlan, ProjectedVector
+from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, plan_projection
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
 from dpstats.streaming.sums.workloads import Window
 from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
@@ -149,10 +148,10 @@ class StreamRequest:
     @cached_property
     def shrinkage(self) -> Penalty | None:
         """The penalty."""
-        chosen = get_penalty(self.penalty, self.alpha)
-        if chosen is not None and not chosen.convex:
-            raise ArgumentError(f"penalty must be convex for a stream, got {chosen.name!r}")
-        return chosen
+        penalty = get_penalty(self.penalty, self.alpha)
+        if penalty is not None and not penalty.convex:
+            raise ArgumentError(f"penalty must be convex for a stream, got {penalty.name!r}")
+        return penalty
 
     @cached_property
     def size(self) -> float:
@@ -175,8 +174,8 @@ class StreamRequest:
     @cached_property
     def design(self) -> DesignSpec:
         """The design, its response scaled by what an offset leaves of it in a linear model."""
-        beside = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure, "subset": self.subset}
-        formula = model_formula(self.formula, self.loss, **beside)
+        row_terms = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure, "subset": self.subset}
+        formula = model_formula(self.formula, self.loss, **row_terms)
         design = design_spec(formula, Domain.coerce(self.domain), family=self.loss)
         if self.constraint is not None:
             self.constraint.check_size(len(design.names) - int(design.has_intercept))
@@ -184,12 +183,12 @@ class StreamRequest:
             raise ArgumentError("solver='paper' is for a formula without an intercept: add '- 1'")
         return without_offset(design) if self.method != "renewable" else design
 
-    def noise(self, vector: RowVector, moved: float) -> SumsPlan:
-        """The noise for vectors that a neighbour moves by `moved`, and by the rounding of sums to the lattice."""
+    def noise(self, vector: RowVector, sensitivity: float) -> SumsPlan:
+        """The noise for vectors that a neighbour moves by `sensitivity`, and by the rounding of sums to the lattice."""
         budget: dict[str, Any] = {"eps": self.budget[0], "delta": self.budget[1], "adjacency": self.notion}
-        first = self.source.plan(vector.size, row_sensitivity=moved, **budget)
-        whole = moved + 2 * vector.slack(first.step)
-        return self.source.plan(vector.size, row_sensitivity=whole, step=first.step, **budget)
+        first = self.source.plan(vector.size, row_sensitivity=sensitivity, **budget)
+        rounded = sensitivity + 2 * vector.slack(first.step)
+        return self.source.plan(vector.size, row_sensitivity=rounded, step=first.step, **budget)
 
     @cached_property
     def person(self) -> str | None:
@@ -197,8 +196,7 @@ class StreamRequest:
         if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
             raise ArgumentError(
                 f"unit must be None or the name of what tells persons apart, got {safe_repr(self.unit)}; persons who "
-                "have "
-                "rows in several ticks are declared by participation="
+                "have rows in several ticks are declared by participation="
             )
         return PERSON if self.unit is None and len(self.source.participation) > 1 else self.unit
 
@@ -213,18 +211,18 @@ class StreamRequest:
 
     def _check_projection(self) -> None:
         check_flag("lift", self.lift)
-        given = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
+        sketch = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
         if self.method == "projected":
             if self.constraint is None:
                 raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
             unsuited = {"radius": self.radius, "penalty": self.penalty}
-            if found := [name for name, value in unsuited.items() if value is not None]:
-                raise ArgumentError(f"{found[0]} is not for mechanism='projected', which goes by the constraint")
+            if unsuitable := [name for name, value in unsuited.items() if value is not None]:
+                raise ArgumentError(f"{unsuitable[0]} is not for mechanism='projected', which goes by the constraint")
             if self.solver != "accelerated":
                 raise ArgumentError("solver: mechanism='projected' has one of its own; leave it out")
             return
-        if found := [name for name, value in given.items() if value is not None] + ["lift"] * self.lift:
-            raise ArgumentError(f"{found[0]} is for mechanism='projected'; leave it out")
+        if unsuitable := [name for name, value in sketch.items() if value is not None] + ["lift"] * self.lift:
+            raise ArgumentError(f"{unsuitable[0]} is for mechanism='projected'; leave it out")
 
 
 def without_offset(design: DesignSpec) -> DesignSpec:
@@ -244,10 +242,10 @@ def make_plan(request: StreamRequest) -> StreamPlan:
     rows = check_guess("rows_guess", request.rows_guess, 1, 1e12)
     notes: tuple[str, ...] = ()
     if request.method == "projected":
-        vector, moved, notes = _projected_vector(request, rows)
+        vector, sensitivity, notes = _projected_vector(request, rows)
     else:
-        vector, moved = _vector(request)
-    noise = request.noise(vector, moved)
+        vector, sensitivity = _vector(request)
+    noise = request.noise(vector, sensitivity)
     guarantee = replace(noise.guarantee, unit=request.person)
     facts: dict[str, Any] = {
         "design": request.design,

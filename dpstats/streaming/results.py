@@ -26,7 +26,7 @@ from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coe
 from dpstats.results.glm_results import GLMResults, as_ratios
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, ticks_table
-from dpstats.streaming.projected_plan import stored_plan
+from dpstats.streaming.projected import stored_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,19 +202,19 @@ class StreamResults(GLMResults):
         return full_width(["coef", "scaled coef"], lines, [14, 14])
 
     def _notes(self, errors: bool) -> list[str]:
-        said = ["One charge covers the whole stream; this regression was charged nothing beside it."]
+        notes = ["One charge covers the whole stream; this regression was charged nothing beside it."]
         reason = self._obstacle()
         if reason is not None:
-            return [*said, f"No errors are shown: {reason}."]
+            return [*notes, f"No errors are shown: {reason}."]
         if not errors:
-            return [*said, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
-        said.append(
+            return [*notes, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
+        notes.append(
             "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
             "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
             "the noise."
         )
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
-        return [*said, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else said
+        return [*notes, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else notes
 
     def __repr__(self) -> str:
         return f"<StreamResults: ticks {self.first} to {self.last}, {self.plan.description}>"

@@ -162,12 +162,12 @@ class TickFeed:
                 "are not read again, and run with what follows it"
             )
         running.begin(self._rows)
-        found = fail_closed(self._read)
+        tick = fail_closed(self._read)
         if self._failed:
             raise self._failed.pop()
-        if not found:
+        if not tick:
             raise StopIteration
-        running.close(*found[0])
+        running.close(*tick[0])
         return running.tick
 
     def _read(self) -> list[Tick]:

@@ -21,8 +21,7 @@ import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Refits, Regression, checkpoint
 from dpstats.streaming.checkpoint import Checkpoint, StreamBooks, locked, write_durably
-from dpstats.streaming.releases import Releases
-from dpstats.streaming.running import RunningStream
+from dpstats.streaming.running import Releases, RunningStream
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from dpstats.data import Block, MemoryRows
 from dpstats.streaming import vectors
 from dpstats.streaming.constraints import L2Ball
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.projected import Projection
-from dpstats.streaming.projected_plan import ProjectedPlan, ProjectedVector
+from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, Projection
 from dpstats.streaming.request import StreamRequest, make_plan
 from dpstats.streaming.sums import Honaker
 from dpstats.streaming.sums.lattice import GaussianDraws

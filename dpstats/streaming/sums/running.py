@@ -37,9 +37,9 @@ def unpack(content: bytes) -> dict[str, Any]:
     digest, _, body = rest.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise StreamError("the state is damaged: its checksum does not match")
-    found = json.loads(body)
-    assert isinstance(found, dict)
-    return found
+    facts = json.loads(body)
+    assert isinstance(facts, dict)
+    return facts
 
 
 class NoiseSource(Protocol):
@@ -125,12 +125,12 @@ class PrefixSums:
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
             raise ArgumentError(f"recall must be a non-negative integer, got {safe_repr(recall)}")
         workload = plan.mechanism.workload
-        kept = max(int(recall), workload.window if isinstance(workload, Window) else 0)
+        recalled = max(int(recall), workload.window if isinstance(workload, Window) else 0)
         stream = cls(plan, random, {})
         zero: Integers = np.full(plan.size, 0, dtype=object)
         stream._state = {
             "tick": 0,
-            "recall": kept,
+            "recall": recalled,
             "memory": stream._path.memory(plan.size),
             "fresh": stream._draw(1),
             "sums": [zero],
@@ -296,14 +296,14 @@ class PrefixSums:
         StreamError
             If the content is damaged, of another version, or of another plan.
         """
-        found = unpack(content)
-        if found["plan"] != plan.to_dict():
+        stored = unpack(content)
+        if stored["plan"] != plan.to_dict():
             raise StreamError("the state belongs to another plan: horizon, budget, size and lattice must be the same")
-        state, size = found["state"], plan.size
+        state, size = stored["state"], plan.size
         random: RandomSource = SystemRandom()
-        if found["random"] is not None:
+        if stored["random"] is not None:
             generator = np.random.default_rng()
-            generator.bit_generator.state = found["random"]
+            generator.bit_generator.state = stored["random"]
             random = generator
         restored = {
             **state,
@@ -345,7 +345,7 @@ class PrefixSums:
 
 def _integers(rows: list[list[int]], size: int) -> Integers:
     """Python integers, shape (n, size)."""
-    found = np.full((len(rows), size), 0, dtype=object)
+    array = np.full((len(rows), size), 0, dtype=object)
     for place, row in enumerate(rows):
-        found[place] = row
-    return found
+        array[place] = row
+    return array

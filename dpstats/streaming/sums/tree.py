@@ -334,10 +334,10 @@ class Honaker(Mechanism):
     @cached_property
     def _variances(self) -> Float:
         """Variances of the estimates of nodes, by level."""
-        found = [1.0]
+        variances = [1.0]
         for own in self._shares[1:].tolist():
-            found.append(own**2 + (1 - own) ** 2 * 2 * found[-1])
-        return np.array(found)
+            variances.append(own**2 + (1 - own) ** 2 * 2 * variances[-1])
+        return np.array(variances)
 
     @cached_property
     def sensitivity(self) -> float:
