@@ -212,7 +212,7 @@ def test_a_tick_that_waits_is_stepped_once(folder: Path, monkeypatch: Any) -> No
         ("dpstats.streaming.checkpoint.sync_directory", errno.ENOSPC, 1),
         ("dpstats.streaming.checkpoint.sync_directory", errno.EIO, 2),
         ("dpstats.streaming.checkpoint.os.replace", errno.EBUSY, 1),
-        ("dpstats.streaming.releases.write_at", errno.ENOSPC, 1),
+        ("dpstats.streaming.running.write_at", errno.ENOSPC, 1),
     ],
 )
 def test_a_tick_waits_for_a_disk_that_refuses(
