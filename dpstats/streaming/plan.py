@@ -261,10 +261,11 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+        # w of a row at a linear predictor of 0.
+        typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
         rows = []
         for tick in ticks:
             deviation, weighed = self.deviation(int(tick)), self.rows_guess * self.weighed(int(tick))
-            typical = self._typical_weight()
             excess = predicted_excess(len(self.names), typical, deviation, self.vector, self.radius, weighed)
             null = weighed * typical * self.radius**2 / len(self.names) / 2
             rows.append((deviation / self.vector.cross, weighed, excess, excess / weighed, null))
@@ -278,12 +279,6 @@ class StreamPlan:
             return float(min(tick, workload.window))
         decay = workload.decay
         return float(tick) if decay == 1.0 else (1 - decay**tick) / (1 - decay)
-
-    def _typical_weight(self) -> float:
-        """w of a row at a linear predictor of 0."""
-        if self.method == "linear":
-            return 1.0
-        return float(self.family.weight(np.zeros(1), np.zeros(1))[0])
 
     def summary(self) -> Summary:
         """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.

@@ -406,7 +406,7 @@ class ProjectedFitting:
 class ProjectedPlan(StreamPlan):
     """A projected stream, fixed before a row is read."""
 
-    projection_notes: tuple[str, ...]  # What the plan says of the projection
+    said: tuple[str, ...]  # what the plan says of the projection; the name is in its printed form
     lift: bool
 
     @property
@@ -445,11 +445,11 @@ class ProjectedPlan(StreamPlan):
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         bounds = "excess and null model are bounds here, for the worst rows and coefficients on the border of the set."
-        return [*super().notes(), *self.projection_notes, f"Predicted {bounds}"]
+        return [*super().notes(), *self.said, f"Predicted {bounds}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {**super().to_dict(), "said": list(self.projection_notes), "lift": self.lift}
+        return {**super().to_dict(), "said": list(self.said), "lift": self.lift}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -464,7 +464,7 @@ class ProjectedPlan(StreamPlan):
             solver=stored["solver"],
             rows_guess=float(stored["rows_guess"]),
             guarantee=Guarantee(**stored["guarantee"]),
-            projection_notes=tuple(stored["said"]),
+            said=tuple(stored["said"]),
             lift=bool(stored["lift"]),
         )
 

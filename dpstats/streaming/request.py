@@ -259,7 +259,7 @@ def make_plan(request: StreamRequest) -> StreamPlan:
         "guarantee": guarantee.uncertified(SEEDED) if request.seeded else guarantee,
     }
     if request.method == "projected":
-        return ProjectedPlan(**facts, projection_notes=notes, lift=request.lift)
+        return ProjectedPlan(**facts, said=notes, lift=request.lift)
     return StreamPlan(**facts)
 
 

@@ -153,7 +153,10 @@ class NormDraws:
 
     def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
         """Python integers, shape (count, size)."""
-        drawn = np.concatenate([sample_law(self.law, size, random) for _ in range(count)])
+        law = self.law
+        drawn = np.concatenate(
+            [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
+        )
         whole = np.rint(drawn).astype(np.int64)
         covered = noisy_integers(whole, self.cover_reach, self.cover_eps, random)
         return covered.reshape(count, size).astype(object)
@@ -161,7 +164,9 @@ class NormDraws:
     def covariance(self, size: int) -> Float:
         """Of one vector, in squared lattice steps, shape (size, size)."""
         cover = 2 * (self.cover_reach / self.cover_eps) ** 2
-        return law_covariance(self.law, size) + cover * np.eye(size)
+        if isinstance(self.law, KNormNoise):
+            return self.law.covariance() + cover * np.eye(size)
+        return self.law.expected_square(size) / size * np.eye(size) + cover * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -183,18 +188,6 @@ def draws_from_dict(stored: Mapping[str, Any]) -> Draws:
     if stored["draws"] == "laplace":
         return LaplaceDraws(stored["reach"], stored["eps"])
     return NormDraws(law_from_dict(stored["law"]), stored["cover_reach"], stored["cover_eps"])
-
-
-def sample_law(law: Noise | KNormNoise, size: int, random: RandomSource) -> Float:
-    """One vector, shape (size,)."""
-    return law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random)
-
-
-def law_covariance(law: Noise | KNormNoise, size: int) -> Float:
-    """Covariance of one vector, shape (size, size)."""
-    if isinstance(law, KNormNoise):
-        return law.covariance()
-    return law.expected_square(size) / size * np.eye(size)
 
 
 def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:

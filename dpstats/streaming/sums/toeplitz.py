@@ -231,11 +231,9 @@ class Toeplitz(Mechanism):
         return self.workload.apply(self.inverse)
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`."""
         return np.cumsum(self.responses**2)[np.minimum(ticks, len(self.responses)) - 1]
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`."""
         early, late = min(first, second), max(first, second)
         sums = np.cumsum(self.inverse)
         if late > len(sums):
@@ -243,7 +241,6 @@ class Toeplitz(Mechanism):
         return lagged_product(sums, early, late - early)
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return TapPath(self.whole_taps)
 
     def touched(self) -> int:
@@ -348,20 +345,17 @@ class Blt(Mechanism):
         return self.filter.response(1.0)
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`."""
         if self._taps is not None:
             return self._taps.release_variances(ticks)
         return self.filter.response(self.workload.decay).energies(ticks)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`."""
         if self._taps is not None:
             return self._taps.sum_covariance(first, second)
         early, late = min(first, second), max(first, second)
         return self._sums.inner(float(early), late - early)
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return self._taps.path() if self._taps is not None else BufferPath(self.filter)
 
     def touched(self) -> int:

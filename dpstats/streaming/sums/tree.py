@@ -201,7 +201,6 @@ class Tree(Mechanism):
         return float(common_nodes(first, second, 2, levels_below(self.workload.ticks, 2)))
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return TreePath(self.workload.ticks, 2)
 
     def touched(self) -> int:
@@ -345,7 +344,6 @@ class Honaker(Mechanism):
         return math.sqrt(worst_memberships(self.participation, TreeShape(self.workload.ticks, 2, every=True), power=2))
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`."""
         return np.asarray(self._variances @ digits(ticks, 2, self._levels), dtype=np.float64)
 
     def sum_covariance(self, first: int, second: int) -> float:
@@ -369,7 +367,6 @@ class Honaker(Mechanism):
         return total
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return HonakerPath(self.workload.ticks)
 
     def touched(self) -> int:
@@ -463,7 +460,6 @@ class KNormTree(Mechanism):
         return float(common_nodes(first, second, self.arity, self._levels))
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return TreePath(self.workload.ticks, self.arity)
 
     def touched(self) -> int:
