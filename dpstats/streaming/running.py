@@ -292,10 +292,10 @@ class RunningStream(DurableTicks):
                 "would tell it; close them with update or by a column, or begin a new stream"
             )
 
-    def close(self, pieces: Sequence[Table], label: str | None) -> None:
+    def close(self, tables: Sequence[Table], label: str | None) -> None:
         """Close a tick, whose rows are charged for; see `begin`."""
         # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
-        strip_context(lambda: self._close(pieces, label))
+        strip_context(lambda: self._close(tables, label))
 
     def _close(self, pieces: Sequence[Table], label: str | None) -> None:
         vector = fail_closed(lambda: self._vector(pieces))
