@@ -51,7 +51,15 @@ def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
 
 
 def plan_from_dict(stored: Mapping[str, Any]) -> SumsPlan:
-    """The plan whose `to_dict` gave `stored`."""
+    """The plan whose `to_dict` gave `stored`.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
+    True
+    """
     return SumsPlan(
         mechanism=mechanism_from_dict(stored["mechanism"]),
         size=stored["size"],
