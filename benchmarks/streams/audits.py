@@ -300,7 +300,7 @@ PLANTED: dict[str, tuple[Callable[[], tuple[Side, Side]], Any]] = {
     "three ticks at the noise of one": (noise_of_one_tick, None),
     "a tick noised twice": (a_tick_noised_twice, None),
     "coefficients of the same tick": (theta_of_the_same_tick, None),
-    "a Hessian at four times its weight, uncut": (a_heavy_hessian, (vectors, "linearised", uncut)),
+    "a Hessian at four times its weight, uncut": (a_heavy_hessian, (vectors, "linearise", uncut)),
 }
 
 

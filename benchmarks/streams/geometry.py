@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import dpstats as dp
-from dpstats.streaming import constrained, projected, schedules
+from dpstats.streaming import constrained, projected
 from dpstats.streaming import projected as counts
 from dpstats.streaming.constraints import Constraint, L1Ball, L2Ball
+from dpstats.streaming.refits import Schedule, printed_period, share
 from dpstats.streaming.sums import Blt
 
 Float = NDArray[np.float64]
@@ -240,10 +241,10 @@ def refits(runs: int) -> None:
     size, horizons = 5, (4000, 16_000, 64_000)
     columns: dict[str, list[float]] = {"fits, tau": [], "fits, 1.6": [], "tau": [], "geometric": [], "null": []}
     for ticks in horizons:
-        period = schedules.printed_period(1, rows=ticks, columns=size, eps=EPS)
+        period = printed_period(1, rows=ticks, columns=size, eps=EPS)
         plans = {
-            "tau": schedules.Schedule.every(period, ticks),
-            "geometric": schedules.Schedule.geometric(ticks, first=max(1, ticks // 60)),
+            "tau": Schedule.every(period, ticks),
+            "geometric": Schedule.geometric(ticks, first=max(1, ticks // 60)),
         }
         spent = {name: _share(plan, size) for name, plan in plans.items()}
         found: dict[str, list[float]] = {"tau": [], "geometric": [], "null": []}
@@ -257,19 +258,17 @@ def refits(runs: int) -> None:
     report("T", horizons, columns)
 
 
-def _share(plan: schedules.Schedule, size: int) -> tuple[float, float]:
+def _share(plan: Schedule, size: int) -> tuple[float, float]:
     """eps and delta of each fit, as `dp.streaming.Refits` shares them out."""
     model = dp.GLM(np.zeros(1), np.zeros((1, size)), family="binomial")
-    each = schedules.share(
-        EPS, DELTA, len(plan.times), lambda eps, delta: model.plan(eps, delta=delta, inference=None).guarantee
-    )
+    each = share(EPS, DELTA, len(plan.times), lambda eps, delta: model.plan(eps, delta=delta, inference=None).guarantee)
     return each[0], each[1]
 
 
 def _refit_run(
     ticks: int,
     size: int,
-    plans: dict[str, schedules.Schedule],
+    plans: dict[str, Schedule],
     spent: dict[str, tuple[float, float]],
     random: np.random.Generator,
 ) -> dict[str, float]:

@@ -24,8 +24,7 @@ import dpstats as dp
 from dpstats.data import Block, MemoryRows
 from dpstats.privacy.randomness import random_source
 from dpstats.streaming import Regression, StreamPlan, StreamResults, running
-from dpstats.streaming.making import make_plan
-from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.request import StreamRequest, make_plan
 from dpstats.streaming.running import choose_burn_in
 
 Float = NDArray[np.float64]

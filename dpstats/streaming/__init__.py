@@ -2,10 +2,9 @@
 
 from dpstats.streaming import constraints, sums
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.refits import Refits, RefitsPlan
+from dpstats.streaming.refits import Refits, RefitsPlan, Schedule
 from dpstats.streaming.regression import Regression
 from dpstats.streaming.results import StreamResults
-from dpstats.streaming.schedules import Schedule
 
 __all__ = [
     "Refits",

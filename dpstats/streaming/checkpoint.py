@@ -12,6 +12,8 @@ import hashlib
 import os
 import secrets
 import sqlite3
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +24,7 @@ from dpstats.ledger.ledger import LedgerLike, as_ledger
 from dpstats.ledger.spender import Spender
 from dpstats.ledger.store import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.quiet import strip_context
 from dpstats.streaming.sums.running import pack, unpack
 
 CREATE = (
@@ -46,12 +49,7 @@ class Position(NamedTuple):
 
 
 class StreamBooks:
-    """The ticks of the streams that a ledger was charged for.
-
-    Parameters
-    ----------
-    spender : Ledger or Part
-    """
+    """The ticks of the streams that a ledger was charged for."""
 
     def __init__(self, spender: Spender) -> None:
         self._store = spender._store
@@ -59,18 +57,15 @@ class StreamBooks:
     def charge_of(self, plan_hash: str) -> int | None:
         """The number of the entry charged as `plan_hash`, unless it was refunded; None if there is none."""
         with self._store.transaction(write=False) as connection:
-            found = connection.execute(
+            row = connection.execute(
                 "SELECT id FROM entry WHERE plan_hash = ? AND state <> 'refunded'", (plan_hash,)
             ).fetchone()
-        return None if found is None else int(found[0])
+        return None if row is None else int(row[0])
 
     def begin(self, entry: int, digest: str) -> None:
         """Put the stream of an entry before its first tick, unless it stands there or further on already.
 
-        Raises
-        ------
-        LedgerError
-            If the charge was refunded, or the file cannot be written.
+        LedgerError if the charge was refunded, or the file cannot be written.
         """
         with self._store.transaction(write=True) as connection:
             for statement in CREATE:
@@ -86,17 +81,17 @@ class StreamBooks:
         with self._store.transaction(write=False) as connection:
             if not _has_table(connection):
                 return None
-            found = connection.execute("SELECT tick, digest FROM stream WHERE entry = ?", (entry,)).fetchone()
-        return None if found is None else Position(int(found[0]), str(found[1]))
+            row = connection.execute("SELECT tick, digest FROM stream WHERE entry = ?", (entry,)).fetchone()
+        return None if row is None else Position(int(row[0]), str(row[1]))
 
     def advance(self, entry: int, before: Position, digest: str) -> bool:
         """Move a stream on by one tick, durably, if it stands `before`; whether it did."""
         with self._store.transaction(write=True) as connection:
-            moved = connection.execute(
+            updated = connection.execute(
                 "UPDATE stream SET tick = tick + 1, digest = ? WHERE entry = ? AND tick = ? AND digest = ?",
                 (digest, entry, before.tick, before.digest),
             ).rowcount
-        return moved == 1
+        return updated == 1
 
 
 def _has_table(connection: sqlite3.Connection) -> bool:
@@ -189,23 +184,7 @@ LOST = "a tick was not completed, and without state= the stream cannot go on: be
 
 
 class Checkpoint:
-    """One stream's state file and its place in the ledger, either of which may be missing.
-
-    Parameters
-    ----------
-    path : str or Path, optional
-        Of the state; without it the stream ends with the process.
-    ledger : Ledger, Part or path, optional
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is of another type, or the directory is missing.
-    StreamError
-        If the path is a mount point, which no rename can replace.
-    LedgerError
-        If the ledger cannot be opened.
-    """
+    """One stream's state file and its place in the ledger, either of which may be missing."""
 
     def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
         ledger = as_ledger(ledger)
@@ -235,13 +214,7 @@ class Checkpoint:
         return self._entry
 
     def load(self) -> dict[str, Any] | None:
-        """The valid state, with what a killed process has left put in order; None if no stream has begun here.
-
-        Raises
-        ------
-        StreamError
-            If the state is damaged, cannot be read, is not the valid one, or was begun with another ledger or none.
-        """
+        """The valid state, with what a killed process has left put in order; None if no stream has begun here."""
         if self.path is None:
             return None
         with self._locked():
@@ -257,25 +230,11 @@ class Checkpoint:
             self._put(content)
             return unpack(content)
 
-    def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **said: Any) -> None:
-        """Charge the ledger, if there is one, and make `facts` the state before the first tick.
+    def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **entry: Any) -> None:
+        """Charge the ledger, if there is one, and make `facts`, with an "identity" that no other stream has, the state
+        before tick 1; `entry` is what `Ledger.charge` is told.
 
         What fails after the charge may be tried again, and is not charged again: the state is the one of the charge.
-
-        Parameters
-        ----------
-        facts : mapping
-            With "identity", which no other stream has, and "tick", 0.
-        guarantee : Guarantee
-        **said
-            Of the ledger's entry, see `Ledger.charge`.
-
-        Raises
-        ------
-        StreamError
-            If another process has begun a stream here, or the state cannot be written.
-        BudgetExceeded, UncertifiedError, LedgerError
-            If the ledger does not take the charge.
         """
         content = self._first_state or self._packed(facts)
         with self._locked():
@@ -286,7 +245,7 @@ class Checkpoint:
                 self._stage(content)
             if self.ledger is not None and self._books is not None:
                 if self._entry is None:
-                    self._entry = self.ledger.charge(guarantee, plan_hash=facts["identity"], **said).number
+                    self._entry = self.ledger.charge(guarantee, plan_hash=facts["identity"], **entry).number
                     self._first_state = content
                 self._books.begin(self._entry, digest_of(content))
             self._put(content)
@@ -297,31 +256,24 @@ class Checkpoint:
 
         Where it fails these facts may be tried again, and no others: a tick of which two releases had been made would
         show, by the one that could be recorded, something of the other with the same noise.
-
-        Raises
-        ------
-        StreamError
-            If the state that this stream holds is not the valid one any more, or the next cannot be written.
-        LedgerError
-            If the ledger cannot be written.
         """
         if self._waiting is None:
             self._waiting = facts, self._packed(facts)
-        kept, content = self._waiting
-        if self._overtaken or self._position is None or kept is not facts:
+        pending, content = self._waiting
+        if self._overtaken or self._position is None or pending is not facts:
             raise self._refused()
         after = Position(self._position.tick + 1, digest_of(content))
         with self._locked():
             if self.path is not None:
-                found = digest_of(self.path.read_bytes()) if self.path.exists() else None
+                on_path = digest_of(self.path.read_bytes()) if self.path.exists() else None
                 # An attempt that failed late may have put it there.
-                if found not in (self._position.digest, after.digest):
+                if on_path not in (self._position.digest, after.digest):
                     raise self._refused()
                 self._stage(content)
             books, entry = self._books, self._entry
             if books is not None and entry is not None:
-                moved = books.advance(entry, self._position, after.digest)
-                if not moved and books.position(entry) != after:
+                advanced = books.advance(entry, self._position, after.digest)
+                if not advanced and books.position(entry) != after:
                     raise self._refused()
             self._put(content)
         self._waiting = None
@@ -363,10 +315,7 @@ class Checkpoint:
     def _valid(self, content: bytes, identity: str) -> bytes:
         """`content`, or the state one tick on that was committed but not put in its place.
 
-        Raises
-        ------
-        StreamError
-            If the ledger knows of another state than both.
+        StreamError if the ledger knows of another state than both.
         """
         assert self._books is not None
         self._entry = self._books.charge_of(identity)
@@ -386,14 +335,14 @@ class Checkpoint:
         after = Position(int(unpack(content)["tick"]), digest_of(content))
         if self.path is not None:
             # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
-            left = self._staged()
+            staged_before = self._staged()
             if not self.path.exists() or self.path.read_bytes() != content:
-                if self._stage_path(content) not in left:
+                if self._stage_path(content) not in staged_before:
                     self._stage(content)
                 os.replace(self._stage_path(content), self.path)
             # Without a ledger the name alone decides: were it lost with the power, the tick could be closed again.
             sync_directory(self.path.parent)
-            for staged in left:
+            for staged in staged_before:
                 with contextlib.suppress(OSError):
                     staged.unlink()
         self._position = after
@@ -428,9 +377,89 @@ class Checkpoint:
         if self.path is None:
             yield
             return
-        beside = self.path.with_name(f".{self.path.name}.lock")
-        with on_disk(self.path), locked(beside, make=True), locked(self.path, make=False):
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with on_disk(self.path), locked(lock, make=True), locked(self.path, make=False):
             yield
+
+
+class Waiting(NamedTuple):
+    """A tick that is computed but not shown yet."""
+
+    facts: Mapping[str, Any] | None  # the state after it; None once that is valid
+    release: Any
+    label: str | None = None
+
+
+class DurableTicks(ABC):
+    """A stream's ticks, closed one after another in one process, each on the disk before it is shown."""
+
+    def __init__(self, state: str | os.PathLike[str] | None, ledger: LedgerLike, last: int) -> None:
+        self._keeper, self._last = Checkpoint(state, ledger), last
+        self._process, self._broken, self._lock = os.getpid(), False, threading.Lock()
+        self._waiting: Waiting | None = None
+
+    @property
+    @abstractmethod
+    def tick(self) -> int:
+        """Ticks closed so far."""
+
+    @abstractmethod
+    def _show(self, release: Any, label: str | None) -> None:
+        """Make a release the latest one; where it fails, nothing has changed."""
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One tick at a time: two that are closed at once would be given the same noise, so StreamError for another
+        thread."""
+        if not self._lock.acquire(blocking=False):
+            raise StreamError("another thread is closing a tick of this stream: close one after the other")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def check_usable(self) -> None:
+        """StreamError unless this object may close another tick, or the one that waits."""
+        if self._broken:
+            raise StreamError(LOST if self._keeper.path is None else BROKEN)
+        if os.getpid() != self._process:
+            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
+        if self.tick >= self._last:
+            raise StreamError(
+                f"the stream is past its last tick, {self._last:,}: declare a longer horizon for a new one"
+            )
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows come."""
+        return self._waiting is not None
+
+    def record(self) -> None:
+        """Record and show the tick that waits. Reads no rows: others would be released with the same noise.
+
+        StreamError or LedgerError if it cannot be recorded.
+        """
+        # Frames hold a release that nobody may see before it is on the disk.
+        strip_context(self._record)
+
+    def _compute(self, step: Callable[[], Waiting]) -> None:
+        """Make the tick that `step` gives the one that waits, and record it."""
+        self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
+        self._waiting = step()
+        self._record()
+
+    def _record(self) -> None:
+        assert self._waiting is not None
+        self._broken = True  # until the tick is on the disk, unless it can be tried again
+        try:
+            if self._waiting.facts is not None:
+                self._keeper.commit(self._waiting.facts)
+                self._waiting = self._waiting._replace(facts=None)
+            self._show(self._waiting.release, self._waiting.label)
+        except BaseException as error:
+            self._broken = not self._keeper.may_retry(error)
+            raise
+        self._waiting, self._broken = None, False
 
 
 def digest_of(content: bytes) -> str:

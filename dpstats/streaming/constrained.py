@@ -44,36 +44,13 @@ def minimise(
     tolerance: float = 1e-9,
     most_steps: int = MOST_STEPS,
 ) -> Vector:
-    """argmin over the set of theta'S theta - 2 theta'q, S the positive part of Q with a ridge where it is noise.
+    """argmin over the set of theta'S theta - 2 theta'q, S the positive part of Q with a ridge where it is noise, (p,).
 
-    Parameters
-    ----------
-    cross : array_like, shape (p,)
-        q, the noisy sum of x y.
-    gram : array_like, shape (p, p)
-        Q, the noisy sum of x x': symmetric, perhaps not positive.
-    constraint : Constraint, optional
-        Of the coefficients that are not free; none by default.
-    ridge : float, optional
-        m of `smooth_matrix`, such as `noise_ridge` gives; 0 cuts eigenvalues at 0 and no more; None: Q is positive
-        already.
-    start : array_like, shape (p,), optional
-        Where to begin, such as the last tick's coefficients.
-    free : array_like of bool, shape (p,), optional
-        Coefficients outside the constraint, such as the intercept. Minimised over exactly.
-    tolerance : float
-        Relative: the sum of squares is at most tolerance (|q| r + r^2 |S|) above the least, r the set's reach.
-    most_steps : int
-        After so many the best point so far is returned.
+    `cross` is q, the noisy sum of x y, and `gram` Q, that of x x'; `ridge` is m of `smooth_matrix`, None if Q is
+    positive already. `free` coefficients lie outside the constraint and are minimised over exactly. Relative
+    `tolerance`: the sum of squares is at most tolerance (|q| r + r^2 |S|) above the least, r the set's reach.
 
-    Returns
-    -------
-    ndarray, shape (p,)
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not fit, a number is not finite or an argument is outside its range.
+    ArgumentError if shapes do not fit, a number is not finite or an argument is outside its range.
     """
     vector, matrix = check_sums(cross, gram)
     if ridge is not None:
@@ -96,12 +73,6 @@ def smooth_matrix(gram: ArrayLike, ridge: float = 0.0) -> Matrix:
 
     S = Q + m^2 S^-1 where Q is positive: a ridge of m where there is nothing but noise, of m^2 / l where there is much
     more (docs/proofs/statistics, 4). m = 0 gives the nearest positive semidefinite matrix.
-
-    Parameters
-    ----------
-    gram : array_like, shape (p, p)
-    ridge : float
-        m, such as `noise_ridge` gives.
     """
     matrix = np.asarray(gram, dtype=np.float64)
     values, vectors = linalg.eigh((matrix + matrix.T) / 2)
@@ -118,13 +89,6 @@ def explained_by_noise(cross: ArrayLike, cross_sd: float, constraint: Constraint
     set's Gaussian width times `cross_sd` on average, and about once in 40 times at most it is two deviations above
     that, as it moves by at most |v - v0| with the noise (docs/proofs/geometry, 5). Without a constraint the set is the
     unit ball.
-
-    Parameters
-    ----------
-    cross : array_like, shape (p,)
-    cross_sd : float
-        Standard deviation of the noise of its entries.
-    constraint : Constraint, optional
     """
     vector = np.asarray(cross, dtype=np.float64)
     region = L2Ball() if constraint is None else constraint
@@ -144,26 +108,7 @@ def fit_noisy(
     radius: float = 1.0,
     start: ArrayLike | None = None,
 ) -> Vector:
-    """The coefficients of a tick: the null model where the sums are noise alone, else `minimise`.
-
-    Parameters
-    ----------
-    cross, gram, constraint, start
-        As in `minimise`. A constraint takes the place of the ridge.
-    cross_sd, gram_sd : float
-        As in `noise_ridge`.
-    radius : float
-        Public guess at the norm of the coefficients without a constraint.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-
-    Raises
-    ------
-    ArgumentError
-        As for `minimise`.
-    """
+    """The coefficients of a tick: the null model where the sums are noise alone, else `minimise`."""
     vector, matrix = check_sums(cross, gram)
     if explained_by_noise(vector, cross_sd, constraint):
         zero = np.zeros(len(vector))
@@ -175,16 +120,8 @@ def fit_noisy(
 def noise_ridge(size: int, cross_sd: float, gram_sd: float, radius: float) -> float:
     """m = sqrt(E |b|^2) / radius, b the noise of q - Q theta for coefficients of norm `radius`.
 
-    Coefficients of a stream that is all noise are then no longer than `radius`; see `explained_by_noise` too.
-
-    Parameters
-    ----------
-    size : int
-        p.
-    cross_sd, gram_sd : float
-        Standard deviations of the noise of q's entries and of Q's off the diagonal.
-    radius : float
-        A public guess at the norm of the coefficients.
+    Coefficients of a stream that is all noise are then no longer than `radius`; `cross_sd` is of q's entries, `gram_sd`
+    of Q's off the diagonal.
     """
     reach = number("radius", radius, 0.0, math.inf, open_low=True)
     return math.sqrt(size * ((cross_sd / reach) ** 2 + gram_sd**2))
@@ -196,12 +133,6 @@ def threshold_matrix(gram: ArrayLike, gram_sd: float) -> Matrix:
     Of p (p - 1) / 2 normal entries the greatest is about sqrt(2 log(p (p - 1) / 2)) standard deviations: those below
     are dropped. On the L1 ball of radius r this moves no sum of squares by more than r^2 times that threshold, as
     |theta'N theta| is at most r^2 max |N_ij|; where rows are sparse it drops most of the noise.
-
-    Parameters
-    ----------
-    gram : array_like, shape (p, p)
-    gram_sd : float
-        Standard deviation of the noise of Q's entries off the diagonal.
     """
     matrix = np.asarray(gram, dtype=np.float64)
     pairs = max(len(matrix) * (len(matrix) - 1) / 2, 2.0)
@@ -242,20 +173,8 @@ def descend(
 ) -> Vector:
     """Accelerated projected gradient (Nesterov; Beck and Teboulle 2009), begun again where it turns back.
 
-    O'Donoghue and Candes (2015) for the restarts. Stops at a certified gap, as `minimise` says.
-
-    Parameters
-    ----------
-    moments, gram : ndarray or Sandwich, shapes (d,) and (d, d)
-        Of a positive semidefinite problem.
-    constraint : Constraint
-        Or anything with its projection, support and reach.
-    start : ndarray, shape (d,)
-        In the set.
-    tolerance, most_steps
-        As in `minimise`.
-    enough : callable, optional
-        Stops at the first (point, gap) for which it is True.
+    O'Donoghue and Candes (2015) for the restarts. For a positive semidefinite `gram`, from `start` in the set to a
+    certified gap, as `minimise` says, or to the first (point, gap) that is `enough`.
     """
     largest = _largest_eigenvalue(gram)
     least = tolerance * (float(np.linalg.norm(moments)) * constraint.reach + constraint.reach**2 * largest)
@@ -363,29 +282,8 @@ def printed_descent(
 
     r = ceil((1 + L / alpha)^2) steps of length 2 reach / (sqrt(r) (alpha + L)) along the negative noisy gradient
     2 (Q theta - q): the average is at most 4 alpha reach above the least if the gradient is within alpha of the true
-    one (Corollary B.2, the diameter being 2 reach).
-
-    Parameters
-    ----------
-    cross, gram
-        As in `minimise`.
-    constraint : Constraint
-    error : float
-        alpha, a bound on the noise of the gradient on the set; see `gradient_error`.
-    lipschitz : float
-        L, a bound on the norm of the true gradient on the set: 2 T X (Y + X reach) for T rows of norm at most X.
-    start : array_like, shape (p,), optional
-    most_steps : int
-        If r is more, so many steps of the length for so many are taken.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-
-    Raises
-    ------
-    ArgumentError
-        As for `minimise`.
+    one (Corollary B.2, the diameter being 2 reach). `error` is alpha, see `gradient_error`; `lipschitz` is L, a bound
+    on the true gradient on the set: 2 T X (Y + X reach) for T rows of norm at most X; at most `most_steps`.
     """
     vector, matrix = check_sums(cross, gram)
     alpha = number("error", error, 0.0, math.inf, open_low=True)

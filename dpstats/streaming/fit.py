@@ -34,32 +34,15 @@ PRINTED_STEPS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class TickFitting:
-    """How coefficients follow from sums, fixed without rows.
-
-    Attributes
-    ----------
-    design : DesignSpec
-    vector : RowVector
-    radius : float
-        Public guess at the norm of the coefficients in the metric, which the ridge goes by.
-    penalty : Penalty or None
-        Convex.
-    constraint : Constraint or None
-        Of the coefficients in model units, the intercept aside; in place of the ridge.
-    solver : {"accelerated", "paper"}
-        For constraints: to a certified gap, or as source 001 prints it.
-    rows_guess : float
-        Public guess at the rows of a tick, for the printed solver's length of steps alone.
-    guarantee : Guarantee
-    """
+    """How coefficients follow from sums, fixed without rows."""
 
     design: DesignSpec
     vector: RowVector
-    radius: float
-    penalty: Penalty | None
-    constraint: Constraint | None
-    solver: str
-    rows_guess: float
+    radius: float  # Public guess at the norm of the coefficients in the metric, which the ridge goes by
+    penalty: Penalty | None  # Convex
+    constraint: Constraint | None  # Of the coefficients in model units, the intercept aside; in place of the ridge
+    solver: str  # For constraints: to a certified gap, or as source 001 prints it
+    rows_guess: float  # Public guess at the rows of a tick, for the printed solver's length of steps alone
     guarantee: Guarantee
 
     @property
@@ -81,15 +64,8 @@ class TickFitting:
         return replace(self._unit, noise=replace(noise, scale=noise.scale * deviation))
 
     def moments(self, released: Float, deviation: float) -> Moments:
-        """Sums in model units with the law of their noise, after what the design knows of them.
-
-        Parameters
-        ----------
-        released : ndarray, shape (size,)
-            A vector of noisy sums.
-        deviation : float
-            Standard deviation of the noise of a number.
-        """
+        """Sums in model units with the law of their noise, after what the design knows of them; `released` of shape
+        (size,) has noise of standard deviation `deviation` in each number."""
         plan = self.law(deviation)
         matrix = self_adjoint(plan.axes @ self.vector.matrix(released) @ plan.axes.T)
         return Moments.of(plan, matrix)
@@ -102,14 +78,7 @@ class TickFitting:
     def params(self, released: Float, deviation: float, start: Float | None = None, ticks: float = 1.0) -> Float:
         """Coefficients in model units, shrunk as the noise asks for, or in the constraint set, shape (p,).
 
-        Parameters
-        ----------
-        released : ndarray, shape (size,)
-        deviation : float
-        start : ndarray, shape (p,), optional
-            Where a constrained solver begins.
-        ticks : float
-            That the sums are of.
+        A constrained solver begins at `start`; `ticks` are those that the sums are of.
         """
         return self.solve(self.equations(self.moments(released, deviation)), deviation, start, ticks)
 
@@ -122,10 +91,10 @@ class TickFitting:
         if explained_by_noise(equations.moments[~free] / np.sqrt(np.diag(outer)[~free]), cross_sd, self.constraint):
             null = np.zeros(len(free))
             null[~free] = self.constraint.project(null[~free])
-            kept = equations.information[np.ix_(free, free)]
-            if free.any() and kept[0, 0] > 0:
+            inner = equations.information[np.ix_(free, free)]
+            if free.any() and inner[0, 0] > 0:
                 across = equations.information[np.ix_(free, ~free)] @ null[~free]
-                null[free] = (equations.moments[free] - across) / kept[0, 0]
+                null[free] = (equations.moments[free] - across) / inner[0, 0]
             return null
         if self.solver == "paper":
             return self._printed(equations, cross_sd, start, ticks)
@@ -151,12 +120,7 @@ class TickFitting:
     def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
         """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.
 
-        Parameters
-        ----------
-        released : ndarray, shape (size,)
-        deviation : float
-        off : float
-            `remainder`: errors grow by the square root of 1 + (`WIDENING` off)^2.
+        `off` is a `remainder`: errors grow by the square root of 1 + (`WIDENING` off)^2.
         """
         moments = self.moments(released, deviation)
         basis = reference_levels(self.equations(moments).information, self.design.dummies)
@@ -164,15 +128,15 @@ class TickFitting:
         columns, response = np.eye(size + 1)[:, :size] @ basis, np.eye(size + 1)[size]
         equations = moments.equations(columns, response)
         law = MappedMatrix(moments.law, equations.columns)
-        found = identify(equations.information, law)
+        identified = identify(equations.information, law)
         coef = equations.solve(self.radius, None, np.ones(size))
-        active = found.active
+        active = identified.active
         rest = equations.moments - equations.information[:, ~active] @ coef[~active]
-        coef[active] = found.inverse @ rest[active]
+        coef[active] = identified.inverse @ rest[active]
         noise = equations.coefficient_noise(coef)
         spread = ModelSpread(self.design.score_ratio or 1.0)
         if self.vector.method == "linear":
-            loss = float(np.sum(found.inverse * noise[np.ix_(active, active)]))
+            loss = float(np.sum(identified.inverse * noise[np.ix_(active, active)]))
             spread = self._dispersion(deviation, moments, equations, coef, loss, int(active.sum()))
         positive = equations.stabilised(equations.ridge(self.radius))
         estimates = Estimates(
@@ -183,24 +147,13 @@ class TickFitting:
             matrix=law,
             spread=spread,
             typical_size=self.radius / np.sqrt(size * np.diag(equations.metric)),
-            found=found,
+            found=identified,
         )
         return estimates, basis
 
     def remainder(self, released: Float, deviation: float, params: Float, linearised: Float, weights: Float) -> float:
-        """About how far linearisation moves coefficients, in standard errors without noise.
-
-        Parameters
-        ----------
-        released : ndarray, shape (size,)
-        deviation : float
-        params : ndarray, shape (p,)
-            The coefficients.
-        linearised : ndarray, shape (k, p)
-            Where ticks were linearised.
-        weights : ndarray, shape (k,)
-            What each of them stands for.
-        """
+        """About how far linearisation moves coefficients, in standard errors without noise, for ticks linearised at
+        `linearised`, shape (k, p), which stand for `weights` ticks each, shape (k,)."""
         if len(linearised) == 0:
             return 0.0
         equations = self.equations(self.moments(released, deviation))
@@ -237,12 +190,7 @@ def squared_distances(apart: Float, information: Float) -> Float:
 def remainder(squares: float, inverse: Float) -> float:
     """The size of H^-1/2 r, r what linearisation leaves out of the equations, about ALIGNED sum d'H d / sqrt(p) long.
 
-    Parameters
-    ----------
-    squares : float
-        sum over ticks of d'H d, H the tick's information and d how far off it was linearised.
-    inverse : ndarray, shape (p, p)
-        Of the information of all ticks.
+    `squares` is sum d'H d over ticks, d how far off each was linearised; `inverse` that of all ticks' information.
     """
     size = len(inverse)
     return ALIGNED * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
@@ -253,25 +201,8 @@ def predicted_excess(
 ) -> float:
     """What noise is likely to add to the sum of losses: ridge at its best, rows spread as the metric has it.
 
-    Parameters
-    ----------
-    columns : int
-        p.
-    weight : float
-        A row's typical w.
-    deviation : float
-        Standard deviation of the noise of a number.
-    row : RowVector
-    radius : float
-        Norm of the coefficients in the metric.
-    rows : float
-        Their number.
-
-    Returns
-    -------
-    float
-        sum over directions of h s^2 v / (s^2 + h^2 v) / 2 with the information h = rows w / p, the noise's variance s^2
-        in the equations and the coefficients' v = radius^2 / p.
+    sum over p directions of h s^2 v / (s^2 + h^2 v) / 2 with the information h = rows weight / p, the noise's variance
+    s^2 in the equations and the coefficients' v = radius^2 / p; `weight` is a row's typical w.
     """
     information, prior = rows * weight / columns, radius**2 / columns
     noise = deviation**2 * (1 / row.cross**2 + (columns + 1) / columns * radius**2 / (2 * row.inner**2))

@@ -24,14 +24,14 @@ from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fit import TickFitting, predicted_excess
-from dpstats.streaming.request import neighbours_in_words, rows_of_one, unchecked
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
-from dpstats.streaming.sums.draws import GaussianDraws
+from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
 
@@ -45,7 +45,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     title = f"Private Stream of Regressions: {plan.family.name}"
     if not guarantee.certified:
         title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
-    left = [
+    model_facts = [
         ("Dep. Variable:", shorten(plan.design.response_name, 20)),
         ("Mechanism:", plan.method),
         ("Link:", plan.family.link),
@@ -59,7 +59,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     unit, often = "one row", len(mechanism.participation)
     if guarantee.unit is not None:
         unit = f"{shorten(guarantee.unit, 14)}, " + ("one row" if often == 1 else f"{often} ticks")
-    right = [
+    guarantee_facts = [
         ("Adjacency:", guarantee.adjacency),
         ("Unit:", unit),
         ("Epsilon:", f"{guarantee.eps:.6g}"),
@@ -69,8 +69,12 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         ("Ticks:", ticks),
     ]
     wide = WIDTH // 2 - 18
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    table = SimpleTable(
+        [[fact] for _, fact in model_facts], stubs=[name for name, _ in model_facts], title=title, txt_fmt=fmt_2cols
+    )
+    table.extend_right(
+        SimpleTable([[f"{fact:>{wide}}"] for _, fact in guarantee_facts], stubs=[name for name, _ in guarantee_facts])
+    )
     return table
 
 
@@ -257,10 +261,11 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+        # w of a row at a linear predictor of 0.
+        typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
         rows = []
         for tick in ticks:
             deviation, weighed = self.deviation(int(tick)), self.rows_guess * self.weighed(int(tick))
-            typical = self._typical_weight()
             excess = predicted_excess(len(self.names), typical, deviation, self.vector, self.radius, weighed)
             null = weighed * typical * self.radius**2 / len(self.names) / 2
             rows.append((deviation / self.vector.cross, weighed, excess, excess / weighed, null))
@@ -274,12 +279,6 @@ class StreamPlan:
             return float(min(tick, workload.window))
         decay = workload.decay
         return float(tick) if decay == 1.0 else (1 - decay**tick) / (1 - decay)
-
-    def _typical_weight(self) -> float:
-        """w of a row at a linear predictor of 0."""
-        if self.method == "linear":
-            return 1.0
-        return float(self.family.weight(np.zeros(1), np.zeros(1))[0])
 
     def summary(self) -> Summary:
         """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.
@@ -311,35 +310,52 @@ class StreamPlan:
         --------
         >>> axes = plan.plot()  # with the extra "plots"
         """
-        from dpstats.streaming.pictures import plan_picture
-
-        return plan_picture(self, ax)
+        ax = style.new_axes(ax)
+        table = self.ticks()
+        ticks = table.index.to_numpy()
+        ax.plot(
+            ticks, table.per_row, color=style.BLUE, marker="o", markersize=4, linewidth=1.6, label="noise of privacy"
+        )
+        ax.plot(ticks, table.null / table.rows, color=style.GREY, linewidth=1.2, linestyle="--", label="null model")
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        style.name_axes(ax, "tick", "predicted excess per row")
+        lines = style.show_legend_above(ax)
+        guess = (
+            f"Predicted for {self.rows_guess:,.0f} rows a tick and coefficients of norm {self.radius:g} in model units."
+        )
+        style.finish(
+            ax, f"{self.family.name}: {self.workload}", guess, promise(self, "all ticks together"), lines_above=lines
+        )
+        return ax
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         who = f"{neighbours_in_words(self.guarantee)} {rows_of_one(self.guarantee, self.sums.mechanism.participation)}"
-        said = [
+        notes = [
             f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick are "
             "not, nor is their number unless ticks are counted in rows.",
             *unchecked(self.guarantee),
         ]
         if self.design.weights is not None:
-            said.append(f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared.")
+            notes.append(
+                f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared."
+            )
         if self.horizon is None:
-            said.append("The noise does not grow: the stream may run for ever.")
+            notes.append("The noise does not grow: the stream may run for ever.")
         if self.method == "renewable":
-            said.append(
+            notes.append(
                 "A tick's rows are linearised at the coefficients released before it. With a strong signal "
                 "(probabilities near 0 or 1) the first ticks are linearised badly: up to half of the ticks are "
                 "left out where released coefficients say so, and between(a, b) leaves out more at no charge."
             )
-        said.append(
+        notes.append(
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
             f"{self.radius:g} in the metric of the rows (radius)."
         )
         if self.without_errors is not None:
-            said.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
-        return [*said, *(f"{note}." for note in self.design.notes)]
+            notes.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
+        return [*notes, *(f"{note}." for note in self.design.notes)]
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -430,3 +446,37 @@ def check_guess(name: str, value: object, low: float, high: float) -> float:
     if not is_number(value) or not low <= value <= high:
         raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
     return float(value)
+
+
+def neighbours_in_words(guarantee: Guarantee) -> str:
+    """The neighbours of a guarantee in words."""
+    verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
+    return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
+
+
+def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
+    """Where the rows are that neighbours of a guarantee differ by."""
+    if guarantee.unit is None:
+        return "in its tick"
+    often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"
+    return f"with at most one row {often}"
+
+
+def unchecked(guarantee: Guarantee) -> list[str]:
+    """What a guarantee for persons takes on trust."""
+    if guarantee.unit is None:
+        return []
+    return [
+        f"No stream looks at whose a row is: it is for whoever feeds it to see that no {guarantee.unit} has more. The "
+        "guarantee of one who has is weaker."
+    ]
+
+
+def promise(plan: StreamPlan, what: str) -> str:
+    """The guarantee of a picture's numbers, in words for its caption."""
+    count = len(plan.sums.mechanism.participation)
+    words = style.promise(plan.guarantee, what)
+    unit = plan.guarantee.unit
+    if unit is None or count == 1:
+        return words
+    return words.replace(f"any one {unit}", f"any one {unit} with a row in {count} ticks")

@@ -8,18 +8,35 @@ constrained solver on all columns has the same dependence on the width of the se
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.cached import cached_property
-from dpstats.errors import ArgumentError
+from dpstats.data import Block, Rows
+from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
 from dpstats.penalties.base import number
-from dpstats.streaming.constrained import Sandwich, check_sums, check_vector, descend, smooth_matrix
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.streaming.constrained import (
+    Sandwich,
+    check_sums,
+    check_vector,
+    descend,
+    explained_by_noise,
+    smooth_matrix,
+    without_free,
+)
 from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.constraints import from_dict as constraint_from_dict
+from dpstats.streaming.plan import StreamPlan
+from dpstats.streaming.sums import plan_from_dict
+from dpstats.streaming.vectors import Integers, RowVector
 
 MOST_NUMBERS = 250_000
 """Sums that "auto" directions make at most, unless it is told otherwise."""
@@ -41,17 +58,8 @@ def region_width(columns: int, region: Constraint | int | None, reach: float = 1
 def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
     """m of Algorithm 3 as printed, with 1 for its constants: max(W^2, log(T / failure)) / gamma^2.
 
-    gamma = (W / T)^(1/3), so m is of order T^(2/3) W^(4/3): at sizes that are met in practice it exceeds d, so that
-    nothing is gained. Offered to be compared with.
-
-    Parameters
-    ----------
-    rows : int
-        T, of the whole stream.
-    width : float
-        W = w(X) + w(C).
-    failure : float
-        beta.
+    gamma = (W / T)^(1/3), W = w(X) + w(C) the `width`, so m is of order T^(2/3) W^(4/3): at sizes that are met in
+    practice it exceeds d, so that nothing is gained. Offered to be compared with.
     """
     many = number("rows", rows, 1, math.inf)
     wide = number("width", width, 0.0, math.inf, open_low=True)
@@ -72,21 +80,8 @@ def choose_directions(
 
     A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 R^2 / m, R the reach of the set.
     The noise adds 2 noise_sd (1 + R) w, w the width of the set's image: that of the set itself, or R sqrt(m) if that
-    is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows.
-
-    Parameters
-    ----------
-    columns : int
-        d, which m does not exceed.
-    constraint : Constraint
-    rows : float
-        T, a public guess at the rows of the stream.
-    noise_sd : float
-        Of the entries of q.
-    row_reach : float
-        X, the greatest norm of a row.
-    most_numbers : int
-        The memory: m (m + 3) / 2 is kept at or below it.
+    is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows:
+    m (m + 3) / 2 is at most `most_numbers`.
     """
     many, reach = number("rows", rows, 1, math.inf), constraint.reach
     scale = 2 * number("noise_sd", noise_sd, 0.0, math.inf, open_low=True) * (1 + reach)
@@ -112,24 +107,12 @@ LIFT_TOLERANCE = 1e-6
 class Projection:
     """A public m by d matrix Phi of normal numbers of variance 1 / m, made from a seed.
 
-    Attributes
-    ----------
-    columns : int
-        d.
-    directions : int
-        m.
-    seed : int
-        Public: the matrix is no secret, and no noise comes of it.
-
-    Raises
-    ------
-    ArgumentError
-        If a number is out of range, or the matrix would have more than 2e8 entries.
+    ArgumentError if a number is out of range, or the matrix would have more than 2e8 entries.
     """
 
-    columns: int
-    directions: int
-    seed: int = 0
+    columns: int  # d
+    directions: int  # m
+    seed: int = 0  # Public: the matrix is no secret, and no noise comes of it
 
     def __post_init__(self) -> None:
         for name, least in (("columns", 1), ("directions", 1), ("seed", 0)):
@@ -157,24 +140,10 @@ class Projection:
         """|x| / |Phi x| Phi x for each row x, shape (n, m): as long as the row itself.
 
         x and Phi are rounded so that all products add up exactly: what a row becomes does not depend, to the last bit,
-        on the rows beside it, as one that is added or removed must not move the others.
+        on the rows beside it, as one that is added or removed must not move the others. Rows outside the `region` G of
+        section 5.2, with Phi x = 0 or with an entry that is not finite become 0; which those are is not released.
 
-        Parameters
-        ----------
-        exog : array_like, shape (n, d)
-        region : Constraint or int, optional
-            G of section 5.2: rows outside it become 0. A constraint keeps rows in the set, k those with at most k
-            entries that are not 0. Which rows those are is not released.
-
-        Returns
-        -------
-        ndarray
-            A row with Phi x = 0, or with an entry that is not finite, is 0.
-
-        Raises
-        ------
-        ArgumentError
-            If `exog` has another number of columns, or `region` is neither.
+        ArgumentError if `exog` has another number of columns, or `region` is neither.
         """
         given = np.asarray(exog, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.columns:
@@ -209,18 +178,8 @@ class Projection:
     ) -> Vector:
         """The coefficients in the set whose image has the least noisy sum of squares, shape (d,).
 
-        Parameters
-        ----------
-        cross, gram : array_like, shapes (m,) and (m, m)
-            Noisy sums of z y and z z' over the rows z that `rows` makes.
-        constraint : Constraint
-            Of the d coefficients.
-        start : array_like, shape (d,), optional
-        tolerance : float
-            As in `dpstats.streaming.constrained.minimise`.
-        lift : bool
-            Whether to return the coefficients of least gauge among those with the same image, as step 9 asks for; else
-            the ones that were found.
+        `cross` and `gram` are sums of z y and z z' over projected rows z. With `lift` the coefficients are those of
+        least gauge among those with the same image, as step 9 asks for; else the ones found first.
         """
         vector, matrix = check_sums(cross, gram)
         if len(vector) != self.directions:
@@ -228,8 +187,8 @@ class Projection:
         inner, moments = smooth_matrix(matrix), self.matrix.T @ vector
         begin = np.zeros(self.columns) if start is None else check_vector("start", start, self.columns)
         begin = constraint.project(begin)
-        found = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
-        return self.lift(self.matrix @ found, constraint, start=found) if lift else found
+        solution = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
+        return self.lift(self.matrix @ solution, constraint, start=solution) if lift else solution
 
     def lift(
         self, image: ArrayLike, constraint: Constraint, *, start: ArrayLike | None = None, steps: int = 14
@@ -237,21 +196,8 @@ class Projection:
         """The point of least gauge among those that Phi maps to `image`, which must be that of a point of the set.
 
         By bisection: a multiple rho of the set has such a point if the least |Phi theta - image| over it is 0, and has
-        none if a lower bound on it (a certified gap) is above 0.
-
-        Parameters
-        ----------
-        image : array_like, shape (m,)
-        constraint : Constraint
-        start : array_like, shape (d,), optional
-            A point of the set with that image, the answer if no smaller one is found.
-        steps : int
-            Of the bisection: rho is found within 2**-steps.
-
-        Returns
-        -------
-        ndarray, shape (d,)
-            Of gauge at most 1; its image is within a millionth of `image`.
+        none if a lower bound on it (a certified gap) is above 0. The image is within a millionth of `image`, rho within
+        2**-steps; `start` is a point of the set with that image, the answer if no smaller one is found.
         """
         goal = check_vector("image", image, self.directions)
         scale = float(np.linalg.norm(goal))
@@ -318,30 +264,9 @@ def plan_projection(
     most_numbers: int = MOST_NUMBERS,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
-    """A projection from public facts, and what a plan must say of it.
+    """A projection from public facts, and what a plan must say of it; "printed" is refused where it exceeds d.
 
-    Parameters
-    ----------
-    columns : int
-        d.
-    constraint : Constraint
-        Of the coefficients.
-    rows, noise_sd, row_reach, most_numbers
-        As in `choose_directions`.
-    directions : int or {"auto", "printed"}
-        m; "printed" is refused where it exceeds d.
-    region : Constraint or int, optional
-        G, as in `Projection.rows`.
-    seed : int
-
-    Returns
-    -------
-    tuple of Projection and list of str
-
-    Raises
-    ------
-    ArgumentError
-        If `directions` is neither, or no fewer than d.
+    ArgumentError if `directions` is neither, or no fewer than d.
     """
     rows_inside(np.zeros((1, columns)), region)  # its type
     width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)
@@ -401,3 +326,149 @@ def _nearest_image(
     gram = Sandwich(matrix, np.eye(len(matrix)))
     point = descend(matrix.T @ goal, gram, region, region.project(start), 0.0, 5_000, decided)
     return point, float(np.sum((matrix @ point - goal) ** 2)) <= close
+
+
+Float = NDArray[np.float64]
+
+NO_ERRORS = "what a sketch leaves out of coefficients is not known, so there are no errors; mechanism='linear' has them"
+
+
+@dataclass(frozen=True)
+class ProjectedVector(RowVector):
+    """What a row adds: (vech z z', z y) for z its projection, an intercept kept as it is."""
+
+    projection: Projection  # Of the columns besides the intercept
+    region: Constraint | int | None  # Rows outside it enter as zeros
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is one."""
+        return self.columns > self.projection.directions
+
+    def exact(self, rows: Rows[Block], params: Float) -> Integers:
+        """As `RowVector.exact`, of projected rows."""
+        return super().exact(rows.each(self.image), params)
+
+    def image(self, block: Block) -> Block:
+        """Rows as they are summed, those outside the region as zeros with their response."""
+        exog = block.doubles().exog
+        first = int(self.intercept)
+        made = self.projection.rows(exog[:, first:], self.region)
+        inside_region = rows_inside(exog[:, first:], self.region)
+        exog_summed = np.hstack([exog[:, :first] * inside_region[:, None], made])
+        return block._replace(exog=exog_summed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        region = self.region.to_dict() if isinstance(self.region, Constraint) else self.region
+        return {**super().to_dict(), "projection": self.projection.to_dict(), "region": region}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ProjectedVector:
+        """What `to_dict` gave `stored` of."""
+        own = {"projection", "region"}
+        plain = RowVector.from_dict({name: value for name, value in stored.items() if name not in own})
+        region = constraint_from_dict(stored["region"]) if isinstance(stored["region"], dict) else stored["region"]
+        values = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        return cls(**values, projection=Projection.from_dict(stored["projection"]), region=region)
+
+
+@dataclass(frozen=True)
+class ProjectedFitting:
+    """Coefficients from sums over projected rows: post-processing."""
+
+    vector: ProjectedVector
+    constraint: Constraint
+    lift: bool
+
+    def params(self, released: Float, deviation: float, start: Float | None = None, ticks: float = 1.0) -> Float:
+        """Coefficients in model units, in the set but for the intercept, shape (p,); see `Fitting.params`."""
+        moments_matrix = self.vector.matrix(released)
+        gram, cross = smooth_matrix(moments_matrix[:-1, :-1]), moments_matrix[:-1, -1]
+        free = np.zeros(len(gram), dtype=bool)
+        free[: int(self.vector.intercept)] = True
+        inner, moments, best = without_free(gram, cross, free)
+        projection, first = self.vector.projection, int(self.vector.intercept)
+        if explained_by_noise(projection.matrix.T @ moments, deviation / self.vector.cross, self.constraint):
+            coefficients = self.constraint.project(np.zeros(projection.columns))
+        else:
+            begin = None if start is None else start[first:]
+            coefficients = projection.fit(moments, inner, self.constraint, start=begin, lift=self.lift)
+        return np.concatenate([best(projection.matrix @ coefficients), coefficients])
+
+    def moments(self, *arguments: Any) -> NoReturn:
+        raise NotReleasedError(f"not released: {NO_ERRORS}")
+
+    estimates = moments
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedPlan(StreamPlan):
+    """A projected stream, fixed before a row is read."""
+
+    said: tuple[str, ...]  # what the plan says of the projection; the name is in its printed form
+    lift: bool
+
+    @property
+    def method(self) -> str:
+        """ "projected"."""
+        return "projected"
+
+    @property
+    def may_start_late(self) -> bool:
+        """False: nothing is linearised."""
+        return False
+
+    @property
+    def without_errors(self) -> str:
+        """Why there are none."""
+        return NO_ERRORS
+
+    @cached_property
+    def fitting(self) -> Any:
+        """How coefficients follow from released sums."""
+        return ProjectedFitting(self.vector, self.constraint, self.lift)  # type: ignore[arg-type]
+
+    def ticks(self, ticks: Sequence[int] | None = None) -> pd.DataFrame:
+        """As `StreamPlan.ticks`; excess is what Theorem 1 of docs/proofs/geometry and the sketch's error add up to."""
+        assert isinstance(self.vector, ProjectedVector)
+        assert self.constraint is not None
+        table = super().ticks(ticks)
+        projection, reach = self.vector.projection, self.constraint.reach
+        width = min(self.constraint.gaussian_width(projection.columns), reach * float(np.sqrt(projection.directions)))
+        noise = 2 * table["noise_sd"] * (1 + reach) * width
+        table["excess"] = noise + table["rows"] * reach**2 / projection.directions
+        table["per_row"] = table["excess"] / table["rows"]
+        table["null"] = table["rows"] * reach**2
+        return WideFrame(table)
+
+    def notes(self) -> list[str]:
+        """What the reader must know, in plain words."""
+        bounds = "excess and null model are bounds here, for the worst rows and coefficients on the border of the set."
+        return [*super().notes(), *self.said, f"Predicted {bounds}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {**super().to_dict(), "said": list(self.said), "lift": self.lift}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """The plan whose `to_dict` gave `stored`."""
+        return cls(
+            design=DesignSpec.from_dict(stored["design"]),
+            vector=ProjectedVector.from_dict(stored["vector"]),
+            sums=plan_from_dict(stored["sums"]),
+            radius=float(stored["radius"]),
+            penalty=None,
+            constraint=constraint_from_dict(stored["constraint"]),
+            solver=stored["solver"],
+            rows_guess=float(stored["rows_guess"]),
+            guarantee=Guarantee(**stored["guarantee"]),
+            said=tuple(stored["said"]),
+            lift=bool(stored["lift"]),
+        )
+
+
+def stored_plan(stored: Mapping[str, Any]) -> StreamPlan:
+    """The plan whose `to_dict` gave `stored`, of whatever mechanism."""
+    return (ProjectedPlan if "projection" in stored["vector"] else StreamPlan).from_dict(stored)

@@ -1,25 +1,32 @@
-"""The arguments of a stream of regressions, frozen as they were given and checked as they are asked for."""
+"""The arguments of a stream of regressions, frozen as given and checked as needed, and the plan that they make."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypedDict
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.cached import cached_property
+from dpstats.call import SEEDED
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.statistics import check_size
-from dpstats.models.sources import model_formula
+from dpstats.models.sources import model_formula, scaled_family
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_planned
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
+from dpstats.privacy.information import MatrixNoise
+from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constraints import Constraint
+from dpstats.streaming.plan import StreamPlan, check_guess
+from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, plan_projection
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
-from dpstats.streaming.vectors import RowVector
+from dpstats.streaming.sums.workloads import Window
+from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 
 SUMS: dict[str, type[Mechanism]] = {
     "blt": Blt,
@@ -67,13 +74,7 @@ class StreamKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class StreamRequest:
-    """What a stream is asked for; see `dpstats.streaming.Regression` for the attributes.
-
-    Attributes
-    ----------
-    seeded : bool
-        Whether the noise can be reproduced.
-    """
+    """What a stream is asked for; see `dpstats.streaming.Regression` for the attributes."""
 
     formula: str
     domain: Domain | Mapping[str, Any]
@@ -104,7 +105,7 @@ class StreamRequest:
     lift: bool = False
     adjacency: str = "add_remove"
     rows_guess: float = 1000.0
-    seeded: bool = False
+    seeded: bool = False  # Whether the noise can be reproduced
 
     def check(self) -> None:
         """Raise ArgumentError, FormulaError or DomainError for the first argument that is not usable."""
@@ -147,10 +148,10 @@ class StreamRequest:
     @cached_property
     def shrinkage(self) -> Penalty | None:
         """The penalty."""
-        chosen = get_penalty(self.penalty, self.alpha)
-        if chosen is not None and not chosen.convex:
-            raise ArgumentError(f"penalty must be convex for a stream, got {chosen.name!r}")
-        return chosen
+        penalty = get_penalty(self.penalty, self.alpha)
+        if penalty is not None and not penalty.convex:
+            raise ArgumentError(f"penalty must be convex for a stream, got {penalty.name!r}")
+        return penalty
 
     @cached_property
     def size(self) -> float:
@@ -173,8 +174,8 @@ class StreamRequest:
     @cached_property
     def design(self) -> DesignSpec:
         """The design, its response scaled by what an offset leaves of it in a linear model."""
-        beside = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure, "subset": self.subset}
-        formula = model_formula(self.formula, self.loss, **beside)
+        row_terms = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure, "subset": self.subset}
+        formula = model_formula(self.formula, self.loss, **row_terms)
         design = design_spec(formula, Domain.coerce(self.domain), family=self.loss)
         if self.constraint is not None:
             self.constraint.check_size(len(design.names) - int(design.has_intercept))
@@ -182,12 +183,12 @@ class StreamRequest:
             raise ArgumentError("solver='paper' is for a formula without an intercept: add '- 1'")
         return without_offset(design) if self.method != "renewable" else design
 
-    def noise(self, vector: RowVector, moved: float) -> SumsPlan:
-        """The noise for vectors that a neighbour moves by `moved`, and by the rounding of sums to the lattice."""
+    def noise(self, vector: RowVector, sensitivity: float) -> SumsPlan:
+        """The noise for vectors that a neighbour moves by `sensitivity`, and by the rounding of sums to the lattice."""
         budget: dict[str, Any] = {"eps": self.budget[0], "delta": self.budget[1], "adjacency": self.notion}
-        first = self.source.plan(vector.size, row_sensitivity=moved, **budget)
-        whole = moved + 2 * vector.slack(first.step)
-        return self.source.plan(vector.size, row_sensitivity=whole, step=first.step, **budget)
+        first = self.source.plan(vector.size, row_sensitivity=sensitivity, **budget)
+        rounded = sensitivity + 2 * vector.slack(first.step)
+        return self.source.plan(vector.size, row_sensitivity=rounded, step=first.step, **budget)
 
     @cached_property
     def person(self) -> str | None:
@@ -195,8 +196,7 @@ class StreamRequest:
         if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
             raise ArgumentError(
                 f"unit must be None or the name of what tells persons apart, got {safe_repr(self.unit)}; persons who "
-                "have "
-                "rows in several ticks are declared by participation="
+                "have rows in several ticks are declared by participation="
             )
         return PERSON if self.unit is None and len(self.source.participation) > 1 else self.unit
 
@@ -211,18 +211,18 @@ class StreamRequest:
 
     def _check_projection(self) -> None:
         check_flag("lift", self.lift)
-        given = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
+        sketch = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
         if self.method == "projected":
             if self.constraint is None:
                 raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
             unsuited = {"radius": self.radius, "penalty": self.penalty}
-            if found := [name for name, value in unsuited.items() if value is not None]:
-                raise ArgumentError(f"{found[0]} is not for mechanism='projected', which goes by the constraint")
+            if unsuitable := [name for name, value in unsuited.items() if value is not None]:
+                raise ArgumentError(f"{unsuitable[0]} is not for mechanism='projected', which goes by the constraint")
             if self.solver != "accelerated":
                 raise ArgumentError("solver: mechanism='projected' has one of its own; leave it out")
             return
-        if found := [name for name, value in given.items() if value is not None] + ["lift"] * self.lift:
-            raise ArgumentError(f"{found[0]} is for mechanism='projected'; leave it out")
+        if unsuitable := [name for name, value in sketch.items() if value is not None] + ["lift"] * self.lift:
+            raise ArgumentError(f"{unsuitable[0]} is for mechanism='projected'; leave it out")
 
 
 def without_offset(design: DesignSpec) -> DesignSpec:
@@ -234,25 +234,77 @@ def without_offset(design: DesignSpec) -> DesignSpec:
     return design.with_working(low + design.offset_center, high + design.offset_center)
 
 
-def neighbours_in_words(guarantee: Guarantee) -> str:
-    """The neighbours of a guarantee in words."""
-    verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
-    return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
+def make_plan(request: StreamRequest) -> StreamPlan:
+    """The plan of a stream; no rows are read. ArgumentError, FormulaError or DomainError for what is not usable."""
+    request.check()
+    if request.method == "refits":
+        raise ArgumentError("mechanism='refits' has no sums to plan; its plan is that of dp.streaming.Refits")
+    rows = check_guess("rows_guess", request.rows_guess, 1, 1e12)
+    notes: tuple[str, ...] = ()
+    if request.method == "projected":
+        vector, sensitivity, notes = _projected_vector(request, rows)
+    else:
+        vector, sensitivity = _vector(request)
+    noise = request.noise(vector, sensitivity)
+    guarantee = replace(noise.guarantee, unit=request.person)
+    facts: dict[str, Any] = {
+        "design": request.design,
+        "vector": vector,
+        "sums": noise,
+        "radius": request.size,
+        "penalty": request.shrinkage,
+        "constraint": request.constraint,
+        "solver": request.solver,
+        "rows_guess": rows,
+        "guarantee": guarantee.uncertified(SEEDED) if request.seeded else guarantee,
+    }
+    if request.method == "projected":
+        return ProjectedPlan(**facts, said=notes, lift=request.lift)
+    return StreamPlan(**facts)
 
 
-def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
-    """Where the rows are that neighbours of a guarantee differ by."""
-    if guarantee.unit is None:
-        return "in its tick"
-    often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"
-    return f"with at most one row {often}"
+def _vector(request: StreamRequest) -> tuple[RowVector, float]:
+    """What a row adds, and the most that a neighbour moves the sums by."""
+    design = request.design
+    family = scaled_family(request.loss, design)
+    if request.method == "linear":
+        errors = design.has_intercept and request.budget[1] > 0 and design.score_ratio is not None
+        return linear_vector(design, family, request.size, request.notion, square=errors)
+    return renewed_vector(design, family, request.size, request.notion)
 
 
-def unchecked(guarantee: Guarantee) -> list[str]:
-    """What a guarantee for persons takes on trust."""
-    if guarantee.unit is None:
-        return []
-    return [
-        f"No stream looks at whose a row is: it is for whoever feeds it to see that no {guarantee.unit} has more. The "
-        "guarantee of one who has is weaker."
-    ]
+def _projected_vector(request: StreamRequest, rows_guess: float) -> tuple[RowVector, float, tuple[str, ...]]:
+    """`_vector` for a projected stream, and what the plan says of the projection.
+
+    ArgumentError if there are no such directions, or no such region.
+    """
+    constraint, design = request.constraint, request.design
+    assert constraint is not None
+    # A late release is of so many ticks. The noise is that of the middle of a stream, for rows of about the sensitivity
+    # of either adjacency.
+    workload, (eps, delta) = request.source.workload, request.budget
+    ticks = workload.window if isinstance(workload, Window) else min(workload.ticks, 1 / max(1 - workload.decay, 1e-6))
+    trial = request.source.plan(1, row_sensitivity=2.0, eps=eps, delta=delta)
+    projection, notes = plan_projection(
+        len(design.names) - int(design.has_intercept),
+        constraint,
+        rows=rows_guess * ticks,
+        noise_sd=float(trial.noise_sd(max(1, int(ticks / 2)))[0]),
+        directions="auto" if request.directions is None else request.directions,
+        region=request.region,
+        seed=0 if request.projection_seed is None else request.projection_seed,
+    )
+    size = projection.directions + int(design.has_intercept)
+    vector = ProjectedVector(
+        method="linear",
+        family=scaled_family(request.loss, design),
+        # Rows in model units have norm 1 at most, and so do their images.
+        metric=MatrixNoise("normal", 1.0, (1.0,) * size),
+        inner=1.0,
+        cross=1.0,
+        square=0.0,
+        reach=math.sqrt(2),
+        projection=projection,
+        region=request.region,
+    )
+    return vector, frobenius_sensitivity(1.0, 1e-9, request.notion), tuple(notes)

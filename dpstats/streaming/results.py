@@ -25,8 +25,8 @@ from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.glm_results import GLMResults, as_ratios
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.streaming.making import stored_plan
 from dpstats.streaming.plan import StreamPlan, header, ticks_table
+from dpstats.streaming.projected import stored_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,19 +202,19 @@ class StreamResults(GLMResults):
         return full_width(["coef", "scaled coef"], lines, [14, 14])
 
     def _notes(self, errors: bool) -> list[str]:
-        said = ["One charge covers the whole stream; this regression was charged nothing beside it."]
+        notes = ["One charge covers the whole stream; this regression was charged nothing beside it."]
         reason = self._obstacle()
         if reason is not None:
-            return [*said, f"No errors are shown: {reason}."]
+            return [*notes, f"No errors are shown: {reason}."]
         if not errors:
-            return [*said, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
-        said.append(
+            return [*notes, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
+        notes.append(
             "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
             "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
             "the noise."
         )
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
-        return [*said, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else said
+        return [*notes, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else notes
 
     def __repr__(self) -> str:
         return f"<StreamResults: ticks {self.first} to {self.last}, {self.plan.description}>"
@@ -299,21 +299,10 @@ class StreamResults(GLMResults):
 def change_table(
     names: Sequence[str], later: StreamResults, earlier: StreamResults, correlation: float
 ) -> pd.DataFrame:
-    """Coefficients of one interval less those of an earlier one, with errors.
+    """Coefficients of one interval less those of an earlier one, without a tick in common, with errors, by term.
 
-    Parameters
-    ----------
-    names : sequence of str
-    later, earlier : StreamResults
-        Of intervals without a tick in common, so that sampling errors are independent.
-    correlation : float
-        Of the noise of their sums.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by term: change, std_error, z, p_value, low and high. The errors' noise parts are taken to be correlated
-        as unfavourably as the sums' noise is (docs/proofs/streams, 10).
+    The errors' noise parts are taken to be correlated as unfavourably as the sums' noise is, by `correlation`
+    (docs/proofs/streams, 10).
     """
     from scipy import stats
 

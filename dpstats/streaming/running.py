@@ -1,12 +1,19 @@
-"""A stream of regressions while it runs: each tick is charged, read, stepped, made durable and only then shown."""
+"""A stream of regressions while it runs: each tick is charged, read, stepped, made durable and only then shown.
+
+What it has released is public and kept, so that any interval can be looked at again: in a file beside the state as
+records of one length, or the latest ones in memory. A record is a checksum of 8 bytes and the numbers. Records of older
+versions begin with the number of their tick instead, and are read without a check.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
-import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,15 +28,132 @@ from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.charging import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
-from dpstats.streaming.checkpoint import BROKEN, LOST, Checkpoint
+from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_at
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
-from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.releases import EARLY, Release, Releases
-from dpstats.streaming.request import rows_of_one
+from dpstats.streaming.plan import StreamPlan, rows_of_one
 from dpstats.streaming.sums import PrefixSums
-from dpstats.streaming.ticks import Tick
 
 Float = NDArray[np.float64]
+
+EARLY = 64
+"""So many of the first releases are always in memory."""
+
+
+class Release(NamedTuple):
+    """One tick."""
+
+    total: Float  # shape (size,). The noisy sum of all ticks
+    released: Float  # shape (size,). What the workload makes of the ticks, those up to `start` left out
+    params: Float  # shape (p,). Coefficients in model units
+    start: Float  # shape (1,). A whole number of ticks
+
+    def numbers(self) -> Float:
+        """All of it, shape (2 size + p + 1,)."""
+        return np.concatenate(self)
+
+    @classmethod
+    def of(cls, numbers: Float, size: int) -> Release:
+        """What `numbers` gave, or zeros of that length, for sums of this size."""
+        return cls(*np.split(numbers, [size, 2 * size, len(numbers) - 1]))
+
+
+class Releases:
+    """The releases of a stream by tick."""
+
+    def __init__(self, size: int, columns: int, path: Path | None, recall: int) -> None:
+        self._size, self._columns, self._path = size, columns, path
+        self._latest: deque[Release] = deque(maxlen=recall + 1)
+        self.tick = 0
+        self.last = Release.of(np.zeros(self._length - 1), size)
+        self.early: list[Release] = []
+        """The first releases, from that before the first tick on, as long as none is missing."""
+
+    @property
+    def _length(self) -> int:
+        return 2 + 2 * self._size + self._columns
+
+    def restore(self, tick: int, latest: Release) -> None:
+        """Go on after `tick`, whose release a killed process may not have written."""
+        self.tick, self.last = tick, latest
+        if self._path is None or tick == 0:
+            return
+        try:
+            intact = self._read(tick).numbers().tobytes() == latest.numbers().tobytes()
+        except StreamError:
+            intact = False
+        if not intact:
+            self._write(tick, latest)
+        with contextlib.suppress(StreamError):
+            for early in range(min(tick, EARLY) + 1):
+                self.early.append(self.at(early))
+
+    def append(self, release: Release) -> None:
+        """Keep the next tick's. Where it cannot be written, nothing has changed and it may be tried again."""
+        if self._path is not None:
+            self._write(self.tick + 1, release)
+        if not self.early and self.tick == 0:
+            self.early.append(self.at(0))
+        self.tick, self.last = self.tick + 1, release
+        if len(self.early) == self.tick <= EARLY:
+            self.early.append(release)
+        if self._path is None:
+            self._latest.append(release)
+
+    def at(self, tick: int) -> Release:
+        """The release of `tick`; before the first one all sums are 0."""
+        if not 0 <= tick <= self.tick:
+            raise ArgumentError(f"ticks must lie between 0 and {self.tick}, the ticks so far")
+        if tick == self.tick:
+            return self.last
+        if tick == 0:
+            return Release.of(np.zeros(self._length - 1), self._size)
+        if self._path is not None:
+            return self._read(tick)
+        place = tick - self.tick + len(self._latest) - 1
+        if place < 0:
+            raise ArgumentError(
+                f"tick {tick} is not remembered: start the stream with a larger recall=, or with state="
+            )
+        return self._latest[place]
+
+    @property
+    def first(self) -> int:
+        """The first tick that is remembered."""
+        return 1 if self._path is not None else self.tick - len(self._latest) + 1
+
+    def _write(self, tick: int, release: Release) -> None:
+        assert self._path is not None
+        numbers = release.numbers().astype("<f8").tobytes()
+        record = checksum(tick, numbers) + numbers
+        with on_disk(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                write_at(descriptor, record, (tick - 1) * len(record))
+            finally:
+                os.close(descriptor)
+
+    def _read(self, tick: int) -> Release:
+        assert self._path is not None
+        length = 8 * self._length
+        content = b""
+        with on_disk(self._path):
+            if self._path.exists():
+                with open(self._path, "rb") as file:
+                    file.seek((tick - 1) * length)
+                    content = file.read(length)
+        # Where an earlier record is missing the file has a hole, which reads as zeros.
+        marks = (checksum(tick, content[8:]), np.array([tick], dtype="<f8").tobytes())
+        if len(content) != length or content[:8] not in marks:
+            raise StreamError(
+                f"the releases up to tick {tick} are gone from {self._path.name!r}, or damaged; restore that file"
+            )
+        return Release.of(np.frombuffer(content[8:], dtype="<f8"), self._size)
+
+
+def checksum(tick: int, numbers: bytes) -> bytes:
+    """Of a record and its place: a release that was cut off, or stands elsewhere, is not taken for one."""
+    return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]
+
 
 SHARE = 1 / 2
 """At most this share of the ticks is left out."""
@@ -51,27 +175,19 @@ def choose_burn_in(
 ) -> BurnIn:
     """The start of the least predicted excess: of noise, of the linearisation, and of the rows that are left out.
 
-    Parameters
-    ----------
-    plan : StreamPlan
-    totals : sequence of ndarray, shape (size,)
-        Noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there have been so many.
-    params : sequence of ndarray, shape (p,)
-        Coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
-    tick : int
-    total : ndarray, shape (size,)
-        The noisy sum of all ticks.
+    `totals` are the noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there are, `total` that of all; `params`
+    the coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
     """
     fitting, latest = plan.fitting, params[-1]
     size = len(latest)
     starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, MOST, len(totals) - 1))]
-    whole = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
-    apart = np.array(params[: min(tick, MOST)]) - latest
-    squares = squared_distances(apart, whole.information) / tick
-    found: list[tuple[float, BurnIn]] = []
+    full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
+    distances = np.array(params[: min(tick, MOST)]) - latest
+    squares = squared_distances(distances, full.information) / tick
+    candidates: list[tuple[float, BurnIn]] = []
     for start in starts:
         sums = total - totals[start]
-        equations = whole
+        equations = full
         if start:
             equations = fitting.equations(fitting.moments(sums, plan.interval_deviation(start, tick)))
         inverse = invert_information(equations, plan.radius)
@@ -80,50 +196,12 @@ def choose_burn_in(
         fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
         deviation = plan.interval_deviation(start, tick)
         solved = fitting.solve(equations, deviation, latest, tick - start)
-        found.append((noise + bias + fewer, BurnIn(start, sums, solved)))
-    return min(found, key=lambda one: one[0])[1]
+        candidates.append((noise + bias + fewer, BurnIn(start, sums, solved)))
+    return min(candidates, key=lambda one: one[0])[1]
 
 
-class Waiting(NamedTuple):
-    """A tick that is computed but not shown yet.
-
-    Attributes
-    ----------
-    facts : dict or None
-        The state after it; None once that is valid.
-    release : Release
-    label : str or None
-    """
-
-    facts: dict[str, Any] | None
-    release: Release
-    label: str | None
-
-
-class RunningStream:
-    """What changes while a stream runs.
-
-    Parameters
-    ----------
-    plan : StreamPlan
-    ledger : Ledger, Part or path, optional
-    state : path, optional
-    recall : int
-    seed : int, optional
-
-    Attributes
-    ----------
-    releases : Releases
-    label : str or None
-        The public name of the tick that was closed last.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is not usable.
-    StreamError
-        If the state is of another stream, or is not the valid one.
-    """
+class RunningStream(DurableTicks):
+    """What changes while a stream runs."""
 
     def __init__(
         self,
@@ -137,21 +215,19 @@ class RunningStream:
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
         self.plan = plan
-        self._keeper = Checkpoint(state, ledger)
+        super().__init__(state, ledger, plan.sums.mechanism.workload.ticks)
         path = self._keeper.path
-        kept = None if path is None else path.with_name(f"{path.name}.releases")
-        self.releases = Releases(plan.vector.size, len(plan.names), kept, int(recall))
+        releases_path = None if path is None else path.with_name(f"{path.name}.releases")
+        self.releases = Releases(plan.vector.size, len(plan.names), releases_path, int(recall))
         self.label: str | None = None
         self._counted = False
-        self._process, self._broken, self._lock = os.getpid(), False, threading.Lock()
-        self._waiting: Waiting | None = None
-        found = self._keeper.load()
-        self._begun = found is not None
-        if found is None:
+        facts = self._keeper.load()
+        self._begun = facts is not None
+        if facts is None:
             self._identity = f"{plan.digest()}:{secrets.token_hex(16)}"
             self._sums = plan.sums.start(seed=seed)
         else:
-            self._resume(found)
+            self._resume(facts)
 
     @property
     def tick(self) -> int:
@@ -167,25 +243,12 @@ class RunningStream:
     def table(self, rows: object) -> Table:
         """`rows` as a table that the formula can read and the ledger pays for, judged by its schema alone.
 
-        Raises
-        ------
-        ArgumentError, DataError, DomainError
-            If it is not.
+        ArgumentError, DataError, DomainError if it is not.
         """
         table = as_table(rows)
         self.plan.design.check_schema(table)
         check_rows(self._keeper.ledger, self.plan.guarantee, table)
         return table
-
-    def check_usable(self) -> None:
-        """StreamError unless this object may close another tick, or the one that waits."""
-        if self._broken:
-            raise StreamError(LOST if self._keeper.path is None else BROKEN)
-        if os.getpid() != self._process:
-            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
-        last = self.plan.sums.mechanism.workload.ticks
-        if self.tick >= last:
-            raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
 
     def check_label(self, label: str | None) -> None:
         """Raise unless `label` may follow the last one, or is that of the tick that waits."""
@@ -204,15 +267,7 @@ class RunningStream:
     def begin(self, counted: int | None = None) -> None:
         """Charge the ledger and write the first state, once.
 
-        Parameters
-        ----------
-        counted : int, optional
-            The rows of each tick where they are counted: their number is then public, and the ledger says so.
-
-        Raises
-        ------
-        StreamError
-            If rows are counted in a stream that was charged for without.
+        StreamError if rows are counted in a stream that was charged for without.
         """
         if self._begun or self._keeper.entry is not None:
             self._check_counted(counted)
@@ -226,8 +281,8 @@ class RunningStream:
             often = rows_of_one(plan.guarantee, plan.sums.mechanism.participation)
             label = f"{label}; one {plan.guarantee.unit} {often}, which is not checked"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
-        said = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
-        strip_context(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **said))
+        entry = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
+        strip_context(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
         self._begun = True
 
     def _check_counted(self, counted: int | None) -> None:
@@ -237,69 +292,23 @@ class RunningStream:
                 "would tell it; close them with update or by a column, or begin a new stream"
             )
 
-    def close(self, tick: Tick) -> None:
-        """Close a tick, whose rows are charged for; see `begin`.
-
-        Raises
-        ------
-        StreamError, LedgerError
-            If this stream's state is not the valid one any more, or the tick cannot be recorded; nothing was released.
-        ReleaseError
-            If it fails after rows were read; the tick is still open.
-        """
+    def close(self, tables: Sequence[Table], label: str | None) -> None:
+        """Close a tick, whose rows are charged for; see `begin`."""
         # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
-        strip_context(lambda: self._close(tick))
+        strip_context(lambda: self._close(tables, label))
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """One tick at a time: two that are closed at once would be given the same noise.
+    def _close(self, pieces: Sequence[Table], label: str | None) -> None:
+        vector = fail_closed(lambda: self._vector(pieces))
 
-        Raises
-        ------
-        StreamError
-            If another thread is closing one.
-        """
-        if not self._lock.acquire(blocking=False):
-            raise StreamError("another thread is closing a tick of this stream: close one after the other")
-        try:
-            yield
-        finally:
-            self._lock.release()
+        def step() -> Waiting:
+            release = self._step(vector)
+            return Waiting(self._facts(self.tick + 1, release, label), release, label)
 
-    def _close(self, tick: Tick) -> None:
-        vector = fail_closed(lambda: self._vector(tick.pieces))
-        self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
-        release = self._step(vector)
-        self._waiting = Waiting(self._facts(self.tick + 1, release, tick.label), release, tick.label)
-        self._record()
+        self._compute(step)
 
-    @property
-    def waits(self) -> bool:
-        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows come."""
-        return self._waiting is not None
-
-    def record(self) -> None:
-        """Record and show the tick that waits. Reads no rows: others would be released with the same noise.
-
-        Raises
-        ------
-        StreamError, LedgerError
-            As `close`.
-        """
-        strip_context(self._record)
-
-    def _record(self) -> None:
-        assert self._waiting is not None
-        self._broken = True  # until the tick is on the disk, unless it can be tried again
-        try:
-            if self._waiting.facts is not None:
-                self._keeper.commit(self._waiting.facts)
-                self._waiting = self._waiting._replace(facts=None)
-            self.releases.append(self._waiting.release)
-        except BaseException as error:
-            self._broken = not self._keeper.may_retry(error)
-            raise
-        self.label, self._waiting, self._broken = self._waiting.label, None, False
+    def _show(self, release: Release, label: str | None) -> None:
+        self.releases.append(release)
+        self.label = label
 
     def linearised(self, a: int, b: int) -> tuple[Float, Float]:
         """Where the ticks a + 1, ..., b were linearised, and what each stands for, shapes (k, p) and (k,).
@@ -310,13 +319,13 @@ class RunningStream:
             return np.zeros((0, len(self.plan.names))), np.zeros(0)
         ticks = np.arange(a, min(b, a + EARLY))
         early = self.releases.early
-        found = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks.tolist()]
+        releases = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks.tolist()]
         decay = self.plan.sums.mechanism.workload.decay
         weights: Float = np.power(decay, b - 1.0 - np.arange(a, b))
         weights[len(ticks) - 1] += weights[len(ticks) :].sum()
-        return np.array([one.params for one in found]), weights[: len(ticks)]
+        return np.array([one.params for one in releases]), weights[: len(ticks)]
 
-    def _vector(self, pieces: list[Table]) -> NDArray[np.object_]:
+    def _vector(self, pieces: Sequence[Table]) -> NDArray[np.object_]:
         """The exact sum of the rows' vectors. Reads rows."""
         plan, total = self.plan, np.full(self.plan.vector.size, 0, dtype=object)
         for piece in pieces:
@@ -340,8 +349,8 @@ class RunningStream:
                 early = self.releases.early or [self.releases.at(0)]
                 params = [one.params for one in early][:tick]
                 latest = self.releases.last.params
-                chosen = choose_burn_in(plan, [one.total for one in early], [*params, latest], tick, total)
-                return Release(total, chosen.sums, chosen.params, np.array([float(chosen.start)]))
+                burn_in = choose_burn_in(plan, [one.total for one in early], [*params, latest], tick, total)
+                return Release(total, burn_in.sums, burn_in.params, np.array([float(burn_in.start)]))
             ticks = plan.weighed(tick)
             found = plan.fitting.params(released, plan.deviation(tick), self.releases.last.params, ticks)
         return Release(total, released, found, np.zeros(1))
@@ -360,13 +369,7 @@ class RunningStream:
         }
 
     def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state.
-
-        Raises
-        ------
-        StreamError
-            If it is that of another stream.
-        """
+        """Go on from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
             raise StreamError("state: this is no state of a regression")
         ours = self.plan.digests()

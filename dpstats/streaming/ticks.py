@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from dpstats.domain import Domain, Levels
 from dpstats.errors import ArgumentError, DataError, DPStatsError, StreamError
 from dpstats.ledger.spender import has_code
 from dpstats.quiet import fail_closed, hide_frames
-
-if TYPE_CHECKING:
-    from dpstats.streaming.running import RunningStream
+from dpstats.streaming.running import RunningStream
 
 MOST_ROWS = 10**9
 
@@ -67,13 +65,7 @@ def check_tick(tick: object, iterated: bool) -> None:
 
 
 def tick_levels(tick: str, domain: Domain) -> tuple[Any, ...]:
-    """The public values of a column in their order.
-
-    Raises
-    ------
-    ArgumentError
-        If the Domain does not declare them.
-    """
+    """The public values of a column in their order. ArgumentError if the Domain does not declare them."""
     declared = domain.get(tick)
     if not isinstance(declared, Levels):
         raise ArgumentError(
@@ -116,34 +108,14 @@ def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
 
 
 def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
-    """The rows of a table as tables in memory, in order. Reads rows.
-
-    Raises
-    ------
-    ArgumentError
-        If they are on other machines.
-    """
+    """The rows of a table as tables in memory, in order. Reads rows. ArgumentError if they are on other machines."""
     if table.elsewhere:
         raise ArgumentError("tick: rows on a cluster have no order to count by; name a column with public values")
     return table.read(names) if isinstance(table, Stream) else iter([table])
 
 
 class TickFeed:
-    """The ticks that some data make of a stream, closed one after another as they are asked for.
-
-    Parameters
-    ----------
-    running : Running
-    domain : Domain
-        With the levels of a column that ticks go by.
-    data, tick, until
-        As for `dpstats.streaming.Regression.run`.
-
-    Raises
-    ------
-    ArgumentError, DataError, DomainError, StreamError
-        By the schema of the data and the arguments; nothing is read.
-    """
+    """The ticks that some data make of a stream, closed one after another as they are asked for."""
 
     def __init__(
         self, running: RunningStream, domain: Domain, data: Any, tick: int | str | None, until: int | None
@@ -190,12 +162,12 @@ class TickFeed:
                 "are not read again, and run with what follows it"
             )
         running.begin(self._rows)
-        found = fail_closed(self._read)
+        tick = fail_closed(self._read)
         if self._failed:
             raise self._failed.pop()
-        if not found:
+        if not tick:
             raise StopIteration
-        running.close(found[0])
+        running.close(*tick[0])
         return running.tick
 
     def _read(self) -> list[Tick]:

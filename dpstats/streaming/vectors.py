@@ -42,27 +42,15 @@ class RowVector:
     Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w x'theta - l' at
     coefficients that were released before the tick, and g is cut to what w leaves of `reach`. In place of y there is
     what an offset leaves of it; a row of weight u in [0, 1] adds u times all that.
-
-    Attributes
-    ----------
-    method : {"linear", "renewable"}
-    family : Family
-        Every cap filled in.
-    metric : MatrixNoise
-        Holds D and L with z = D^-1/2 L^-1 x; its scale means nothing.
-    inner, cross, square : float
-        r, a and c; c = 0 leaves y^2 out.
-    reach : float
-        The most that a row's vector is long.
     """
 
-    method: Method
-    family: Family
-    metric: MatrixNoise
-    inner: float
+    method: Method  # {"linear", "renewable"}
+    family: Family  # Every cap filled in
+    metric: MatrixNoise  # Holds D and L with z = D^-1/2 L^-1 x; its scale means nothing
+    inner: float  # r, a and c; c = 0 leaves y^2 out
     cross: float
     square: float
-    reach: float
+    reach: float  # The most that a row's vector is long
 
     @property
     def columns(self) -> int:
@@ -103,12 +91,7 @@ class RowVector:
     def exact(self, rows: Rows[Block], params: Float) -> Integers:
         """The exact sum over rows in `units`, Python integers of shape (size,). Reads rows: charge first.
 
-        Parameters
-        ----------
-        rows : Rows of Block
-            In model units.
-        params : ndarray, shape (p,)
-            In model units, released before these rows; linear sums do not look at them.
+        `params`, in model units, were released before these rows; linear sums do not look at them.
         """
         part = partial(exact_linear, self) if self.method == "linear" else partial(exact_renewed, self, params)
         return rows.total(part, operator.add)
@@ -119,8 +102,8 @@ class RowVector:
             math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE)
             for weight, unit in zip(self.weights.tolist(), self.units.tolist(), strict=True)
         ]
-        whole = [(factor * entry) >> FINE for factor, entry in zip(factors, exact.tolist(), strict=True)]
-        return np.array([*whole, None], dtype=object)[:-1]
+        lattice = [(factor * entry) >> FINE for factor, entry in zip(factors, exact.tolist(), strict=True)]
+        return np.array([*lattice, None], dtype=object)[:-1]
 
     def total(self, rows: Rows[Block], params: Float, step: float) -> Integers:
         """`steps` of `exact`."""
@@ -134,11 +117,11 @@ class RowVector:
         """The symmetric matrix of sums of (z, y) (z, y)' that `vector` holds, shape (p + 1, p + 1), 0 without y^2."""
         size, upper = self.columns, np.triu_indices(self.columns)
         entries = vector / self.weights
-        found = np.zeros((size + 1, size + 1))
-        found[upper] = entries[: len(upper[0])]
-        found[:size, size] = entries[len(upper[0]) : len(upper[0]) + size]
-        found[size, size] = entries[-1] if self.square > 0 else 0.0
-        return found + np.triu(found, 1).T
+        moments = np.zeros((size + 1, size + 1))
+        moments[upper] = entries[: len(upper[0])]
+        moments[:size, size] = entries[len(upper[0]) : len(upper[0]) + size]
+        moments[size, size] = entries[-1] if self.square > 0 else 0.0
+        return moments + np.triu(moments, 1).T
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -164,8 +147,8 @@ def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
         rows = _inner(vector, part.exog, part.weights, 1.0)
         outcome = np.clip(part.endog - part.offset, -1.0, 1.0) * np.sqrt(part.weights)
         outcome = np.trunc(outcome * 2.0**PLACES)
-        whole = np.column_stack([rows, outcome])
-        total = total + (whole.T @ whole).astype(np.int64)
+        integers = np.column_stack([rows, outcome])
+        total = total + (integers.T @ integers).astype(np.int64)
     square = [total[size, size]] if vector.square > 0 else []
     return np.array([*total[np.triu_indices(size)], *total[:size, size], *square, None], dtype=object)[:-1]
 
@@ -184,24 +167,16 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
         rows = _inner(vector, exog, part.weights * weight, vector.weight_bound)
         inner = inner + (rows.T @ rows).astype(np.int64)
         plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
-        whole = np.trunc(part.weights * slope / vector.slope_bound * 2.0**PLACES)
-        cross = cross + (plain.T @ whole).astype(np.int64)
+        integers = np.trunc(part.weights * slope / vector.slope_bound * 2.0**PLACES)
+        cross = cross + (plain.T @ integers).astype(np.int64)
     return np.array([*inner[np.triu_indices(size)], *cross, None], dtype=object)[:-1]
 
 
 def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
-    """w = l'' and g = w x'theta - l' at x'theta + offset, each shape (rows,), with (a g)^2 + (r w)^2 at most reach^2.
-
-    Parameters
-    ----------
-    vector : RowVector
-    linear : ndarray, shape (rows,)
-        x'theta.
-    endog, offset : ndarray, shape (rows,)
-    """
-    found = vector.family.derivatives(linear + offset, endog)
-    weight = np.clip(np.nan_to_num(found.curvature), 0.0, vector.weight_bound)
-    slope = np.nan_to_num(weight * linear - found.gradient)
+    """w = l'' and g = w x'theta - l' at x'theta + offset, shapes (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
+    curve = vector.family.derivatives(linear + offset, endog)
+    weight = np.clip(np.nan_to_num(curve.curvature), 0.0, vector.weight_bound)
+    slope = np.nan_to_num(weight * linear - curve.gradient)
     room = np.sqrt(np.maximum(vector.reach**2 - (vector.inner * weight) ** 2, 0.0)) / vector.cross
     return np.asarray(weight), np.asarray(np.clip(slope, -room, room))
 
@@ -245,15 +220,8 @@ def linear_vector(
 ) -> tuple[RowVector, float]:
     """The vector of a linear model's rows, and the most that a neighbour moves their sum by.
 
-    Parameters
-    ----------
-    design : DesignSpec
-    family : Family
-    radius : float
-        Public guess at the norm of the coefficients in the metric.
-    adjacency : {"add_remove", "replace_one"}
-    square : bool
-        Whether the sum of y^2 is wanted, from which errors follow.
+    `radius` is a public guess at the norm of the coefficients in the metric; with `square` there is the sum of y^2,
+    from which errors follow.
     """
     metric = rows_metric(design)
     size = metric.size
@@ -264,18 +232,18 @@ def linear_vector(
         free = weight / math.sqrt(2)
         return free if adjacency == "replace_one" else min(free, math.sqrt(SQUARE_SHARE * (1 + weight**2)))
 
-    def moved(weight: float) -> float:
+    def sensitivity(weight: float) -> float:
         if square:
             return frobenius_sensitivity(weight, squared(weight), adjacency)
         return frobenius_sensitivity(weight, 1e-9 * weight, adjacency)
 
     def noise(log_weight: float) -> float:
         weight = math.exp(log_weight)
-        return moved(weight) ** 2 * (size / weight**2 + (size + 1) * radius**2 / 2)
+        return sensitivity(weight) ** 2 * (size / weight**2 + (size + 1) * radius**2 / 2)
 
     weight = math.exp(_least(noise))
     reach = math.sqrt(1 + weight**2 + squared(weight) ** 2)
-    return RowVector("linear", family, metric, 1.0, weight, squared(weight), reach), moved(weight)
+    return RowVector("linear", family, metric, 1.0, weight, squared(weight), reach), sensitivity(weight)
 
 
 def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency: Adjacency) -> tuple[RowVector, float]:
@@ -283,10 +251,7 @@ def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency:
 
     Parameters as for `linear_vector`. To replace a row moves the sum by twice the reach.
 
-    Raises
-    ------
-    ArgumentError
-        If the family's loss is not made of a score and a weight that its curve bounds.
+    ArgumentError if the family's loss is not made of a score and a weight that its curve bounds.
     """
     metric, offset = rows_metric(design), design.offset_bound
     size = metric.size
@@ -317,8 +282,8 @@ def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
         low, high = -FARTHEST, FARTHEST
         for _ in range(3):  # closer and closer to where it is greatest, which may be at a kink
             eta = np.linspace(low, high, 2001)
-            found = family.derivatives(eta, np.full_like(eta, outcome))
-            squares = (found.curvature * (eta - added) - found.gradient) ** 2 + (inner * found.curvature) ** 2
+            curve = family.derivatives(eta, np.full_like(eta, outcome))
+            squares = (curve.curvature * (eta - added) - curve.gradient) ** 2 + (inner * curve.curvature) ** 2
             place, step = int(np.argmax(squares)), (high - low) / 2000
             low, high = eta[place] - step, eta[place] + step
             most = max(most, float(squares[place]))
@@ -339,5 +304,5 @@ def _outcomes(family: Family) -> tuple[float, ...]:
 
 
 def _least(noise: Callable[[float], float]) -> float:
-    found = optimize.minimize_scalar(lambda at: math.log(noise(at)), bounds=(-WIDEST, WIDEST), method="bounded")
-    return float(found.x)
+    optimum = optimize.minimize_scalar(lambda at: math.log(noise(at)), bounds=(-WIDEST, WIDEST), method="bounded")
+    return float(optimum.x)

@@ -18,8 +18,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, ReleaseError, StreamError
 from dpstats.privacy.accounting import compose
 from dpstats.streaming.checkpoint import Checkpoint
-from dpstats.streaming.refits import Refits
-from dpstats.streaming.schedules import Schedule
+from dpstats.streaming.refits import Refits, Schedule
 
 DOMAIN = dp.Domain(x=(-1, 1), z=(-1, 1), y=(0, 1))
 

@@ -14,7 +14,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.privacy.accounting import compose
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.streaming.schedules import Schedule, printed_period, share
+from dpstats.streaming.refits import Schedule, printed_period, share
 
 
 def test_geometric_times_are_few_and_never_stale() -> None:

@@ -14,7 +14,7 @@ from dpstats.data import Block, as_rows
 from dpstats.errors import ArgumentError, NotReleasedError, StreamError
 from dpstats.streaming import Regression, StreamResults
 from dpstats.streaming.constraints import L1Ball, L2Ball
-from dpstats.streaming.projected_plan import ProjectedPlan
+from dpstats.streaming.projected import ProjectedPlan
 
 WORDS = [f"w{place:02d}" for place in range(40)]
 

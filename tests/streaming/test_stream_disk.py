@@ -23,8 +23,7 @@ import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Refits, Regression, checkpoint
 from dpstats.streaming.checkpoint import Checkpoint, StreamBooks, locked, write_durably
-from dpstats.streaming.releases import Releases
-from dpstats.streaming.running import RunningStream
+from dpstats.streaming.running import Releases, RunningStream
 
 
 @pytest.fixture
@@ -235,7 +234,7 @@ def test_a_tick_that_is_forgotten_would_be_computed_again(folder: Path, monkeypa
         ("dpstats.streaming.checkpoint.sync_directory", errno.ENOSPC, 1),
         ("dpstats.streaming.checkpoint.sync_directory", errno.EIO, 2),
         ("dpstats.streaming.checkpoint.os.replace", errno.EBUSY, 1),
-        ("dpstats.streaming.releases.write_at", errno.ENOSPC, 1),
+        ("dpstats.streaming.running.write_at", errno.ENOSPC, 1),
     ],
 )
 def test_a_tick_waits_for_a_disk_that_refuses(

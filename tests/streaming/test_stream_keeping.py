@@ -77,8 +77,8 @@ STEPS: list[tuple[str, str]] = [
     ("dpstats.streaming.checkpoint.StreamBooks.begin", "after"),
     ("dpstats.ledger.spender.Spender.charge", "before"),
     ("dpstats.ledger.spender.Spender.charge", "after"),
-    ("dpstats.streaming.releases.Releases._write", "before"),
-    ("dpstats.streaming.releases.Releases._write", "after"),
+    ("dpstats.streaming.running.Releases._write", "before"),
+    ("dpstats.streaming.running.Releases._write", "after"),
 ]
 
 

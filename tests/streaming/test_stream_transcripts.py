@@ -18,13 +18,11 @@ from transcripts import delta_at, explained, moved_by_nodes, noisy_ticks, person
 from dpstats.data import Block, MemoryRows
 from dpstats.streaming import vectors
 from dpstats.streaming.constraints import L2Ball
-from dpstats.streaming.making import make_plan
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.projected import Projection
-from dpstats.streaming.projected_plan import ProjectedPlan, ProjectedVector
-from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, Projection
+from dpstats.streaming.request import StreamRequest, make_plan
 from dpstats.streaming.sums import Honaker
-from dpstats.streaming.sums.draws import GaussianDraws
+from dpstats.streaming.sums.lattice import GaussianDraws
 
 DELTA, TICKS, EPS = 1e-5, 8, 1.0
 
@@ -162,7 +160,7 @@ def test_a_hessian_weight_above_the_free_one_is_caught(monkeypatch: Any) -> None
 
     first = [[1]]
     assert hockey_stick(plan, worst_shift(plan, as_it_should(plan), first)) <= DELTA  # the cut alone keeps the bound
-    monkeypatch.setattr(vectors, "linearised", uncut)
+    monkeypatch.setattr(vectors, "linearise", uncut)
     assert hockey_stick(plan, worst_shift(plan, as_it_should(plan), first)) > DELTA
 
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from dpstats.data import Block, MemoryRows
 from dpstats.families import Binomial, HuberSVM, Poisson, SmoothSVM
-from dpstats.streaming.making import make_plan
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.request import StreamRequest
+from dpstats.streaming.request import StreamRequest, make_plan
 from dpstats.streaming.vectors import FREE_WEIGHT, linearise, reach_of
 
 DOMAIN: dict[str, Any] = {"a": (-1, 1), "b": (0, 3), "g": ["u", "v", "w"], "y": (-1, 1)}

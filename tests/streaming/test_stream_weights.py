@@ -17,10 +17,9 @@ import dpstats as dp
 from dpstats.data import Block, MemoryRows
 from dpstats.errors import NotReleasedError
 from dpstats.streaming import Regression, vectors
-from dpstats.streaming.making import make_plan
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.request import StreamRequest
-from dpstats.streaming.sums.draws import GaussianDraws
+from dpstats.streaming.request import StreamRequest, make_plan
+from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.vectors import reach_of
 
 DOMAIN: dict[str, Any] = {"a": (-1, 1), "b": (0, 3), "o": (-1, 3), "u": (0, 4), "y": (-1, 1)}
@@ -137,7 +136,7 @@ def test_an_offset_at_the_price_of_none_is_caught(monkeypatch: Any) -> None:
         found = vector.family.derivatives(linear + offset, endog)
         return found.curvature, found.curvature * linear - found.gradient
 
-    monkeypatch.setattr(vectors, "linearised", uncut)
+    monkeypatch.setattr(vectors, "linearise", uncut)
     assert stick(plain, moved(plain)) > 1e-5
     assert stick(other, moved(other)) <= 1e-5
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpstats.errors import ArgumentError
-from dpstats.streaming.constraints.base import Constraint
-from dpstats.streaming.constraints.sets import GroupL1, Hull, L1Ball, L2Ball, LpBall, Simplex
+from dpstats.streaming.constraints.sets import Constraint, GroupL1, Hull, L1Ball, L2Ball, LpBall, Simplex
 
 __all__ = ["Constraint", "GroupL1", "Hull", "L1Ball", "L2Ball", "LpBall", "Simplex", "from_dict"]
 

@@ -6,14 +6,16 @@
 >>> noisy = stream.step(plan.total(rows))  # doctest: +SKIP
 """
 
-from dpstats.streaming.sums.base import Mechanism, NoisePath
+from collections.abc import Mapping
+from typing import Any
+
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.streaming.sums.buffers import Buffers
-from dpstats.streaming.sums.plan import SumsPlan
-from dpstats.streaming.sums.pure import KNormTree
-from dpstats.streaming.sums.running import PrefixSums
-from dpstats.streaming.sums.stored import plan_from_dict, stored_plan
+from dpstats.streaming.sums.lattice import NoisePath, draws_from_dict
+from dpstats.streaming.sums.mechanism import Mechanism, SumsPlan
+from dpstats.streaming.sums.running import PrefixSums, unpack
 from dpstats.streaming.sums.toeplitz import Blt, Toeplitz
-from dpstats.streaming.sums.tree import Honaker, Tree
+from dpstats.streaming.sums.tree import Honaker, KNormTree, Tree
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload
 
 __all__ = [
@@ -34,3 +36,54 @@ __all__ = [
     "plan_from_dict",
     "stored_plan",
 ]
+
+MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Blt, Toeplitz, Tree, Honaker, KNormTree)}
+
+
+def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
+    """The mechanism whose `to_dict` gave `stored`."""
+    arguments = dict(stored)
+    kind = MECHANISMS[arguments.pop("mechanism")]
+    if "filter" in arguments:
+        parts = arguments.pop("filter")
+        arguments["buffers"] = Buffers(tuple(parts["decays"]), tuple(parts["weights"]))
+    return kind(**{**arguments, "participation": tuple(arguments["participation"])})
+
+
+def plan_from_dict(stored: Mapping[str, Any]) -> SumsPlan:
+    """The plan whose `to_dict` gave `stored`.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
+    True
+    """
+    return SumsPlan(
+        mechanism=mechanism_from_dict(stored["mechanism"]),
+        size=stored["size"],
+        row_sensitivity=stored["row_sensitivity"],
+        norm=stored["norm"],
+        step=stored["step"],
+        draws=draws_from_dict(stored["draws"]),
+        guarantee=Guarantee(**stored["guarantee"]),
+    )
+
+
+def stored_plan(content: bytes) -> SumsPlan:
+    """The plan of the stream whose `PrefixSums.to_bytes` gave `content`.
+
+    Raises
+    ------
+    StreamError
+        If the content is damaged or of another version.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> stored_plan(plan.start().to_bytes()).guarantee == plan.guarantee
+    True
+    """
+    return plan_from_dict(unpack(content)["plan"])

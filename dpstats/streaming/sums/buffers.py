@@ -36,14 +36,14 @@ def window_root(window: int, count: int) -> Float:
 
 def inverse(series: Float, count: int) -> Float:
     """The first `count` coefficients of 1 / series, whose constant is 1, by Newton's iteration y (2 - series y)."""
-    found = np.ones(1)
-    while len(found) < count:
-        length = min(2 * len(found), count)
-        product = signal.convolve(series[:length], found)[:length]
+    series_inverse = np.ones(1)
+    while len(series_inverse) < count:
+        length = min(2 * len(series_inverse), count)
+        product = signal.convolve(series[:length], series_inverse)[:length]
         correction = -np.pad(product, (0, length - len(product)))
         correction[0] += 2.0
-        found = signal.convolve(found, correction)[:length]
-    return np.asarray(found[:count], dtype=np.float64)
+        series_inverse = signal.convolve(series_inverse, correction)[:length]
+    return np.asarray(series_inverse[:count], dtype=np.float64)
 
 
 def lagged_product(series: Float, count: int, lag: int) -> float:
@@ -57,13 +57,9 @@ class PoleSum:
     """The series sum_i weight_i q_i^k, k = 0, 1, ..., with q_i = 1 - gap_i in [0, 1].
 
     Gaps are kept rather than q, which near 1 has no digits for them.
-
-    Attributes
-    ----------
-    weights, gaps : ndarray, shape (poles,)
     """
 
-    weights: Float
+    weights: Float  # shape (poles,)
     gaps: Float
 
     def coefficients(self, lags: NDArray[np.int64]) -> Float:
@@ -216,13 +212,7 @@ def early_patterns(offsets: tuple[int, ...]) -> list[tuple[int, ...]]:
 def fit_buffers(workload: Workload, offsets: tuple[int, ...], count: int | None) -> Buffers:
     """The buffers of the least greatest standard deviation, for a cumulative or a decaying workload.
 
-    Parameters
-    ----------
-    workload : Cumulative or Halflife
-    offsets : tuple of int
-        One person's ticks.
-    count : int or None
-        How many; None takes the fewest that come within `CLOSE` of the square root, up to five.
+    Without a `count` the fewest that come within `CLOSE` of the square root, up to five.
     """
     if count is not None:
         return _fit(workload, offsets, count)[0]
@@ -230,9 +220,9 @@ def fit_buffers(workload: Workload, offsets: tuple[int, ...], count: int | None)
     goal = CLOSE * _root_value(workload, offsets)
     fewest = 2 if ticks <= _LONGEST_ROOT or workload.endless else MOST_BUFFERS
     for buffers in range(fewest, MOST_BUFFERS):
-        found, value = _fit(workload, offsets, buffers)
+        fitted, value = _fit(workload, offsets, buffers)
         if value <= goal:
-            return found
+            return fitted
     return _fit(workload, offsets, MOST_BUFFERS)[0]
 
 

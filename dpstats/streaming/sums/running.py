@@ -7,19 +7,16 @@ import hashlib
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
-from dpstats.streaming.sums.workloads import Halflife, Window
-
-if TYPE_CHECKING:
-    from dpstats.streaming.sums.plan import SumsPlan
+from dpstats.streaming.sums.lattice import Draws, Float, Integers, NoisePath
+from dpstats.streaming.sums.workloads import Halflife, Window, Workload
 
 VERSION = 1
 
@@ -33,26 +30,47 @@ def pack(content: dict[str, Any]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, Any]:
-    """What `pack` was given.
-
-    Raises
-    ------
-    StreamError
-        If the header, the version or the checksum is another.
-    """
+    """What `pack` was given. StreamError if the header, the version or the checksum is another."""
     header, _, rest = content.partition(b"\n")
     if header + b"\n" != HEADER % VERSION:
         raise StreamError("this is no stream state of this version of dpstats")
     digest, _, body = rest.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise StreamError("the state is damaged: its checksum does not match")
-    found = json.loads(body)
-    assert isinstance(found, dict)
-    return found
+    facts = json.loads(body)
+    assert isinstance(facts, dict)
+    return facts
 
 
-Float = NDArray[np.float64]
-Integers = NDArray[np.object_]
+class NoiseSource(Protocol):
+    """What running sums need of a `Mechanism`."""
+
+    @property
+    def workload(self) -> Workload: ...
+
+    def path(self) -> NoisePath: ...
+
+
+class NoisePlan(Protocol):
+    """What running sums need of a `SumsPlan`."""
+
+    @property
+    def mechanism(self) -> NoiseSource: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def step(self) -> float: ...
+
+    @property
+    def draws(self) -> Draws: ...
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
 
 LARGEST = 2**200
 """Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
@@ -87,7 +105,7 @@ class PrefixSums:
     (1, True, (2,))
     """
 
-    def __init__(self, plan: SumsPlan, random: RandomSource, state: dict[str, Any]) -> None:
+    def __init__(self, plan: NoisePlan, random: RandomSource, state: dict[str, Any]) -> None:
         self.plan = plan
         self._random = random
         self._path = plan.mechanism.path()
@@ -95,7 +113,7 @@ class PrefixSums:
         self._process, self._lock = os.getpid(), threading.Lock()
 
     @classmethod
-    def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
+    def begin(cls, plan: NoisePlan, random: RandomSource, recall: int) -> PrefixSums:
         """Before the first tick, with the first noise drawn.
 
         Examples
@@ -107,12 +125,12 @@ class PrefixSums:
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
             raise ArgumentError(f"recall must be a non-negative integer, got {safe_repr(recall)}")
         workload = plan.mechanism.workload
-        kept = max(int(recall), workload.window if isinstance(workload, Window) else 0)
+        recalled = max(int(recall), workload.window if isinstance(workload, Window) else 0)
         stream = cls(plan, random, {})
         zero: Integers = np.full(plan.size, 0, dtype=object)
         stream._state = {
             "tick": 0,
-            "recall": kept,
+            "recall": recalled,
             "memory": stream._path.memory(plan.size),
             "fresh": stream._draw(1),
             "sums": [zero],
@@ -264,7 +282,7 @@ class PrefixSums:
         return pack({"plan": self.plan.to_dict(), "state": state, "random": random})
 
     @classmethod
-    def from_bytes(cls, content: bytes, plan: SumsPlan) -> PrefixSums:
+    def from_bytes(cls, content: bytes, plan: NoisePlan) -> PrefixSums:
         """The stream whose `to_bytes` gave `content`: its next release is the one that would have followed.
 
         Parameters
@@ -278,14 +296,14 @@ class PrefixSums:
         StreamError
             If the content is damaged, of another version, or of another plan.
         """
-        found = unpack(content)
-        if found["plan"] != plan.to_dict():
+        stored = unpack(content)
+        if stored["plan"] != plan.to_dict():
             raise StreamError("the state belongs to another plan: horizon, budget, size and lattice must be the same")
-        state, size = found["state"], plan.size
+        state, size = stored["state"], plan.size
         random: RandomSource = SystemRandom()
-        if found["random"] is not None:
+        if stored["random"] is not None:
             generator = np.random.default_rng()
-            generator.bit_generator.state = found["random"]
+            generator.bit_generator.state = stored["random"]
             random = generator
         restored = {
             **state,
@@ -327,7 +345,7 @@ class PrefixSums:
 
 def _integers(rows: list[list[int]], size: int) -> Integers:
     """Python integers, shape (n, size)."""
-    found = np.full((len(rows), size), 0, dtype=object)
+    array = np.full((len(rows), size), 0, dtype=object)
     for place, row in enumerate(rows):
-        found[place] = row
-    return found
+        array[place] = row
+    return array

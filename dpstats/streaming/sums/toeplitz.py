@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.streaming.sums.base import Integers, Mechanism, NoisePath, zeros
 from dpstats.streaming.sums.buffers import (
     BITS,
     MOST_BUFFERS,
@@ -27,6 +26,8 @@ from dpstats.streaming.sums.buffers import (
     square_root,
     window_root,
 )
+from dpstats.streaming.sums.lattice import Integers, NoisePath, zeros
+from dpstats.streaming.sums.mechanism import Mechanism
 from dpstats.streaming.sums.workloads import Halflife, Window, Workload, powers
 
 Float = NDArray[np.float64]
@@ -230,11 +231,9 @@ class Toeplitz(Mechanism):
         return self.workload.apply(self.inverse)
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`."""
         return np.cumsum(self.responses**2)[np.minimum(ticks, len(self.responses)) - 1]
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`."""
         early, late = min(first, second), max(first, second)
         sums = np.cumsum(self.inverse)
         if late > len(sums):
@@ -242,7 +241,6 @@ class Toeplitz(Mechanism):
         return lagged_product(sums, early, late - early)
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return TapPath(self.whole_taps)
 
     def touched(self) -> int:
@@ -347,20 +345,17 @@ class Blt(Mechanism):
         return self.filter.response(1.0)
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`."""
         if self._taps is not None:
             return self._taps.release_variances(ticks)
         return self.filter.response(self.workload.decay).energies(ticks)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`."""
         if self._taps is not None:
             return self._taps.sum_covariance(first, second)
         early, late = min(first, second), max(first, second)
         return self._sums.inner(float(early), late - early)
 
     def path(self) -> NoisePath:
-        """As `Mechanism.path`."""
         return self._taps.path() if self._taps is not None else BufferPath(self.filter)
 
     def touched(self) -> int:

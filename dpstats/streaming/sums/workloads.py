@@ -212,22 +212,7 @@ Workload = Cumulative | Halflife | Window
 def make_workload(
     workload: Workload | str | None, horizon: int | None, halflife: float | None, window: int | None
 ) -> Workload:
-    """The workload that the arguments of a mechanism name.
-
-    Parameters
-    ----------
-    workload : Workload, {"cumulative", "halflife", "window"} or None
-        None: what the other arguments say.
-    horizon : int or None
-        Of the cumulative workload; None declares a million ticks.
-    halflife : float or None
-    window : int or None
-
-    Raises
-    ------
-    ArgumentError
-        If the arguments contradict each other, or the workload's own is missing or outside its range.
-    """
+    """The workload that the arguments of a mechanism name."""
     given = {"horizon": horizon, "halflife": halflife, "window": window}
     named = [name for name, value in given.items() if value is not None]
     if isinstance(workload, (Cumulative, Halflife, Window)):
@@ -252,10 +237,7 @@ def make_workload(
 def check_participation(participation: object) -> tuple[int, ...]:
     """Offsets of one person's ticks, increasing from 0, as given or moved there.
 
-    Raises
-    ------
-    ArgumentError
-        If they are not distinct integers, at least one.
+    ArgumentError if they are not distinct integers, at least one.
     """
     if not isinstance(participation, (tuple, list, range)) or len(participation) == 0:
         raise ArgumentError("participation must be a tuple of offsets of one person's ticks, such as (0, 1, 2, 3)")

@@ -26,9 +26,9 @@ from dpstats.streaming.sums import (
     Toeplitz,
     Tree,
     Window,
+    mechanism_from_dict,
     stored_plan,
 )
-from dpstats.streaming.sums.stored import mechanism_from_dict
 
 CPS = (0, 1, 2, 3, 12, 13, 14, 15)
 TICKS = 24

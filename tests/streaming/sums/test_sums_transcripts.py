@@ -26,7 +26,7 @@ from transcripts import (
 
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.streaming.sums import Blt, Honaker, Mechanism, NoisePath, SumsPlan, Toeplitz, Tree
-from dpstats.streaming.sums.draws import GaussianDraws
+from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.toeplitz import TapPath
 from dpstats.streaming.sums.tree import TreePath
 

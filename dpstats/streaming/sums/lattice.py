@@ -1,0 +1,195 @@
+"""Noise on the public lattice: rows in whole steps, fresh draws, paths of them (docs/proofs/streams, 4 and 6)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError
+from dpstats.privacy.k_norm import KNormNoise
+from dpstats.privacy.k_norm.noise import law_from_dict
+from dpstats.privacy.noise import Noise
+from dpstats.privacy.randomness import RandomSource, check_scale, gaussian_integers, noisy_integers
+
+Float = NDArray[np.float64]
+Integers = NDArray[np.object_]
+
+_BELOW = 1 - 2.0**-30  # stands above the rounding of the steps before truncation, for a million numbers
+
+_BLOCK = 4096
+
+_ADD: dict[str, Callable[[Float, Float], Float]] = {
+    "l1": lambda total, size: total + size,
+    "l2": lambda total, size: total + size**2,
+    "linf": np.maximum,
+}
+
+
+def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> NDArray[np.object_]:
+    """Sum of rows in whole steps, shape (size,): each is shortened to `longest` in the norm and truncated towards 0.
+
+    A row with an entry that is not finite counts as zero; `longest` / `step` is at most 2**50.
+
+    DataError if the shape is another or the entries are not floating-point numbers.
+    """
+    array = np.asarray(rows)
+    if array.ndim != 2 or array.shape[1] != size or not np.issubdtype(array.dtype, np.floating):
+        raise DataError(f"rows must be floating-point numbers of shape (n, {size})")
+    total = np.full(size, 0, dtype=object)
+    for start in range(0, len(array), _BLOCK):
+        whole = _whole(array[start : start + _BLOCK].astype(np.float64), norm, longest, step)
+        # 4,096 rows of at most 2**50 each fit 64 bits.
+        total = total + whole.sum(axis=0).astype(object)
+    return total
+
+
+def _whole(block: NDArray[np.float64], norm: str, longest: float, step: float) -> NDArray[np.int64]:
+    """Each row as integers, shape (n, size)."""
+    with np.errstate(all="ignore"):
+        finite = np.asarray(np.isfinite(block).all(axis=1))
+        block = np.where(finite.reshape(-1, 1), block, 0.0)
+        largest = np.maximum(np.abs(block).max(axis=1), 1e-300)
+        unit = block / largest[:, None]
+        length = np.zeros(len(block))
+        for column in np.abs(unit).T:  # column by column: the order of the sum does not depend on the block
+            length = _ADD[norm](length, column)
+        length = np.sqrt(length) if norm == "l2" else length
+        short = largest * length <= longest
+        kept = np.where(short.reshape(-1, 1), block, unit * (longest / np.maximum(length, 1.0))[:, None])
+        return np.trunc(kept * (_BELOW / step)).astype(np.int64)
+
+
+def zeros(rows: int, size: int) -> Integers:
+    """Python integers 0, shape (rows, size)."""
+    return np.full((rows, size), 0, dtype=object)
+
+
+class NoisePath(ABC):
+    """The noise of tick after tick as integers, made of fresh draws and a memory of earlier ones.
+
+    All arrays hold Python integers (dtype object), so that nothing overflows or is rounded unseen.
+    """
+
+    @abstractmethod
+    def fresh(self, tick: int) -> int:
+        """How many fresh vectors tick `tick` = 1, 2, ... takes."""
+
+    @abstractmethod
+    def memory(self, size: int) -> Integers:
+        """The memory before the first tick, shape (rows, size)."""
+
+    @abstractmethod
+    def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
+        """The noise of tick `tick` >= 1, shape (size,), and the memory after it; `fresh` is of shape
+        (self.fresh(tick), size), `memory` of (rows, size) and left as it is."""
+
+    def error(self) -> float:
+        """By how much more than 1/2 a number of the fresh noise may differ from what the noises make of it."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class GaussianDraws:
+    """Independent discrete Gaussian integers of the given scale, in lattice steps."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+
+    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
+        """Python integers, shape (count, size)."""
+        return gaussian_integers(count * size, self.scale, random).reshape(count, size).astype(object)
+
+    def covariance(self, size: int) -> Float:
+        """Of one vector, in squared lattice steps, shape (size, size)."""
+        return self.scale**2 * np.eye(size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {"draws": "gaussian", "scale": self.scale}
+
+
+@dataclass(frozen=True)
+class LaplaceDraws:
+    """Independent discrete Laplace integers: pure noise for the l1 norm, exact."""
+
+    reach: int  # The most all noised vectors together move in the l1 norm, in lattice steps
+    eps: float
+
+    def __post_init__(self) -> None:
+        check_scale(self.reach / self.eps)
+
+    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
+        """Python integers, shape (count, size)."""
+        zeros = np.zeros(count * size, dtype=np.int64)
+        return noisy_integers(zeros, self.reach, self.eps, random).reshape(count, size).astype(object)
+
+    def covariance(self, size: int) -> Float:
+        """Of one vector, in squared lattice steps, shape (size, size)."""
+        return 2 * (self.reach / self.eps) ** 2 * np.eye(size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {"draws": "laplace", "reach": self.reach, "eps": self.eps}
+
+
+@dataclass(frozen=True)
+class NormDraws:
+    """Noise with a density that falls with a norm, rounded to the lattice and covered by discrete Laplace noise."""
+
+    law: Noise | KNormNoise  # In lattice steps
+    cover_reach: int  # The most that all rounded vectors together may move in the l1 norm, given the ideal ones
+    cover_eps: float
+
+    def __post_init__(self) -> None:
+        check_scale(max(self.law.scale, self.cover_reach / self.cover_eps))
+
+    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
+        """Python integers, shape (count, size)."""
+        law = self.law
+        drawn = np.concatenate(
+            [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
+        )
+        whole = np.rint(drawn).astype(np.int64)
+        covered = noisy_integers(whole, self.cover_reach, self.cover_eps, random)
+        return covered.reshape(count, size).astype(object)
+
+    def covariance(self, size: int) -> Float:
+        """Of one vector, in squared lattice steps, shape (size, size)."""
+        cover = 2 * (self.cover_reach / self.cover_eps) ** 2
+        if isinstance(self.law, KNormNoise):
+            return self.law.covariance() + cover * np.eye(size)
+        return self.law.expected_square(size) / size * np.eye(size) + cover * np.eye(size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {
+            "draws": "norm",
+            "law": self.law.to_dict(),
+            "cover_reach": self.cover_reach,
+            "cover_eps": self.cover_eps,
+        }
+
+
+Draws = GaussianDraws | LaplaceDraws | NormDraws
+
+
+def draws_from_dict(stored: Mapping[str, Any]) -> Draws:
+    """The draws whose `to_dict` gave `stored`."""
+    if stored["draws"] == "gaussian":
+        return GaussianDraws(stored["scale"])
+    if stored["draws"] == "laplace":
+        return LaplaceDraws(stored["reach"], stored["eps"])
+    return NormDraws(law_from_dict(stored["law"]), stored["cover_reach"], stored["cover_eps"])
+
+
+def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:
+    """The square root of E ||b||^2."""
+    return math.sqrt(law.expected_square() if isinstance(law, KNormNoise) else law.expected_square(size))

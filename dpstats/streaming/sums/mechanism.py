@@ -1,0 +1,538 @@
+"""A mechanism for private sums of a stream, its noise by ticks, and the plan of that noise for a budget, fixed before
+a row is read (docs/proofs/streams, 4)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import safe_repr
+from dpstats.errors import ArgumentError
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.gaussian import analytic_mu, check_delta
+from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.randomness import LARGEST_SCALE, random_source
+from dpstats.streaming.sums.lattice import Draws, GaussianDraws, NoisePath, lattice_total
+from dpstats.streaming.sums.running import PrefixSums
+from dpstats.streaming.sums.workloads import Workload, check_participation, make_workload
+
+Float = NDArray[np.float64]
+
+
+class Mechanism(ABC):
+    """A way to release sums of a stream of vectors at every tick under one charge.
+
+    Parameters
+    ----------
+    horizon : int, optional
+        The last tick of a cumulative stream. If no workload is named at all, a million ticks are declared, which
+        costs 30 to 45 % more noise than knowing that there will be a thousand, or a hundred and twenty.
+    halflife : float, optional
+        Ticks after which a tick weighs half: a stream that runs for ever at constant noise.
+    window : int, optional
+        Sums of the last `window` ticks: the same.
+    workload : Workload or {"cumulative", "halflife", "window"}, optional
+        The same in one object; a name only checks what the others say.
+    participation : tuple of int
+        Offsets of the ticks that one person can have a row in, such as (0, 1, 2, 3, 12, 13, 14, 15): the guarantee is
+        then the person's.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range or contradicts another.
+
+    Examples
+    --------
+    >>> from dpstats.streaming.sums import Tree
+    >>> tree = Tree(horizon=16)
+    >>> tree.horizon, tree.sensitivity > 0, tree.draw_deviation
+    (16, True, 1.0)
+    """
+
+    name: ClassVar[str]
+    workloads: ClassVar[tuple[str, ...]] = ("cumulative", "halflife", "window")
+
+    def __init__(
+        self,
+        *,
+        horizon: int | None = None,
+        halflife: float | None = None,
+        window: int | None = None,
+        workload: Workload | str | None = None,
+        participation: Sequence[int] = (0,),
+    ) -> None:
+        self.workload = make_workload(workload, horizon, halflife, window)
+        self.participation = check_participation(participation)
+        if self.workload.name not in self.workloads:
+            message = f"{type(self).__name__} makes sums of all ticks only: take Blt or Toeplitz for a {{}}"
+            raise ArgumentError(message.format(self.workload.name))
+
+    @property
+    def horizon(self) -> int | None:
+        """The last tick that the noise is made for; None if it runs for ever."""
+        return None if self.workload.endless else self.workload.ticks
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """The most that one row (one person) moves the vector that the noise is added to, if it moves a tick by 1."""
+
+    @abstractmethod
+    def sum_covariance(self, first: int, second: int) -> float:
+        """Covariance of the noise of the sums of the first `first` and `second` ticks, for draws of variance 1."""
+
+    @abstractmethod
+    def path(self) -> NoisePath:
+        """The noise itself."""
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """What the mechanism needs beside workload and participation to be made again."""
+
+    @abstractmethod
+    def touched(self) -> int:
+        """How many ticks' noises a row may move, itself included, where the path rounds; 0 if it does not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> tree.to_dict()["horizon"]
+        16
+        """
+        person = list(self.participation)
+        return {"mechanism": self.name, **self.workload.to_dict(), "participation": person, **self.options()}
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.to_dict().items() if name not in ("mechanism", "filter")}
+        given.pop("participation")
+        if self.participation != (0,):
+            given["participation"] = self.participation
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.workload, self.participation))
+
+    @overload
+    def std(self, t: int) -> float: ...
+
+    @overload
+    def std(self, t: Sequence[int] | NDArray[np.integer]) -> Float: ...
+
+    def std(self, t: int | Sequence[int] | NDArray[np.integer]) -> float | Float:
+        """Standard deviation of the release at tick `t` = 1, 2, ..., in units of Delta / mu (pure: Delta / eps).
+
+        Delta is how far one row moves its tick's vector, mu the Gaussian mechanism's budget: see `SumsPlan.noise_sd`
+        for a budget in eps and delta.
+
+        Parameters
+        ----------
+        t : int or array of int, shape (n,)
+
+        Returns
+        -------
+        float or ndarray, shape (n,)
+
+        Raises
+        ------
+        ArgumentError
+            If a tick lies outside the horizon.
+
+        Examples
+        --------
+        >>> tree.std([1, 16]).shape
+        (2,)
+        """
+        ticks = self.check_ticks(np.atleast_1d(np.asarray(t)))
+        values = self.sensitivity * self.draw_deviation * np.sqrt(self.release_variances(ticks))
+        return float(values[0]) if np.ndim(t) == 0 else values
+
+    def std_between(self, a: int, b: int) -> float:
+        """The same of the sum of the ticks a + 1, ..., b as the difference of two releases.
+
+        Examples
+        --------
+        >>> tree.std_between(4, 8) > 0
+        True
+        """
+        return float(np.sqrt(self.covariance([(a, b)])[0, 0]))
+
+    def covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
+        """Covariance of the noise of sums over intervals of ticks, in units of (Delta / mu)^2.
+
+        Parameters
+        ----------
+        intervals : sequence of (a, b)
+            The ticks a + 1, ..., b, with 0 <= a < b.
+
+        Returns
+        -------
+        ndarray, shape (n, n)
+
+        Raises
+        ------
+        ArgumentError
+            If an interval is empty or lies outside the horizon.
+
+        Examples
+        --------
+        >>> tree.covariance([(0, 4), (4, 8)]).shape
+        (2, 2)
+        """
+        return (self.sensitivity * self.draw_deviation) ** 2 * self.draw_covariance(intervals)
+
+    @property
+    def draw_deviation(self) -> float:
+        """The standard deviation of a coordinate of a draw whose scale is 1."""
+        return 1.0
+
+    def draw_covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
+        """`covariance` for draws of variance 1."""
+        for a, b in intervals:
+            if not 0 <= a < b:
+                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {safe_repr((a, b))}")
+        ends = np.array(sorted({end for interval in intervals for end in interval} | {0}))
+        self.check_ticks(ends[ends > 0])
+        sums = np.zeros((len(ends), len(ends)))
+        for row, first in enumerate(ends.tolist()):
+            for column, second in enumerate(ends[: row + 1].tolist()):
+                if second > 0:
+                    sums[row, column] = sums[column, row] = self.sum_covariance(second, first)
+        places = {int(end): place for place, end in enumerate(ends)}
+        chosen = np.zeros((len(intervals), len(ends)))
+        for row, (a, b) in enumerate(intervals):
+            chosen[row, places[b]], chosen[row, places[a]] = 1.0, -1.0
+        return np.asarray(chosen @ sums @ chosen.T, dtype=np.float64)
+
+    def release_variances(self, ticks: NDArray[np.int64]) -> Float:
+        """Variances of the releases at `ticks`, for draws of variance 1, shape (n,)."""
+        return np.array([self.sum_covariance(tick, tick) for tick in ticks.tolist()])
+
+    def check_ticks(self, ticks: NDArray[Any]) -> NDArray[np.int64]:
+        """`ticks` as integers.
+
+        Raises
+        ------
+        ArgumentError
+            If they are not whole numbers from 1 to the horizon.
+        """
+        if not np.issubdtype(ticks.dtype, np.integer) or ticks.ndim != 1:
+            raise ArgumentError("t must be an integer, or a list of integers")
+        if ticks.size and not (ticks.min() >= 1 and ticks.max() <= self.workload.ticks):
+            raise ArgumentError(f"t must lie between 1 and {self.workload.ticks:,}, the last tick of this stream")
+        return ticks.astype(np.int64)
+
+    def plan(
+        self,
+        size: int,
+        *,
+        eps: float,
+        delta: float = 0.0,
+        row_sensitivity: float | Mapping[str, float] = 1.0,
+        adjacency: Adjacency = "add_remove",
+        step: float | None = None,
+        allow_uncertified: bool = False,
+    ) -> SumsPlan:
+        """The noise for a budget, from public values alone.
+
+        Parameters
+        ----------
+        size : int
+            Numbers in a vector.
+        eps, delta : float
+            Spent once, for the whole stream; delta must be positive for all but `KNormTree`.
+        row_sensitivity : float
+            Delta: the most one row moves its tick's vector, in the Euclidean norm. Adding, removing or replacing it
+            makes the difference: a row that is replaced moves its vector by up to twice its length.
+        adjacency : {"add_remove", "replace_one"}
+            What `row_sensitivity` was computed for. The ticks are public, their rows are not.
+        step : float, optional
+            The spacing of the public lattice that vectors lie on, in the units of `row_sensitivity`; by default about
+            2**-40 of it.
+        allow_uncertified : bool
+            Must be True for a calibration that no proof covers.
+
+        Returns
+        -------
+        SumsPlan
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is outside its range.
+        UncertifiedError
+            If the calibration is uncertified and that was not allowed.
+
+        Examples
+        --------
+        >>> print(tree.plan(size=3, eps=1.0, delta=1e-5).guarantee)
+        eps=1, delta=1e-05, add_remove, certified
+        """
+        return plan_gaussian(
+            self,
+            size,
+            eps=eps,
+            delta=delta,
+            row_sensitivity=row_sensitivity,
+            adjacency=adjacency,
+            step=step,
+        )
+
+
+SumsNorm = Literal["l2", "l1", "linf", "design"]
+
+BASIS = "docs/proofs/streams"
+
+RESOLUTION = 40
+"""The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
+
+LONGEST_ROW = 2.0**50
+"""Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""
+
+MOST_NUMBERS = 10**6
+
+LEAST_DELTA = 1e-280
+
+REACHES = (1e-50, 1e50)
+"""A row's reach lies between these, so that nothing under- or overflows."""
+
+ROUNDING = 1e-11
+"""A relative allowance for the floating-point evaluation of norms of columns."""
+
+
+@dataclass(frozen=True)
+class SumsPlan:
+    """Everything about a private stream that is public: mechanism, noise, lattice and guarantee.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    size : int
+        Numbers in a vector.
+    row_sensitivity : float
+        Delta, the most one row moves its tick's vector, in the norm `norm`.
+    norm : {"l2", "l1", "linf", "design"}
+    step : float
+        Spacing of the lattice; vectors are whole multiples of it.
+    draws : Draws
+        The law of a fresh noise vector, in lattice steps.
+    guarantee : Guarantee
+        Of the whole transcript, spent once: per row, or per person if `mechanism.participation` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> plan.guarantee.eps <= 1
+    True
+    """
+
+    mechanism: Mechanism
+    size: int
+    row_sensitivity: float
+    norm: SumsNorm
+    step: float
+    draws: Draws
+    guarantee: Guarantee
+
+    def noise_sd(self, t: int) -> Float:
+        """Standard deviations of the noise in the release at tick `t`, in the rows' units, shape (size,).
+
+        Raises
+        ------
+        ArgumentError
+            If `t` lies outside the horizon.
+
+        Examples
+        --------
+        >>> plan.noise_sd(12).shape
+        (2,)
+        """
+        variance = self.mechanism.release_variances(self.mechanism.check_ticks(np.array([t])))[0]
+        return self.step * np.sqrt(variance * np.diag(self.draws.covariance(self.size)))
+
+    def covariance(self, intervals: Sequence[tuple[int, int]], coordinate: int = 0) -> Float:
+        """Covariance of one coordinate's noise in sums over intervals, in the rows' units, shape (n, n).
+
+        Parameters
+        ----------
+        intervals : sequence of (a, b)
+            The ticks a + 1, ..., b; the sums are differences of released prefix sums.
+        coordinate : int
+
+        Raises
+        ------
+        ArgumentError
+            If an interval is empty or lies outside the horizon.
+
+        Examples
+        --------
+        >>> plan.covariance([(0, 12), (12, 24)]).shape
+        (2, 2)
+        """
+        variance = float(self.draws.covariance(self.size)[coordinate, coordinate])
+        return self.step**2 * variance * self.mechanism.draw_covariance(intervals)
+
+    def total(self, rows: NDArray[np.floating]) -> NDArray[np.object_]:
+        """The sum of rows as whole lattice steps, each row shortened to Delta and truncated, shape (size,).
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n, size)
+            A row with an entry that is not finite counts as zero. Under replace_one rows are shortened to
+            half of Delta.
+
+        Raises
+        ------
+        ArgumentError
+            If the noise is cut to a body: whoever made the body makes rows that lie in it.
+        DataError
+            If `rows` have another shape or type.
+
+        Examples
+        --------
+        >>> plan.total(np.array([[0.6, 0.8]])).shape
+        (2,)
+        """
+        if self.norm == "design":
+            raise ArgumentError("rows must be made by the design that the body is for, as whole lattice steps")
+        longest = self.row_sensitivity / (2 if self.guarantee.adjacency == "replace_one" else 1)
+        return lattice_total(rows, self.size, self.norm, longest, self.step)
+
+    def start(self, *, seed: int | None = None, recall: int = 0) -> PrefixSums:
+        """A stream before its first tick.
+
+        Parameters
+        ----------
+        seed : int, optional
+            For a reproducible stream, whose guarantee is not certified.
+        recall : int
+            How many past releases to keep for `PrefixSums.between`.
+
+        Examples
+        --------
+        >>> plan.start().tick
+        0
+        """
+        return PrefixSums.begin(self, random_source(seed), recall)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON.
+
+        Examples
+        --------
+        >>> from dpstats.streaming.sums import plan_from_dict
+        >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
+        True
+        """
+        return {
+            "mechanism": self.mechanism.to_dict(),
+            "size": self.size,
+            "row_sensitivity": self.row_sensitivity,
+            "norm": self.norm,
+            "step": self.step,
+            "draws": self.draws.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+def check_size(size: object) -> int:
+    """`size` if it is a number of entries that a vector can have, else ArgumentError."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= MOST_NUMBERS:
+        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
+    return int(size)
+
+
+def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:
+    """The spacing: as given, or a power of two, coarser if the noise's `scale` would not fit the integers.
+
+    ArgumentError if a given step is not positive or too fine for the noise.
+    """
+    if step is None:
+        finest = math.log2(scale / LARGEST_SCALE)
+        return 2.0 ** max(math.floor(math.log2(row_sensitivity)) - RESOLUTION, math.ceil(finest) + 1)
+    least = max(scale / LARGEST_SCALE, row_sensitivity / LONGEST_ROW)
+    if check_positive("step", step) < least:
+        raise ArgumentError(f"step must be at least {least:.3g}: finer integers would not fit 64 bits")
+    return float(step)
+
+
+def plan_gaussian(
+    mechanism: Mechanism,
+    size: int,
+    *,
+    eps: float,
+    delta: float,
+    row_sensitivity: float | Mapping[str, float],
+    adjacency: Adjacency,
+    step: float | None,
+) -> SumsPlan:
+    """One Gaussian mechanism for the whole transcript; parameters and errors as `Mechanism.plan`."""
+    size, adjacency = check_size(size), check_adjacency(adjacency)
+    eps, delta = check_budget(eps, delta)
+    check_delta(delta, LEAST_DELTA)
+    if delta == 0:
+        raise ArgumentError(f"delta must be positive for {type(mechanism).__name__}: KNormTree is pure")
+    reach = euclidean(row_sensitivity)
+    first_mu = analytic_mu(eps, delta)
+    spacing = lattice_step(step, reach, mechanism.sensitivity * reach / first_mu)
+    # Columns of C, and the rounding of past noise, which differs by less than a step in each number that a row touches.
+    touched = mechanism.touched()
+    slack = math.sqrt(touched * size) * (1 + 2 * mechanism.path().error()) if touched else 0.0
+    moved = mechanism.sensitivity * (1 + ROUNDING) * reach / spacing + slack
+    mu = discrete_mu(eps, delta, moved, 2 * mechanism.workload.ticks * size, first_mu)
+    guarantee = Guarantee(eps, delta, adjacency, basis=BASIS, rho=mu**2 / 2)
+    return SumsPlan(mechanism, size, reach, "l2", spacing, GaussianDraws(moved / mu), guarantee)
+
+
+def euclidean(row_sensitivity: float | Mapping[str, float]) -> float:
+    """Delta in the Euclidean norm. ArgumentError if it is not positive, or other norms are given alone."""
+    if isinstance(row_sensitivity, Mapping):
+        if "l2" not in row_sensitivity:
+            raise ArgumentError("row_sensitivity must give the l2 norm for Gaussian noise")
+        row_sensitivity = row_sensitivity["l2"]
+    return check_reach("row_sensitivity", row_sensitivity)
+
+
+def check_reach(name: str, value: float) -> float:
+    """`value` if it is a number in `REACHES`, else ArgumentError."""
+    if not REACHES[0] <= check_positive(name, value) <= REACHES[1]:
+        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {safe_repr(value)}")
+    return float(value)
+
+
+def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: float) -> float:
+    """A mu for which discrete Gaussian noise of scale moved / mu is (eps, delta)-private (docs/proofs/streams, 4).
+
+    ArgumentError if the lattice is too coarse for discrete noise to be like the real-valued one.
+    """
+    scale = moved / first_mu
+    mass = numbers / (24 * scale**2)
+    loss = first_mu * (60 * math.sqrt(numbers) + first_mu) / (4 * scale**2)
+    if scale < 2**20 or mass > 1e-3 or loss > 1e-3 * eps:
+        raise ArgumentError("step must be finer: at this spacing the noise would be too few integers wide")
+    return analytic_mu(eps - loss, delta * math.exp(-mass)) * (1 - 1e-12)
+
+
+def printed_tree_plan(exact: SumsPlan) -> SumsPlan:
+    """Algorithm 4 with its printed node variance, 2 log2(T)^2 Delta^2 ln(2 / delta) / eps^2: not certified."""
+    claim, ticks = exact.guarantee, exact.mechanism.workload.ticks
+    factor = math.sqrt(2 * math.log(2 / claim.delta)) * math.log2(ticks) / claim.eps
+    if factor == 0:
+        raise ArgumentError("horizon must be at least 2: the printed variance of a single tick is zero")
+    scale = factor * exact.row_sensitivity / exact.step
+    reason = "the printed variance of Algorithm 4 is not what its guarantee needs"
+    guarantee = replace(claim, rho=None).uncertified(reason)
+    return replace(exact, draws=GaussianDraws(scale), guarantee=guarantee)
