@@ -108,17 +108,7 @@ def whole_lines(source: IO[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 def parse_lines(lines: bytes, dropped: int, dialect: Dialect, wanted: Sequence[str]) -> Table:
-    """One block of whole lines as a table that has a row for each of them, whatever it holds.
-
-    Parameters
-    ----------
-    lines : bytes
-    dropped : int
-        Further rows of which every cell is missing.
-    dialect : Dialect
-    wanted : sequence of str
-        Columns to read, each of them once in the header.
-    """
+    """A block of lines as a table with a row for each, whatever it holds, and `dropped` rows of missing cells."""
     sound, count = sound_lines(lines, dialect)
     cells = _parse(sound, dialect, wanted)
     missing = count + dropped - cells.num_rows

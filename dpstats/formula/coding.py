@@ -86,10 +86,7 @@ class PublicFactor:
 def public_design(formula: Formula, domain: Domain) -> DesignInfo:
     """patsy's design of the right-hand side; no rows are read.
 
-    Raises
-    ------
-    FormulaError
-        If a factor cannot be evaluated on the declared ranges and levels, or no column results.
+    Raises FormulaError if a factor cannot be evaluated on the declared ranges and levels, or no column results.
     """
     factors = {factor.code: PublicFactor(factor, domain) for term in formula.terms for factor in term}
     terms = [PatsyTerm([factors[factor.code] for factor in term]) for term in formula.terms]
@@ -109,10 +106,7 @@ def public_design(formula: Formula, domain: Domain) -> DesignInfo:
 def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[FactorBounds]], list[str]]:
     """Bounds of each term in the user's units, one entry a subterm, and the factors not finite everywhere.
 
-    Raises
-    ------
-    FormulaError
-        If a term is nowhere finite on the declared ranges, or too large there.
+    Raises FormulaError if a term is nowhere finite on the declared ranges, or too large there.
     """
     numeric = {f: _public_columns(f, domain) for f, known in info.factor_infos.items() if known.type == "numerical"}
 
@@ -291,11 +285,7 @@ def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
 def coded_dummies(info: DesignInfo, center: Array, scale: Array) -> tuple[Dummies, ...]:
     """The subterms of which each combination of levels but one has a dummy of its own, beside an intercept.
 
-    Parameters
-    ----------
-    info : DesignInfo
-    center, scale : ndarray, shape (p,)
-        A column in model units is (x - center) / scale.
+    A column in model units is (x - center) / scale, both of shape (p,).
     """
     if "Intercept" not in info.column_names:
         return ()

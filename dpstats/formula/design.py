@@ -53,54 +53,27 @@ from dpstats.quiet import quiet
 
 @dataclass(frozen=True, eq=False)
 class ScaledDesign:
-    """The public facts of a design in model units.
-
-    Attributes
-    ----------
-    formula : str
-    domain : Domain
-        The columns that the formula reads.
-    names : tuple of str
-        The p column names, as patsy writes them.
-    terms : tuple of Term
-        In the order of their columns; bounds in model units, whose squared l2 bounds sum to 1.
-    has_intercept : bool
-    response : ResponseSpec
-    lower, upper : ndarray, shape (p,)
-        Public range of each column in the user's units.
-    center, scale : ndarray, shape (p,)
-        A column in model units is (x - center) / scale.
-    notes : tuple of str
-        Public oddities worth telling the user.
-    encoder : Response
-        The response bound to the Domain that its columns are encoded by.
-    shrunk : tuple of Term
-        The terms whose part of a row is shrunk to their bounds.
-    offset, weights : RowValue or None
-        What the formula adds to the linear predictor, and what it weighs rows by.
-    subset : Condition or None
-        On which rows count.
-    """
+    """The public facts of a design in model units."""
 
     formula: str
-    domain: Domain
-    names: tuple[str, ...]
-    terms: tuple[Term, ...]
+    domain: Domain  # of the columns that the formula reads
+    names: tuple[str, ...]  # of the p columns, as patsy writes them
+    terms: tuple[Term, ...]  # in the order of their columns; bounds in model units, whose squared l2 bounds sum to 1
     has_intercept: bool
     response: ResponseSpec
-    lower: Array
+    lower: Array  # public ranges of the columns in the user's units, (p,)
     upper: Array
-    center: Array
+    center: Array  # a column in model units is (x - center) / scale, (p,)
     scale: Array
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # public oddities worth telling the user
     _info: DesignInfo = field(repr=False)
-    encoder: Response = field(repr=False)
+    encoder: Response = field(repr=False)  # bound to the Domain of the response's columns
     _parsed: Formula = field(repr=False)
-    shrunk: tuple[Term, ...] = field(repr=False)
+    shrunk: tuple[Term, ...] = field(repr=False)  # terms whose part of a row is shrunk to their bounds
     _bodies: tuple[TermBody, ...] = field(repr=False)
-    offset: RowValue | None = None
+    offset: RowValue | None = None  # added to the linear predictor
     weights: RowValue | None = None
-    subset: Condition | None = None
+    subset: Condition | None = None  # on which rows count
 
     @property
     def offset_center(self) -> float:
@@ -170,18 +143,9 @@ class ScaledDesign:
         return TermNorms(self.terms)
 
     def norm_bound(self, which: str, weights: Array) -> float:
-        """A bound on the norm of x * weights over all rows x.
+        """A bound on the norm (l1, l2 or linf) of x * weights over all rows x; weights of shape (p,), of any sign.
 
-        Parameters
-        ----------
-        which : {"l1", "l2", "linf"}
-        weights : ndarray, shape (p,)
-            One factor a column; the sign does not matter.
-
-        Returns
-        -------
-        float
-            The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
+        The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
         """
         sizes = np.abs(np.asarray(weights, dtype=float))
         return combined_norm(self._norms.norms(which, sizes), which)
@@ -267,26 +231,10 @@ class DesignSpec(ScaledDesign):
         return [name for name in self._parsed.columns if name in self.encoder.domain]
 
     def blocks(self, data: object, block_rows: int = 65536) -> list[Block]:
-        """Rows in model units, in blocks.
+        """Rows in model units, in blocks of at most `block_rows`; one block of no rows if `data` has none.
 
-        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left
-        out without a trace.
-
-        Parameters
-        ----------
-        data : DataFrame or another table, n rows
-        block_rows : int
-            Rows of `data` read at a time; a block has at most as many.
-
-        Returns
-        -------
-        list of Block
-            float64 arrays of shapes (r, p), Fortran-contiguous, and (r,); one block of no rows if `data` has none.
-
-        Raises
-        ------
-        DataError, DomainError
-            As `check_schema`.
+        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left out
+        without a trace. Raises as `check_schema`.
         """
         with quiet():
             return self.rows(data, block_rows).collected()
@@ -311,34 +259,17 @@ class DesignSpec(ScaledDesign):
         return np.asarray((offset - self.offset_center) / self.response.scale)
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
-        """Rows for prediction; errors as in `check_schema`, of the columns that explain.
+        """Rows for prediction in model units, shape (n, p), NaN where they cannot be encoded; which can be, shape (n,).
 
-        Parameters
-        ----------
-        data : DataFrame or another table, n rows; the response is not needed
-
-        Returns
-        -------
-        exog : ndarray, shape (n, p)
-            In model units; NaN in rows that cannot be encoded.
-        complete : ndarray of bool, shape (n,)
-            Rows that can.
+        Errors as in `check_schema`, of the columns that explain; the response is not needed.
         """
         return self.predicting(data, offset=False)[:2]
 
     def predicting(self, data: object, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
         """Rows for prediction as `exog` gives them, and their offsets in model units, shape (n,), in one pass.
 
-        Parameters
-        ----------
-        data : DataFrame or another table, n rows
-        offset : bool
-            Whether to read the offset; without it, or where the formula has none, offsets are 0.
-
-        Raises
-        ------
-        DataError, DomainError
-            As `check_schema`, of the columns that explain and that the offset reads.
+        Offsets are 0 unless `offset` asks for them and the formula has one. Errors as in `check_schema`, of the columns
+        read.
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
@@ -383,13 +314,10 @@ class DesignSpec(ScaledDesign):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> DesignSpec:
-        """Build the design that `to_dict` described.
+        """The design that `to_dict` described.
 
-        Raises
-        ------
-        DomainError
-            If `stored` is incomplete, or this version of dpstats would scale it differently, so that stored
-            coefficients would not fit.
+        Raises DomainError if `stored` is incomplete, or this version scales it differently: stored coefficients would
+        not fit.
         """
         if missing := {"formula", "domain", "response", "names", "center", "scale"} - set(stored):
             raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
@@ -405,27 +333,10 @@ class DesignSpec(ScaledDesign):
 
 
 def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Family) -> DesignSpec:
-    """Fix the design of `formula` from public facts; no rows are read.
+    """The design of `formula` from public facts; no rows are read.
 
-    Parameters
-    ----------
-    formula : str
-        Such as ``"y ~ x + C(group, Sum) + bs(age, df=5)"``; every factor must be a row-wise function of the data.
-    domain : Domain or dict
-        Must declare every column that the formula reads. A response may be left out if the family fixes its range.
-    family : Family
-        Says whether the response is continuous, binary or a count.
-
-    Returns
-    -------
-    DesignSpec
-
-    Raises
-    ------
-    FormulaError
-        If the formula cannot be parsed, is not row-wise, or has no columns.
-    DomainError
-        If a column is not declared, or the response's declaration does not suit the family.
+    The Domain must declare every column read, but for a response whose range the family fixes; else DomainError.
+    FormulaError if the formula cannot be parsed, is not row-wise, or has no columns.
     """
     parsed = parse(formula)
     declared = with_response(parsed, Domain.coerce(domain), family)

@@ -62,31 +62,15 @@ __all__ = ["Factor", "Formula", "parse"]
 
 @dataclass(frozen=True)
 class Formula:
-    """A parsed formula.
-
-    Attributes
-    ----------
-    text : str
-    response : Factor
-        The successes, if there are `failures`.
-    terms : tuple of tuple of Factor
-        The right-hand side, an interaction each; the empty one is the intercept.
-    failures : Factor or None
-        The second column of a response of counts, ``successes + failures ~``.
-    offsets : tuple of Factor
-        What is added to the linear predictor as it is.
-    weights : Factor or None
-    subset : Factor or None
-        The condition on which a row counts.
-    """
+    """A parsed formula."""
 
     text: str
-    response: Factor
-    terms: tuple[tuple[Factor, ...], ...]
-    failures: Factor | None = None
-    offsets: tuple[Factor, ...] = ()
+    response: Factor  # the successes, if there are `failures`
+    terms: tuple[tuple[Factor, ...], ...]  # an interaction each; the empty one is the intercept
+    failures: Factor | None = None  # second column of a response of counts, ``successes + failures ~``
+    offsets: tuple[Factor, ...] = ()  # added to the linear predictor as they are
     weights: Factor | None = None
-    subset: Factor | None = None
+    subset: Factor | None = None  # the condition on which a row counts
 
     @property
     def exog_columns(self) -> tuple[str, ...]:
@@ -139,11 +123,8 @@ def _columns(factors: Iterable[Factor]) -> tuple[str, ...]:
 def parse(formula: str) -> Formula:
     """Parse a formula such as ``"y ~ x + C(group)"``.
 
-    Raises
-    ------
-    FormulaError
-        If the syntax is wrong, the left side is not one expression, the right side is empty, or a factor is not a
-        row-wise function of the data.
+    Raises FormulaError if the syntax is wrong, the left side is not one expression, the right side is empty, or a
+    factor is not a row-wise function of the data.
     """
     if not isinstance(formula, str):
         raise FormulaError(f"formula must be a string, got {type(formula).__name__}")
@@ -255,13 +236,8 @@ def _codes(tree: ParseNode) -> Iterator[tuple[str, int]]:
 def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
     """The formula with ``.`` on its right as a sum of the declared columns that it does not read otherwise.
 
-    The response's columns are left out, and those of its offset and weights. What ``.`` stands for so follows from
-    the Domain, never from the data.
-
-    Raises
-    ------
-    FormulaError
-        If nothing is declared that it could stand for, or it stands on the left.
+    The columns of response, offset and weights are left out. What ``.`` stands for so follows from the Domain, never
+    from the data. Raises FormulaError if there is nothing that it could stand for, or it stands on the left.
     """
     places = list(dots(formula)) if isinstance(formula, str) else []
     if not places:

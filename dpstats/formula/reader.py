@@ -66,14 +66,8 @@ def packed_rows(
 ) -> tuple[Array, NDArray[Any] | None, NDArray[np.bool_]]:
     """Complete encoded rows in model units, as the design's `RowPacking` keeps them.
 
-    Returns
-    -------
-    numbers : ndarray, shape (rows, k)
-        One column after the other in memory; NaN where a value is not finite.
-    levels : ndarray of unsigned integers, shape (rows, l), or None
-        None where there are none to keep.
-    known : ndarray of bool, shape (rows,)
-        Rows whose columns are all finite numbers.
+    Numbers (rows, k), Fortran-contiguous, NaN where not finite; levels (rows, l), unsigned, or None; which rows are
+    finite in all columns, (rows,).
     """
     packing = spec.packing
     numbers = np.empty((len(packing.numbers), rows))
@@ -174,18 +168,7 @@ Read = Sequence[tuple[Mapping[str, Column], Domain]]
 
 
 def read_blocks(spec: DesignSpec, formula: Formula, table: Table, block_rows: int) -> Iterator[Block]:
-    """The complete rows of a table in packed blocks.
-
-    Parameters
-    ----------
-    spec : DesignSpec
-    formula : Formula
-        That the design was made of.
-    table : Table
-        Of a schema that suits it.
-    block_rows : int
-        Rows of the table read at a time.
-    """
+    """The complete rows of a table whose schema suits the design, in packed blocks of at most `block_rows`."""
     return (block for block, _, _ in _read(spec, formula, table, block_rows))
 
 

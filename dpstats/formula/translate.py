@@ -87,10 +87,7 @@ STANDS = "stands by itself: offset(), weights() and subset() as terms on the rig
 def compile_factor(code: str, at: int | None = None) -> Factor:
     """Translate one factor's code, which stands at a place of its formula.
 
-    Raises
-    ------
-    FormulaError
-        Saying what cannot be translated, why, where, and what to write.
+    Raises FormulaError: what cannot be translated, why, where, and what to write.
     """
     try:
         return replace(_compiled(code), at=at)

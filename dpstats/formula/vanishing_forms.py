@@ -89,16 +89,7 @@ DEPENDENT = 1e-8
 def design_forms(spec: ScaledDesign, columns: NDArray[np.intp] | None = None) -> Array:
     """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
 
-    Parameters
-    ----------
-    spec : ScaledDesign
-    columns : ndarray of int (p,), optional
-        Some of its columns; all by default.
-
-    Returns
-    -------
-    ndarray
-        No forms for more than `MOST_COLUMNS` columns, or where too many combinations of levels exist.
+    Of some `columns`, or of all. No forms for more than `MOST_COLUMNS` columns, or too many combinations of levels.
     """
     kept = np.arange(len(spec.names)) if columns is None else columns
     rows = _symbolic_rows(spec) if len(kept) <= MOST_COLUMNS else None
@@ -225,12 +216,7 @@ MOST_WORK = 400_000
 
 
 def joined_columns(spec: DesignSpec) -> tuple[JointColumns, ...]:
-    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept.
-
-    Parameters
-    ----------
-    spec : DesignSpec
-    """
+    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept."""
     if not spec.has_intercept:
         return ()
     found = []
