@@ -33,7 +33,7 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 
 
 def codebook_text(path: str | Path, what: str) -> str:
-    """The text of the file at `path`, or `path` itself where it has line breaks, as no path has; DomainError otherwise."""
+    """The text of the file at `path`, or `path` itself where it has line breaks, as no path has; else DomainError."""
     if _is_text(path):
         return io.StringIO(str(path).removeprefix("\ufeff"), newline=None).read()  # line breaks as in a file of text
     try:

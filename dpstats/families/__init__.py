@@ -103,6 +103,11 @@ __all__ = [
     "get_family",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 _BY_NAME: dict[str, type[Family]] = {
     "gaussian": Gaussian,
     "binomial": Binomial,

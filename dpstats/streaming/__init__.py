@@ -17,3 +17,7 @@ __all__ = [
     "constraints",
     "sums",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

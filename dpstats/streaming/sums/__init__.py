@@ -34,3 +34,7 @@ __all__ = [
     "plan_from_dict",
     "stored_plan",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
