@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import patsy
 
 from dpstats.errors import FormulaError
 from dpstats.formula import expression
@@ -22,9 +21,8 @@ from dpstats.formula import expression as bins
 from dpstats.formula.auxiliary_terms import ARGUMENTS
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
 from dpstats.formula.hints import OTHER_NAMES, locate
+from dpstats.formula.patsy_internals import CONTRASTS
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
-
-CONTRASTS = {name: getattr(patsy, name) for name in ("Treatment", "Poly", "Sum", "Helmert", "Diff")}
 
 ARITHMETIC: dict[type[ast.operator], Callable[..., Any]] = {
     ast.Add: np.add,

@@ -18,7 +18,7 @@ from test_design import DOMAIN, FORMULAS, frame_of
 import dpstats as dp
 from dpstats.data import as_table
 from dpstats.families import Gaussian
-from dpstats.formula import cells, reader
+from dpstats.formula import cells, scaled_design
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.privacy.k_norm import shrink_block
 
@@ -50,7 +50,7 @@ def in_model_units(spec: DesignSpec, raw: Array) -> Array:
     exog = np.where(np.isfinite(raw), raw, np.nan)
     exog = (np.clip(exog, spec.lower, spec.upper) - spec.center) / spec.scale
     for term in spec.shrunk:
-        reader._shrink(term, exog[:, term.columns])
+        scaled_design._shrink(term, exog[:, term.columns])
     for body in spec.bodies:
         if body.scales is not None:
             shrink_block(exog[:, body.columns], body.image.block, body.scales)
@@ -66,7 +66,7 @@ def by_patsy(spec: DesignSpec, frame: pd.DataFrame) -> tuple[Array, NDArray[np.b
         raw = np.asarray(patsy.build_design_matrices([spec.coding], encoded, NA_action=NO_NA)[0])
         raw = np.broadcast_to(raw, (int(complete.sum()), raw.shape[1]))
         exog = in_model_units(spec, raw)
-        _, known = reader.factor_values(spec.coding, encoded)
+        _, known = scaled_design.factor_values(spec.coding, encoded)
     return exog, np.isfinite(exog).all(axis=1) & known
 
 
@@ -127,7 +127,7 @@ def test_columns_of_too_many_values_are_numbers(most: str, monkeypatch: pytest.M
     spec = design_spec("y ~ a*b + x", DOMAIN, family=Gaussian())
     before = spec.blocks(frame)[0].exog
     other = replace(spec)  # whose packing is still open
-    monkeypatch.setattr(reader, most, 8)
+    monkeypatch.setattr(scaled_design, most, 8)
     assert "a[T.q]:b[T.2]" in [spec.names[place] for place in other.packing.numbers]
     np.testing.assert_array_equal(other.blocks(frame)[0].exog, before)
 
@@ -146,7 +146,7 @@ def test_two_bytes_tell_many_levels_apart() -> None:
 
 def test_levels_combined_in_another_order_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the last factor of an interaction varies fastest."""
-    monkeypatch.setattr(reader, "combined", lambda levels, counts: levels[0] * counts[-1] + levels[-1])
+    monkeypatch.setattr(scaled_design, "combination_index", lambda levels, counts: levels[0] * counts[-1] + levels[-1])
     with pytest.raises(AssertionError):
         check("y ~ a:b", frame_of(100))
 
