@@ -68,13 +68,6 @@ def _joined(batches: Sequence[pa.RecordBatch], rows: int) -> Table:
     return Table(labels, rows, fetch)
 
 
-def repeatable(
-    labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce, ready: Callable[[], None]
-) -> Stream:
-    """A stream of rows that `produce` can read as often as one likes, the same each time."""
-    return Stream(labels, columns, lambda names: batches_of(produce(names)), ready=ready)
-
-
 class OneShotStream(Stream):
     """Rows whose every reading may be costly or differ: the query is carried out once for a release.
 
@@ -415,7 +408,7 @@ def from_dataset(dataset: Any) -> Stream:
     if found is None:
         return OneShotStream(names, columns, partial(scan, dataset))
     files = Files(found)
-    return repeatable(names, columns, partial(scan_files, dataset, files), files.check_ready)
+    return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), ready=files.check_ready)
 
 
 def from_polars(frame: Any) -> Stream:

@@ -39,14 +39,9 @@ TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "fa
 class TextColumn(ArrowColumn):
     """Cells of a CSV file, which declares no types: each is read as the Domain asks, text by text."""
 
-    @property
-    def type_name(self) -> str:
-        return "CSV text"
-
-    @property
-    def kind(self) -> Kind:
-        # What the Domain leaves out can only be a number: no cell is looked at to find out.
-        return "numeric"
+    type_name = "CSV text"
+    # What the Domain leaves out can only be a number: no cell is looked at to find out.
+    kind: Kind = "numeric"
 
     def numbers(self) -> Array:
         return self._with_truths(super().numbers(), np.isnan, TRUTHS)

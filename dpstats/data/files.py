@@ -130,8 +130,7 @@ def _lines(files: Files, delimiter: str) -> Stream:
                     check()
                     yield batch
 
-    column = TextColumn(pa.string(), [])
-    unread = DeclaredColumn(column.type_name, column.kind)
+    unread = DeclaredColumn(TextColumn.type_name, TextColumn.kind)
     return Stream(dialect.names, [unread] * len(dialect.names), read, ready=files.check_ready)
 
 

@@ -147,7 +147,7 @@ class Block(NamedTuple):
         """Some columns, C-contiguous."""
         return self._replace(exog=np.ascontiguousarray(self.exog[:, kept]))
 
-    def apart(self) -> Block:
+    def detached(self) -> Block:
         """The rows without what their arrays are parts of, which they would keep in memory."""
         return Block(*(None if cells is None else _apart(cells) for cells in self))  # type: ignore[arg-type]
 
@@ -223,12 +223,12 @@ class Rows(ABC, Generic[Element]):
         """The same elements, worked out once where they fit, and not again in every pass."""
 
     @property
-    def beside(self) -> Rows[Element]:
+    def packed(self) -> Rows[Element]:
         """The same rows for what does not look at their columns, which need not be there."""
         return self
 
     @property
-    def stays(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the elements are in memory as they are, and not made in every pass."""
         return False
 
@@ -268,7 +268,7 @@ class MemoryRows(Rows[Element]):
 
     def added(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
         """`part` of runs of the elements, at the same time on several cores."""
-        if not self.stays:
+        if not self.in_memory:
             return part(self)
         return functools.reduce(add, map_runs(part, split_runs(self._elements)))
 
@@ -277,7 +277,7 @@ class MemoryRows(Rows[Element]):
         return MemoryRows(self._elements, change if self._change is None else partial(chain, self._change, change))
 
     @property
-    def stays(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the elements are in memory as they are, and not made in every pass."""
         return self._change is None
 
@@ -301,12 +301,12 @@ def block_rows(blocks: Rows[Block] | Iterable[Sequence[Any]]) -> Rows[Block]:
 
 def row_count(rows: Rows[Block]) -> int:
     """How many rows there are: private."""
-    return rows.beside.total(_count, operator.add)
+    return rows.packed.total(_count, operator.add)
 
 
 def thin(rows: Rows[Block], every: int, chunk: int) -> Rows[Block]:
     """Every `every`-th chunk of at most `chunk` rows: a cheap sample to start a solver from."""
-    return rows.chosen(partial(_thinned, every, chunk, rows.stays)).held()
+    return rows.chosen(partial(_thinned, every, chunk, rows.in_memory)).held()
 
 
 def divide(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
@@ -371,7 +371,7 @@ def _thinned(every: int, chunk: int, here: bool, _: int, blocks: Iterable[Block]
             if large:
                 yield piece
                 continue
-            kept.append(piece if here else piece.apart())
+            kept.append(piece if here else piece.detached())
             rows += len(piece.endog)
             if rows >= JOINED_ROWS:
                 yield concatenate(kept)
@@ -487,14 +487,14 @@ class PackedRows(Rows[Block]):
         return [self._packing.opened(block) for block in self._rows.collected()]
 
     @property
-    def beside(self) -> Rows[Block]:
+    def packed(self) -> Rows[Block]:
         """The packed blocks."""
         return self._rows
 
     @property
-    def stays(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the packed blocks are in memory."""
-        return self._rows.stays
+        return self._rows.in_memory
 
     def __reduce__(self) -> Any:
         raise TypeError("rows are private and cannot be pickled")

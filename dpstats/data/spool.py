@@ -129,10 +129,6 @@ class Memory:
         """Give bytes back."""
         self.taken -= size
 
-    def lend(self, owner: object, size: int) -> None:
-        """Give bytes back when `owner` is gone."""
-        weakref.finalize(owner, self.give, size)
-
 
 def machine_bytes() -> float:
     """The memory of the machine, or of the container if that is less, in bytes."""
@@ -205,13 +201,13 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
             memory.give(taken)
             return rows
         size = _size(arrays)
-        kept.append(element.apart() if isinstance(element, Block) else element)
+        kept.append(element.detached() if isinstance(element, Block) else element)
         if not memory.take(size):
             break
         taken += size
     else:
         found = MemoryRows[Element](kept)
-        memory.lend(found, taken)
+        weakref.finalize(found, memory.give, taken)
         return found
     making = (time.perf_counter() - started) / (taken + size)
     memory.give(taken)

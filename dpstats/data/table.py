@@ -98,7 +98,7 @@ class Table:
         """Arrays that hardly any other cells have: the cells as identities, a column after the other."""
         return (self.at(position).identities() for position in range(len(self.labels)))
 
-    def apart(self) -> Table:
+    def detached(self) -> Table:
         """The same cells without what they are parts of: as a table travels between the workers of a cluster."""
         columns = tuple(self.at(position) for position in range(len(self.labels)))
         return Table(self.labels, self.rows, columns.__getitem__, divided=self.divided)

@@ -285,4 +285,6 @@ def take_rows(cells: Any, chosen: NDArray[np.bool_]) -> Any:
     """Some rows of an array, of a block or of a table."""
     if isinstance(cells, np.ndarray):
         return cells[chosen]
-    return cells.take(chosen) if hasattr(cells, "take") else cells.select(chosen, int(np.count_nonzero(chosen))).apart()
+    if hasattr(cells, "take"):
+        return cells.take(chosen)
+    return cells.select(chosen, int(np.count_nonzero(chosen))).detached()

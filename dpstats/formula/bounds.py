@@ -75,7 +75,8 @@ def measure(values: Array, *, grid: bool, codes: tuple[Array, ...] | None = None
     if len(finite) <= LEAST_FINITE * len(values):
         raise ValueError("it is not finite anywhere on the declared ranges, or nearly so; narrow them")
     low, high = finite.min(axis=0), finite.max(axis=0)
-    unit = np.abs(finite) / _nonzero(np.maximum(np.abs(low), np.abs(high)))
+    reach = np.maximum(np.abs(low), np.abs(high))
+    unit = np.abs(finite) / np.where(reach > 0, reach, 1.0)
     l2, l1 = np.sqrt((unit**2).sum(axis=1).max()), unit.sum(axis=1).max()
     margin = MARGIN if grid else 0.0
     width = high - low
@@ -86,7 +87,7 @@ def measure(values: Array, *, grid: bool, codes: tuple[Array, ...] | None = None
         float(l2 * (1 + margin)),
         float(l1 * (1 + margin)),
         total=float(sums.max()),
-        positive=bool((low >= -NEGLIGIBLE * np.maximum(np.abs(low), np.abs(high))).all()),
+        positive=bool((low >= -NEGLIGIBLE * reach).all()),
         vanishes=bool(sums.min() == 0),
         codes=None if grid else codes,
     )
@@ -188,10 +189,6 @@ class TermNorms:
 def combined_norm(norms: Array, which: str) -> float:
     """The norm of a row whose parts have the given `norms`."""
     return float(np.linalg.norm(norms, {"l1": 1, "l2": 2, "linf": np.inf}[which]))
-
-
-def _nonzero(values: Array) -> Array:
-    return np.where(values > 0, values, 1.0)
 
 
 def unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:

@@ -201,16 +201,12 @@ def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
     if places[0] < formula.find("~"):
         raise FormulaError(locate("'.' is refused on the left of '~'; name the response", places[0]))
     bare = parse(_with(formula, places, "1"))
-    taken = {*bare.response_columns, *bare.weight_columns, *_offset_columns(bare.predicting_columns, bare.exog_columns)}
+    taken = {*bare.response_columns, *bare.weight_columns, *(set(bare.predicting_columns) - set(bare.exog_columns))}
     names = [name for name in Domain.coerce(domain) if name not in taken]
     if not names:
         message = "'.' stands for all columns that the domain declares, and it declares no other: add some to domain="
         raise FormulaError(locate(message, places[0]))
     return _with(formula, places, f"({' + '.join(map(_code, names))})" if len(names) > 1 else _code(names[0]))
-
-
-def _offset_columns(predicting: tuple[str, ...], exog: tuple[str, ...]) -> set[str]:
-    return set(predicting) - set(exog)
 
 
 def _with(formula: str, places: list[int], text: str) -> str:

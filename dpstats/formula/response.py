@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,8 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.bounds import LEAST, LEAST_FINITE
 from dpstats.formula.expression import Apply, Column, Node, Value, as_numbers, bind, columns_of, elementwise, evaluate
 from dpstats.formula.hints import locate, share_hint
+from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
-
-if TYPE_CHECKING:
-    from dpstats.formula.parse import Factor, Formula
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count"]
