@@ -84,3 +84,7 @@ __all__ = [
     "svm",
     "tune",
 ]
+
+
+def __dir__() -> list[str]:
+    return [name for name in (*__all__, "__version__") if name in globals()]

@@ -112,7 +112,8 @@ def _numbers(cells: pa.Array) -> Array:
     if pa.types.is_dictionary(cells.type):
         return look_up(_numbers(cells.dictionary), _positions(cells.indices), np.nan)
     if _is_text(cells.type):
-        return _text_numbers(cells)
+        encoded = cells.cast(pa.large_binary()).dictionary_encode()
+        return look_up(_read_numbers(encoded.dictionary), _positions(encoded.indices), np.nan)
     if pa.types.is_null(cells.type):
         return np.full(len(cells), np.nan)
     if pa.types.is_boolean(cells.type):
@@ -159,12 +160,6 @@ def _identities(cells: pa.Array) -> columns.Identities:
     known = np.asarray(cells.is_valid().to_numpy(zero_copy_only=False))
     values = cells.cast(whole).fill_null(0).to_numpy(zero_copy_only=False)
     return columns.of_integers(values, known)
-
-
-def _text_numbers(cells: pa.Array) -> Array:
-    """Text as numbers: what `as_number` says of every distinct text, shape (rows,)."""
-    encoded = cells.cast(pa.large_binary()).dictionary_encode()
-    return look_up(_read_numbers(encoded.dictionary), _positions(encoded.indices), np.nan)
 
 
 def _read_numbers(texts: pa.Array) -> Array:

@@ -68,24 +68,10 @@ def _joined(batches: Sequence[pa.RecordBatch], rows: int) -> Table:
     return Table(labels, rows, fetch)
 
 
-def repeatable(
-    labels: Sequence[str], columns: Sequence[DeclaredColumn], produce: Produce, ready: Callable[[], None]
-) -> Stream:
-    """A stream of rows that `produce` can read as often as one likes, the same each time."""
-    return Stream(labels, columns, lambda names: batches_of(produce(names)), ready=ready)
-
-
 class OneShotStream(Stream):
-    """A stream of rows whose every reading may be costly or differ: for one release it is carried out once.
+    """Rows whose every reading may be costly or differ: the query is carried out once for a release.
 
-    Parameters
-    ----------
-    labels : sequence of str
-    columns : sequence of DeclaredColumn
-    produce : callable
-        Carries the query out for some of the columns.
-    conditions : sequence of (holds, names)
-        Only rows for which all hold are meant; see `where`.
+    Only rows for which all `conditions` hold are meant; see `where`.
     """
 
     def __init__(
@@ -122,13 +108,7 @@ class SpooledBatches:
     """Record batches that are produced at the first reading and read again from an anonymous file at all others.
 
     The file has no name from its birth, only this process can read it, and it is gone with this object or the process.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The columns to keep.
-    produce : callable
-        Called once; where it fails or is interrupted there are no rows from then on, rather than some of them.
+    Where producing fails or is interrupted there are no rows from then on, rather than some of them.
     """
 
     def __init__(self, names: Sequence[str], produce: Produce) -> None:
@@ -171,13 +151,7 @@ class SpooledBatches:
 
 
 def check_room() -> None:
-    """Raise unless there is a folder for the rows of a query, with room for more than is kept in memory.
-
-    Raises
-    ------
-    DataError
-        If there is none.
-    """
+    """Raise DataError unless some folder has room for more rows of a query than are kept in memory."""
     with contextlib.suppress(OSError), tempfile.TemporaryFile() as file:
         if free_bytes(file.fileno()) > KEPT_IN_MEMORY:
             return
@@ -241,13 +215,7 @@ class Mark(NamedTuple):
 
 
 class Files:
-    """Files, and the marks that they had when they were opened.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Their paths.
-    """
+    """Files by their paths, and the marks that they had when they were opened."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._marks = {name: _mark(name) for name in names}
@@ -259,13 +227,7 @@ class Files:
         return tuple(self._marks)
 
     def check_ready(self) -> None:
-        """Raise unless the files are still what they were; for before the charge.
-
-        Raises
-        ------
-        DataError
-            If one is not.
-        """
+        """Raise DataError unless the files are still what they were; for before the charge."""
         for name, mark in self._marks.items():
             if mark is None or _mark(name) != mark:
                 raise DataError(f"data: {safe_repr(name)} was changed after it was opened; give its path anew")
@@ -374,13 +336,9 @@ def _scanner(dataset: Any, names: Sequence[str]) -> Any:
 
 
 def check_fragments(dataset: Any) -> None:
-    """Raise unless every file of the dataset declares its types, and the same ones; reads schemas only.
+    """Raise DataError unless every file of the dataset declares its types, and the same ones; reads schemas only.
 
-    Raises
-    ------
-    DataError
-        If types are inferred from cells (CSV, JSON): what is inferred, or fails to convert, would tell of a row. If a
-        file has another type for a column: its cells would be converted, which can fail for some of them.
+    Types inferred from cells (CSV, JSON), and conversions that fail for some cells, would tell of a row.
     """
     if isinstance(dataset, ds.UnionDataset):
         for child in dataset.children:
@@ -421,10 +379,7 @@ _DUCKDB_TEXT = frozenset(["varchar", "enum", "null"])
 def from_reader(reader: Any) -> Stream:
     """A RecordBatchReader, which passes once: its usable columns are kept for as long as the stream.
 
-    Raises
-    ------
-    DataError
-        If it has passed: a second model would be fitted to no rows.
+    Raises DataError if it has passed: a second model would be fitted to no rows.
     """
     if reader in _PASSED:
         raise DataError(
@@ -444,31 +399,20 @@ def from_reader(reader: Any) -> Stream:
 
 
 def from_dataset(dataset: Any) -> Stream:
-    """A dataset of pyarrow whose files declare their types.
+    """A dataset of pyarrow whose files declare their types; DataError otherwise.
 
     Files of this machine are read in every pass; what is elsewhere is carried out like a query, once for each release.
-
-    Raises
-    ------
-    DataError
-        If its types are inferred from cells (CSV, JSON), or differ between its files.
     """
     check_fragments(dataset)
     names, columns, found = dataset.schema.names, declared_columns(dataset.schema), local_files(dataset)
     if found is None:
         return OneShotStream(names, columns, partial(scan, dataset))
     files = Files(found)
-    return repeatable(names, columns, partial(scan_files, dataset, files), files.check_ready)
+    return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), ready=files.check_ready)
 
 
 def from_polars(frame: Any) -> Stream:
-    """A LazyFrame of polars, carried out once for each release.
-
-    Raises
-    ------
-    DataError
-        If polars cannot tell its columns and types.
-    """
+    """A LazyFrame of polars, carried out once for each release; DataError if its columns and types cannot be told."""
     import polars
 
     try:

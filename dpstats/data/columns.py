@@ -103,7 +103,7 @@ def of_cell(cell: object) -> tuple[int, int]:
         return _hashed(b"u" + uuid.UUID.__int__(cell).to_bytes(16, "little"))  # type: ignore[arg-type]
     number = as_number(cell)
     if abs(number) < EXACT:
-        return int(NUMBER), _bits(number)
+        return int(NUMBER), int(np.float64(number + 0.0).view(np.uint64))
     if issubclass(kind, int):
         return _integer(int.__int__(cell))  # type: ignore[arg-type]
     if issubclass(kind, np.integer):
@@ -149,10 +149,6 @@ def _integer(value: int) -> tuple[int, int]:
 def _bytes_of(value: int) -> bytes:
     # Not as digits, which Python refuses to write of very long numbers.
     return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
-
-
-def _bits(number: float) -> int:
-    return int(np.float64(number + 0.0).view(np.uint64))
 
 
 def _hashed(cell: bytes) -> tuple[int, int]:
@@ -277,6 +273,8 @@ class NullableColumn(NumericColumn):
 class ObjectColumn(Column):
     """Python objects of any type, shape (rows,)."""
 
+    kind: Kind = "text"
+
     def __init__(self, cells: NDArray[np.object_], type_name: str = "object") -> None:
         self.cells = cells
         self._type_name = type_name
@@ -284,10 +282,6 @@ class ObjectColumn(Column):
     @property
     def type_name(self) -> str:
         return self._type_name
-
-    @property
-    def kind(self) -> Kind:
-        return "text"
 
     def numbers(self) -> Array:
         return np.fromiter(map(as_number, self.cells), np.float64, len(self.cells))
@@ -330,17 +324,12 @@ class ObjectColumn(Column):
 class CategoricalColumn(Column):
     """Positions in a list of categories, -1 for a missing cell. The categories are data, like cells."""
 
+    type_name = "category"
+    kind: Kind = "text"
+
     def __init__(self, positions: NDArray[np.integer[Any]], categories: Column) -> None:
         self.positions = positions
         self.categories = categories
-
-    @property
-    def type_name(self) -> str:
-        return "category"
-
-    @property
-    def kind(self) -> Kind:
-        return "text"
 
     def numbers(self) -> Array:
         return look_up(self.categories.numbers(), self.positions, np.nan)
@@ -413,6 +402,8 @@ class ChosenColumn(Column):
 class UnusableColumn(Column):
     """Cells of a type that is neither numbers nor text; of no use but to be refused, or to be all missing."""
 
+    kind = None
+
     def __init__(self, type_name: str, rows: int) -> None:
         self._type_name = type_name
         self._rows = rows
@@ -420,10 +411,6 @@ class UnusableColumn(Column):
     @property
     def type_name(self) -> str:
         return self._type_name
-
-    @property
-    def kind(self) -> None:
-        return None
 
     def numbers(self) -> Array:
         return np.full(self._rows, np.nan)

@@ -34,13 +34,7 @@ _POLARS_TYPES = frozenset(
 
 
 def from_numpy(values: NDArray[Any]) -> Column:
-    """A one-dimensional array as a column; masked cells are missing whatever lies below the mask.
-
-    Raises
-    ------
-    DataError
-        If the array has not one dimension.
-    """
+    """A one-dimensional array as a column, else DataError; masked cells are missing whatever lies below the mask."""
     if values.ndim != 1:
         raise DataError(f"a column must have one dimension, got {values.ndim}")
     if isinstance(values, np.ma.MaskedArray):
@@ -99,13 +93,7 @@ def from_arrow(values: Any) -> Column:
 
 
 def column_of(values: object) -> Column | None:
-    """A one-dimensional container of cells as a column, None if its type is not one we know.
-
-    Raises
-    ------
-    DataError
-        If it is an array that has not one dimension.
-    """
+    """A container of cells as a column, None if its type is not one we know; DataError for an array of other shape."""
     if isinstance(values, np.ndarray):
         return from_numpy(values)
     if isinstance(values, list | tuple):

@@ -39,14 +39,9 @@ TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "fa
 class TextColumn(ArrowColumn):
     """Cells of a CSV file, which declares no types: each is read as the Domain asks, text by text."""
 
-    @property
-    def type_name(self) -> str:
-        return "CSV text"
-
-    @property
-    def kind(self) -> Kind:
-        # What the Domain leaves out can only be a number: no cell is looked at to find out.
-        return "numeric"
+    type_name = "CSV text"
+    # What the Domain leaves out can only be a number: no cell is looked at to find out.
+    kind: Kind = "numeric"
 
     def numbers(self) -> Array:
         return self._with_truths(super().numbers(), np.isnan, TRUTHS)
@@ -108,17 +103,7 @@ def whole_lines(source: IO[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 def parse_lines(lines: bytes, dropped: int, dialect: Dialect, wanted: Sequence[str]) -> Table:
-    """One block of whole lines as a table that has a row for each of them, whatever it holds.
-
-    Parameters
-    ----------
-    lines : bytes
-    dropped : int
-        Further rows of which every cell is missing.
-    dialect : Dialect
-    wanted : sequence of str
-        Columns to read, each of them once in the header.
-    """
+    """A block of lines as a table with a row for each, whatever it holds, and `dropped` rows of missing cells."""
     sound, count = sound_lines(lines, dialect)
     cells = _parse(sound, dialect, wanted)
     missing = count + dropped - cells.num_rows

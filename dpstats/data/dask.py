@@ -50,17 +50,11 @@ POLL = 5.0
 
 
 class Shard(NamedTuple):
-    """Where the elements of one shard come from.
+    """Where the elements of one shard come from."""
 
-    Attributes
-    ----------
-    source : callable, optional
-        Picklable; from the results of `inputs` to the elements. None if the only input is what was kept of them.
-    inputs : tuple of distributed.Future
-    """
-
+    # picklable, from results of `inputs` to elements; None if the only input is what was kept of them
     source: Callable[..., Iterable[Any]] | None
-    inputs: tuple[Any, ...] = ()
+    inputs: tuple[Any, ...] = ()  # futures of the cluster
 
 
 class Tasks(WeakSet[Any]):
@@ -73,21 +67,10 @@ class Tasks(WeakSet[Any]):
 
 
 class DaskRows(Rows[Element]):
-    """Elements on the workers of a cluster.
+    """Elements on the workers of a cluster; those of a shard must be the same, in the same order, whenever worked out.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    shards : sequence of Shard
-        The elements of each must be the same, and in the same order, whenever they are worked out.
-    change : callable, optional
-        Applied in every pass; see `Rows.through`.
-    marks : dict, optional
-        By shard, the mark of the elements that were kept of it; shared by all rows that are made of them.
-    tasks : Tasks, optional
-        Where to write down what is kept; shared by all rows that are made of these.
-    check : callable, optional
-        Raises RowsChangedError where what the elements are made of is not what it was; called after every total.
+    `marks` (by shard, of the elements kept of it) and `tasks` are shared by all rows made of these. `check` is called
+    after every total and raises RowsChangedError where what the elements are made of has changed.
     """
 
     def __init__(
@@ -269,21 +252,8 @@ class RowSelection(NamedTuple):
 class ClusterTable(Table):
     """A table whose rows are on a cluster and stay there.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        The columns' names; public.
-    declared : sequence of Column
-        What is known of each without a row.
-    shards_of : callable
-        The rows with some of the columns; called after the charge.
-    client : distributed.Client
-    files : Files, optional
-        What the workers read, as this process sees it.
-    chosen : tuple of Chosen
-        Conditions on the rows.
-    tasks : Tasks, optional
-        What a release keeps on the cluster.
+    `shards_of` gives the rows with some of the columns, after the charge; `files` are what the workers read, as this
+    process sees them; `tasks` is what a release keeps on the cluster.
     """
 
     elsewhere = True
@@ -342,13 +312,7 @@ class ClusterTable(Table):
 
 
 def running_client() -> Any:
-    """The client of a cluster that this process talks to, None if there is none.
-
-    Raises
-    ------
-    DataError
-        If it is asynchronous.
-    """
+    """The client of a cluster that this process talks to, None without one; DataError if it is asynchronous."""
     import sys
 
     if "distributed" not in sys.modules:
@@ -367,10 +331,7 @@ def running_client() -> Any:
 def from_dask(frame: Any) -> Table:
     """The rows of a Dask frame: on the cluster of the running client, or else worked out here, one by one.
 
-    Raises
-    ------
-    DataError
-        If its partitions are not pandas frames, depend on each other, or take their types from cells (CSV).
+    Raises DataError if partitions are no pandas frames, depend on each other, or take their types from cells (CSV).
     """
     if not isinstance(frame._meta, pd.DataFrame):
         raise DataError("data: the partitions of the Dask frame must be pandas frames")
@@ -387,14 +348,9 @@ def from_dask(frame: Any) -> Table:
 
 
 def files_on_cluster(path: str | os.PathLike[str]) -> ClusterTable:
-    """The rows of Parquet or CSV files, read by the workers, which must see them under the same names.
+    """Parquet or CSV files, read by the workers, which must see them under the same names.
 
-    Raises
-    ------
-    ArgumentError
-        If there is no running client.
-    DataError
-        As `dpstats.data.files.from_files`.
+    Raises ArgumentError without a running client, DataError as `dpstats.data.files.from_files`.
     """
     client = running_client()
     if client is None:
@@ -461,21 +417,11 @@ def _check_operations(frame: Any) -> None:
 
 
 class DaskPartition(NamedTuple):
-    """How one partition is worked out.
+    """How one partition is worked out."""
 
-    Attributes
-    ----------
-    graph : dict
-        Dask's tasks, without those that the cluster has carried out.
-    key : hashable
-        The task that makes the partition.
-    done : tuple
-        The tasks that the cluster has carried out, whose results are handed over.
-    """
-
-    graph: Mapping[Hashable, Any]
-    key: Hashable
-    done: tuple[Hashable, ...]
+    graph: Mapping[Hashable, Any]  # Dask's tasks, without those that the cluster has carried out
+    key: Hashable  # the task that makes the partition
+    done: tuple[Hashable, ...]  # tasks that the cluster has carried out, whose results are handed over
 
     def __call__(self, *results: Any) -> Iterator[Table]:
         """The partition as a table. Its cells are read for what they are, whatever type the others have."""

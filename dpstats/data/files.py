@@ -28,17 +28,9 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def from_files(path: str | os.PathLike[str]) -> Stream:
-    """The rows of all files that match a path or pattern, file by file in the order of their names.
+    """The rows of all Parquet or CSV files that match a path or pattern, file by file in the order of their names.
 
-    Parameters
-    ----------
-    path : str or path
-        Of Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.tsv``, also ending in ``.gz``, ``.bz2`` or ``.zst``).
-
-    Raises
-    ------
-    DataError
-        If there is no such file, names end otherwise, or the files do not agree in their columns or types.
+    Raises DataError if there is none, names end otherwise, or the files do not agree in their columns or types.
     """
     files = Files(matching_files(os.fspath(path)))
     endings = {file_kind(name) for name in files.names}
@@ -48,12 +40,9 @@ def from_files(path: str | os.PathLike[str]) -> Stream:
 
 
 def matching_files(pattern: str) -> list[str]:
-    """Files by name, or those that match a pattern.
+    """Files by name, or those that match a pattern; DataError if there is none.
 
-    Raises
-    ------
-    DataError
-        If there is none. What can be no path is not quoted: it may be the text of a file.
+    What can be no path is not quoted: it may be the text of a file.
     """
     if not can_be_path(pattern):
         raise DataError(
@@ -141,8 +130,7 @@ def _lines(files: Files, delimiter: str) -> Stream:
                     check()
                     yield batch
 
-    column = TextColumn(pa.string(), [])
-    unread = DeclaredColumn(column.type_name, column.kind)
+    unread = DeclaredColumn(TextColumn.type_name, TextColumn.kind)
     return Stream(dialect.names, [unread] * len(dialect.names), read, ready=files.check_ready)
 
 

@@ -19,23 +19,8 @@ ACCEPTED = (
 def as_table(data: object, engine: str | None = None) -> Table:
     """`data` as a table, judged by its type, its names and its declared types and lengths alone.
 
-    Parameters
-    ----------
-    data : frame, Arrow data, query, mapping of columns, path, or Table
-        pandas and polars DataFrames, Arrow Tables and RecordBatches, mappings of columns: one-dimensional numpy arrays,
-        lists or tuples (columns of objects), Arrow arrays, pandas extension arrays or polars Series. Read in batches:
-        polars LazyFrames, Arrow RecordBatchReaders and Datasets, DuckDB relations, and files: a path or a pattern such
-        as ``"folder/*.parquet"``. On a cluster, if there is a client: Dask DataFrames.
-    engine : {"dask"}, optional
-        Read files on the workers of the cluster that this process is a client of.
-
-    Raises
-    ------
-    DataError
-        If it is of another type, is a mapping whose columns differ in length, or is files that are not there, or whose
-        columns differ.
-    ArgumentError
-        If it is a path and pyarrow is not installed, or `engine` is unknown, has no cluster or no files to read.
+    Raises DataError for other types, for a mapping whose columns differ in length, for files that are absent or differ
+    in their columns; ArgumentError for a path without pyarrow, or an `engine` with no cluster or no files.
     """
     if engine is not None:
         return _by_engine(data, engine)

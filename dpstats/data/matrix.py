@@ -18,37 +18,18 @@ from dpstats.errors import DataError
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows of numbers, judged by declared type and shape; a block of them is read when it is asked for.
-
-    Attributes
-    ----------
-    rows, size : int
-        Its shape.
-    names : tuple or None
-        The columns' own names, if they have any.
-    block : callable
-        float64 rows of a slice, shape (rows, size); a view where the data are float64 already.
-    """
+    """Rows of numbers, judged by declared type and shape; a block of them is read when it is asked for."""
 
     rows: int
     size: int
-    names: tuple[str, ...] | None
-    block: Callable[[slice], NDArray[Any]]
+    names: tuple[str, ...] | None  # the columns' own, if they have any
+    block: Callable[[slice], NDArray[Any]]  # float64 rows of a slice, (rows, size); a view where the data are float64
 
 
 def as_endog(values: object, name: str = "endog") -> Column:
-    """The response as a column of numbers; a list declares no type, and what is no number in it is missing.
+    """The response (or what `name` says) as a column of numbers; a list's cells that are no numbers are missing.
 
-    Parameters
-    ----------
-    values : array_like, shape (rows,)
-    name : str
-        What errors call it, where it is weights or an offset.
-
-    Raises
-    ------
-    DataError
-        If `values` is of no type we know, does not hold real numbers, or has not one dimension.
+    Raises DataError if `values` is of no type we know, does not hold real numbers, or has not one dimension.
     """
     if getattr(values, "ndim", 1) != 1:
         raise DataError(f"{name} must have 1 dimension(s), got {getattr(values, 'ndim', 1)}")
@@ -61,13 +42,9 @@ def as_endog(values: object, name: str = "endog") -> Column:
 
 
 def as_exog(values: object) -> Matrix:
-    """The explaining columns as a matrix: a two-dimensional array, or a frame of numeric columns.
+    """The explaining columns as a matrix: a two-dimensional array, or a frame of numeric columns; else DataError.
 
-    Raises
-    ------
-    DataError
-        If `values` is of another type, does not hold real numbers, or has not two dimensions. A list of lists has no
-        declared shape: a row of another length would be an error about that row.
+    A list of lists has no declared shape: a row of another length would be an error about that row.
     """
     if isinstance(values, np.ndarray):
         return _from_array(values)

@@ -122,28 +122,15 @@ Floats = NDArray[Any]
 
 
 class Block(NamedTuple):
-    """Complete rows in model units: what a mechanism sees of the data.
+    """Complete rows in model units: what a mechanism sees of the data."""
 
-    Attributes
-    ----------
-    exog : ndarray, shape (rows, p)
-    endog : ndarray, shape (rows,)
-    weights : ndarray, shape (rows,), or None
-        Within [0, 1]; None where every row has weight 1.
-    offset : ndarray, shape (rows,), or None
-        Added to x'theta; None where it is 0.
-    person : ndarray of int, shape (rows,), or None
-        A number for the person that a row is of, from 0 on without gaps in its shard; None where every row is by
-        itself.
-    levels : ndarray of unsigned integers, shape (rows, k), or None
-        In place of columns that exog lacks; see `dpstats.data.passes`. None in all that mechanisms see.
-    """
-
-    exog: Floats
-    endog: Floats
-    weights: Floats | None = None
-    offset: Floats | None = None
+    exog: Floats  # (rows, p)
+    endog: Floats  # (rows,)
+    weights: Floats | None = None  # (rows,) within [0, 1]; None where every row has weight 1
+    offset: Floats | None = None  # (rows,), added to x'theta; None where it is 0
+    # (rows,), the person that a row is of, from 0 on without gaps in its shard; None where every row is by itself
     person: NDArray[np.intp] | None = None
+    # unsigned integers (rows, k), in place of columns that exog lacks; None in all that mechanisms see
     levels: NDArray[Any] | None = None
 
     def part(self, rows: slice) -> Block:
@@ -160,7 +147,7 @@ class Block(NamedTuple):
         """Some columns, C-contiguous."""
         return self._replace(exog=np.ascontiguousarray(self.exog[:, kept]))
 
-    def apart(self) -> Block:
+    def detached(self) -> Block:
         """The rows without what their arrays are parts of, which they would keep in memory."""
         return Block(*(None if cells is None else _apart(cells) for cells in self))  # type: ignore[arg-type]
 
@@ -236,12 +223,12 @@ class Rows(ABC, Generic[Element]):
         """The same elements, worked out once where they fit, and not again in every pass."""
 
     @property
-    def beside(self) -> Rows[Element]:
+    def packed(self) -> Rows[Element]:
         """The same rows for what does not look at their columns, which need not be there."""
         return self
 
     @property
-    def stays(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the elements are in memory as they are, and not made in every pass."""
         return False
 
@@ -266,14 +253,7 @@ class Rows(ABC, Generic[Element]):
 
 
 class MemoryRows(Rows[Element]):
-    """Elements in memory: one shard.
-
-    Parameters
-    ----------
-    elements : sequence
-    change : callable, optional
-        Applied in every pass; see `Rows.through`.
-    """
+    """Elements in memory, one shard; `change` is applied in every pass (see `Rows.through`)."""
 
     def __init__(self, elements: Sequence[Any], change: Change | None = None) -> None:
         self._elements = elements
@@ -288,7 +268,7 @@ class MemoryRows(Rows[Element]):
 
     def added(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
         """`part` of runs of the elements, at the same time on several cores."""
-        if not self.stays:
+        if not self.in_memory:
             return part(self)
         return functools.reduce(add, map_runs(part, split_runs(self._elements)))
 
@@ -297,7 +277,7 @@ class MemoryRows(Rows[Element]):
         return MemoryRows(self._elements, change if self._change is None else partial(chain, self._change, change))
 
     @property
-    def stays(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the elements are in memory as they are, and not made in every pass."""
         return self._change is None
 
@@ -321,12 +301,12 @@ def block_rows(blocks: Rows[Block] | Iterable[Sequence[Any]]) -> Rows[Block]:
 
 def row_count(rows: Rows[Block]) -> int:
     """How many rows there are: private."""
-    return rows.beside.total(_count, operator.add)
+    return rows.packed.total(_count, operator.add)
 
 
 def thin(rows: Rows[Block], every: int, chunk: int) -> Rows[Block]:
     """Every `every`-th chunk of at most `chunk` rows: a cheap sample to start a solver from."""
-    return rows.chosen(partial(_thinned, every, chunk, rows.stays)).held()
+    return rows.chosen(partial(_thinned, every, chunk, rows.in_memory)).held()
 
 
 def divide(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
@@ -391,7 +371,7 @@ def _thinned(every: int, chunk: int, here: bool, _: int, blocks: Iterable[Block]
             if large:
                 yield piece
                 continue
-            kept.append(piece if here else piece.apart())
+            kept.append(piece if here else piece.detached())
             rows += len(piece.endog)
             if rows >= JOINED_ROWS:
                 yield concatenate(kept)
@@ -417,18 +397,10 @@ PIECE_ROWS, PIECE_CELLS, LEAST_PIECE = 4096, 2**17, 256
 
 
 class CodedColumns(NamedTuple):
-    """Columns that are functions of one level a row.
+    """Columns that are functions of one level a row."""
 
-    Attributes
-    ----------
-    columns : slice
-        Where they stand among all columns.
-    values : ndarray, shape (columns, levels)
-        A column of a single level is constant: no level is kept for it.
-    """
-
-    columns: slice
-    values: NDArray[np.float64]
+    columns: slice  # where they stand among all columns
+    values: NDArray[np.float64]  # (columns, levels); a column of a single level is constant: none is kept
 
     @property
     def constant(self) -> bool:
@@ -438,21 +410,11 @@ class CodedColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowPacking:
-    """How rows are kept: public.
+    """How rows are kept: public."""
 
-    Attributes
-    ----------
-    size : int
-        p, the number of columns.
-    coded : tuple of Coded
-        Columns made of levels, in the order in which `Block.levels` holds these.
-    numbers : ndarray of int, shape (k,)
-        The other columns, increasing: those of a packed block's exog.
-    """
-
-    size: int
-    coded: tuple[CodedColumns, ...]
-    numbers: NDArray[np.intp]
+    size: int  # p, the number of columns
+    coded: tuple[CodedColumns, ...]  # in the order in which `Block.levels` holds their levels
+    numbers: NDArray[np.intp]  # (k,), the other columns, increasing: those of a packed block's exog
 
     def opened(self, block: Block) -> Block:
         """Rows with all of their columns, one after the other in memory."""
@@ -495,14 +457,7 @@ class RowPacking:
 
 
 class PackedRows(Rows[Block]):
-    """Packed blocks, opened in every pass.
-
-    Parameters
-    ----------
-    packing : Packing
-    rows : Rows of Block
-        Packed, wherever they are.
-    """
+    """Packed blocks, wherever they are, opened in every pass."""
 
     def __init__(self, packing: RowPacking, rows: Rows[Block]) -> None:
         self._packing, self._rows = packing, rows
@@ -532,14 +487,14 @@ class PackedRows(Rows[Block]):
         return [self._packing.opened(block) for block in self._rows.collected()]
 
     @property
-    def beside(self) -> Rows[Block]:
+    def packed(self) -> Rows[Block]:
         """The packed blocks."""
         return self._rows
 
     @property
-    def stays(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the packed blocks are in memory."""
-        return self._rows.stays
+        return self._rows.in_memory
 
     def __reduce__(self) -> Any:
         raise TypeError("rows are private and cannot be pickled")

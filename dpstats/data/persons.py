@@ -36,34 +36,19 @@ Choose = Callable[[Cells, Positions, NDArray[np.bool_]], Cells]
 
 
 class OwnedRows(NamedTuple, Generic[Cells]):
-    """Some rows, or their values of a column, and whose they are.
-
-    Attributes
-    ----------
-    cells : Block, ndarray of shape (rows,), or another container of rows
-    ids : ndarray of uint64, shape (rows, 2)
-    """
+    """Rows in a container, or their values of a column, and whose they are."""
 
     cells: Cells
-    ids: Ids
+    ids: Ids  # (rows, 2)
 
 
 class PersonTally(NamedTuple):
-    """The persons of some rows: private.
+    """The persons of some rows: private."""
 
-    Attributes
-    ----------
-    ids : ndarray of uint64, shape (persons, 2)
-        Sorted by the second half, then by the first.
-    rows : ndarray of int64, shape (persons,)
-        How many rows each has.
-    ranks : ndarray of uint64, shape (persons, k + 1)
-        The least ranks of each person's rows, increasing, `LAST` where there are fewer rows; k is how many may be
-        drawn. Of no columns where nothing is drawn.
-    """
-
-    ids: Ids
-    rows: NDArray[np.int64]
+    ids: Ids  # (persons, 2), sorted by the second half, then by the first
+    rows: NDArray[np.int64]  # (persons,), how many each has
+    # (persons, k + 1), the least ranks of each person's rows, increasing, `LAST` where there are fewer; k may be drawn.
+    # Of no columns where nothing is drawn.
     ranks: NDArray[np.uint64]
 
     def find(self, ids: Ids) -> Positions:
@@ -96,17 +81,7 @@ class PersonTally(NamedTuple):
 
 
 def tally_of(ids: Ids, ranks: NDArray[np.uint64] | None = None, most: int = 0) -> PersonTally:
-    """The tally of some rows.
-
-    Parameters
-    ----------
-    ids : ndarray of uint64, shape (rows, 2)
-        Rows of `NOBODY` count for nothing.
-    ranks : ndarray of uint64, shape (rows,), optional
-        Below `LAST`; needed if `most` is positive.
-    most : int
-        k, how many rows of a person may be drawn; 0 if nothing is drawn.
-    """
+    """The tally of rows but those of `NOBODY`; `most` of a person may be drawn, by `ranks` below `LAST`."""
     known = (ids != NOBODY).any(axis=1)
     ranked = np.zeros(len(ids), dtype=np.uint64) if ranks is None else ranks
     return _grouped(ids[known], np.ones(int(known.sum()), dtype=np.int64), ranked[known, None], most)
@@ -138,20 +113,12 @@ def shared_weights(rows: Rows[OwnedRows[Block]]) -> Rows[Block]:
 
 
 def draw_rows(rows: Rows[OwnedRows[Cells]], most: int, key: bytes, choose: Choose[Cells]) -> Rows[Cells]:
-    """At most so many rows of each person, by a draw that a secret key fixes; two passes.
+    """At most so many rows of each person, by a draw that a secret `key` (16 bytes, for this call) fixes; two passes.
 
     Every set of a person's rows of that size is equally likely, whatever other rows there are: each row has a rank, a
     uniform number of 63 bits from a stream that the key and the number of its block fix, and those of least rank are
-    kept. (Where ranks coincide, which takes about 2**31 rows of one person, one fewer is.)
-
-    Parameters
-    ----------
-    rows : Rows of Owned
-    most : int
-    key : bytes
-        At least 16, drawn for this call and released to nobody.
-    choose : callable
-        From cells, the positions of their rows' persons in the tally and whether each row is drawn to the cells drawn.
+    kept. (Where ranks coincide, which takes about 2**31 rows of one person, one fewer is.) `choose` takes cells, their
+    persons' positions in the tally and which rows are drawn.
     """
     if rows.scattered:
         return rows.by_person().through(partial(_drawn_within, most, key, choose))

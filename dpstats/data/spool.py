@@ -40,13 +40,7 @@ class Piece(NamedTuple):
 
 
 class Spool:
-    """Arrays one after the other in an anonymous file, which is deleted at birth and open to nobody else.
-
-    Raises
-    ------
-    DiskFull
-        If there is no folder that takes it.
-    """
+    """Arrays in an anonymous file, deleted at birth and open to nobody else; DiskFull if no folder takes it."""
 
     def __init__(self) -> None:
         try:
@@ -60,13 +54,7 @@ class Spool:
         self._size = 0
 
     def write(self, arrays: Arrays) -> None:
-        """Append some arrays, which make up one element.
-
-        Raises
-        ------
-        DiskFull
-            If they would leave less than `RESERVE` bytes on the disk.
-        """
+        """Append the arrays of one element; DiskFull if they would leave less than `RESERVE` bytes on the disk."""
         size = sum(array.nbytes for array in arrays if array is not None)
         if free_bytes(self._file.fileno()) < size + RESERVE:
             raise DiskFull
@@ -122,18 +110,7 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 class Memory:
-    """Bytes that kept rows may take up together.
-
-    Parameters
-    ----------
-    limit : float, optional
-        `SHARE` of the machine's memory by default, or of what the container may use if that is less.
-
-    Raises
-    ------
-    ArgumentError
-        If `limit` is no positive number.
-    """
+    """Bytes that kept rows may take up together: `limit`, or `SHARE` of what the machine or container has."""
 
     def __init__(self, limit: float | None = None) -> None:
         if limit is not None and not (is_number(limit) and limit > 0):
@@ -151,10 +128,6 @@ class Memory:
     def give(self, size: int) -> None:
         """Give bytes back."""
         self.taken -= size
-
-    def lend(self, owner: object, size: int) -> None:
-        """Give bytes back when `owner` is gone."""
-        weakref.finalize(owner, self.give, size)
 
 
 def machine_bytes() -> float:
@@ -181,18 +154,9 @@ PASSES = 10
 
 
 class ReadRows(Rows[Element]):
-    """Elements that are read anew in every pass: one shard.
+    """Elements that `read` returns in every pass, the same in the same order: one shard.
 
-    Parameters
-    ----------
-    read : callable
-        Returns the elements, the same and in the same order each time.
-    memory : Memory
-        What may be kept of them.
-    change : callable, optional
-        Applied in every pass; see `Rows.through`.
-    cheap : bool
-        Whether reading is the least that a pass can cost: the elements are kept in a file as they are.
+    `cheap` says that reading is the least that a pass can cost: the elements are kept in a file as they are.
     """
 
     def __init__(
@@ -237,13 +201,13 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
             memory.give(taken)
             return rows
         size = _size(arrays)
-        kept.append(element.apart() if isinstance(element, Block) else element)
+        kept.append(element.detached() if isinstance(element, Block) else element)
         if not memory.take(size):
             break
         taken += size
     else:
         found = MemoryRows[Element](kept)
-        memory.lend(found, taken)
+        weakref.finalize(found, memory.give, taken)
         return found
     making = (time.perf_counter() - started) / (taken + size)
     memory.give(taken)
@@ -255,10 +219,7 @@ def _spooled(
 ) -> Rows[Element]:
     """All elements in a file, those that are in memory first; `rows` if that does not pay.
 
-    Parameters
-    ----------
-    making : float
-        Seconds that a byte takes in each pass over `rows`.
+    `making` is the seconds that a byte takes in each pass over `rows`.
     """
     make: Callable[[Any], Any] = Block._make if isinstance(kept[0], Block) else operator.itemgetter(0)
     try:

@@ -24,21 +24,11 @@ Holds = Callable[["Table"], NDArray[np.bool_]]
 
 
 class Membership(NamedTuple):
-    """One of the disjoint parts into which a public rule divides all rows.
+    """One of the disjoint parts into which a public rule divides all rows."""
 
-    Attributes
-    ----------
-    rule : str
-        The rule, the same text for all of its parts.
-    part : str or float
-        Which part.
-    name : str
-        The part in words, for messages.
-    """
-
-    rule: str
+    rule: str  # the same text for all of its parts
     part: str | float
-    name: str
+    name: str  # the part in words, for messages
 
 
 EXPANSION = 4
@@ -51,19 +41,8 @@ AnyTable = TypeVar("AnyTable", bound="Table")
 class Table:
     """Named columns of one length; each is fetched when it is asked for, and no other is ever looked at.
 
-    Parameters
-    ----------
-    labels : sequence
-        The columns' names; public.
-    rows : int
-        Private unless the adjacency makes it public.
-    fetch : callable
-        The column at a position.
-    index : Index, optional
-        Of a pandas DataFrame, for results that are aligned to it.
-    divided : bool
-        Whether these are the rows that their cells chose from a larger table: how many is private, whatever the
-        adjacency.
+    `labels` are public; the number of rows is private unless the adjacency makes it public, and always where the table
+    is `divided`: its rows were chosen by their cells. `index` is pandas', for results aligned to it.
     """
 
     elsewhere = False
@@ -99,13 +78,7 @@ class Table:
         return sum(1 for label in self.labels if isinstance(label, str) and label == name)
 
     def column(self, name: str) -> Column:
-        """The one column called `name`.
-
-        Raises
-        ------
-        DataError
-            If there is none, or more than one.
-        """
+        """The one column called `name`; DataError if there is none, or more than one."""
         if (count := self.count(name)) != 1:
             if count:
                 raise DataError(f"data has more than one column {name!r}; rename or drop one")
@@ -125,7 +98,7 @@ class Table:
         """Arrays that hardly any other cells have: the cells as identities, a column after the other."""
         return (self.at(position).identities() for position in range(len(self.labels)))
 
-    def apart(self) -> Table:
+    def detached(self) -> Table:
         """The same cells without what they are parts of: as a table travels between the workers of a cluster."""
         columns = tuple(self.at(position) for position in range(len(self.labels)))
         return Table(self.labels, self.rows, columns.__getitem__, divided=self.divided)
@@ -198,13 +171,7 @@ def table_from_mapping(data: Mapping[Any, Any]) -> Table:
 
 
 def in_memory(data: object) -> Table | None:
-    """`data` as a table if it is a container whose rows are in memory, by its type alone.
-
-    Raises
-    ------
-    DataError
-        If it is a mapping whose columns differ in length.
-    """
+    """`data` as a table if its type is a container in memory; DataError for columns that differ in length."""
     if isinstance(data, pd.DataFrame):
         return Table(list(data.columns), len(data), lambda at: from_pandas(data.iloc[:, at]), data.index)
     if isinstance(data, Mapping):
@@ -270,18 +237,7 @@ class DeclaredColumn(Column):
 class Stream(Table):
     """A table whose rows pass by in batches, as often as they are asked for.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        The columns' names; public.
-    declared : sequence of Column
-        What is known of each without a row.
-    read : callable
-        Reads some columns from the first row to the last; the same rows each time.
-    divided : bool
-        As for `Table`.
-    ready : callable, optional
-        As `check_ready` says.
+    `declared` is what is known of each column without a row; `read` gives some columns, the same rows each time.
     """
 
     def __init__(

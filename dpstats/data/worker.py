@@ -102,21 +102,12 @@ class KeptShard:
 
 
 class ShardWork(NamedTuple):
-    """From where a shard's elements come, and what is made of them.
-
-    Attributes
-    ----------
-    shard : int
-        Its number.
-    source : callable, optional
-        From the results of the tasks that it waits for to its elements; those of the one `KeptShard` by default.
-    change : callable, optional
-        From the number of the shard and its elements to others.
-    """
+    """From where a shard's elements come, and what is made of them."""
 
     shard: int
+    # from results of the tasks that it waits for; None for those of a `KeptShard`
     source: Callable[..., Iterable[Any]] | None
-    change: Callable[[int, Iterable[Any]], Iterable[Any]] | None
+    change: Callable[[int, Iterable[Any]], Iterable[Any]] | None  # of the shard's number and elements
 
     def elements(self, inputs: Sequence[Any]) -> Iterable[Any]:
         """The elements."""
@@ -129,18 +120,10 @@ class ShardWork(NamedTuple):
 
 
 class ShardGroup(NamedTuple):
-    """Shards that one task keeps together, one after the other.
+    """Shards that one task keeps together, one after the other."""
 
-    Attributes
-    ----------
-    works : tuple of Work
-        None of them made of what was kept.
-    counts : tuple of int
-        How many of the results that the task waits for are of each.
-    """
-
-    works: tuple[ShardWork, ...]
-    counts: tuple[int, ...]
+    works: tuple[ShardWork, ...]  # none of them made of what was kept
+    counts: tuple[int, ...]  # how many of the results that the task waits for are of each
 
     def elements(self, inputs: Sequence[Any]) -> Iterator[Any]:
         """The elements of all."""
@@ -302,4 +285,6 @@ def take_rows(cells: Any, chosen: NDArray[np.bool_]) -> Any:
     """Some rows of an array, of a block or of a table."""
     if isinstance(cells, np.ndarray):
         return cells[chosen]
-    return cells.take(chosen) if hasattr(cells, "take") else cells.select(chosen, int(np.count_nonzero(chosen))).apart()
+    if hasattr(cells, "take"):
+        return cells.take(chosen)
+    return cells.select(chosen, int(np.count_nonzero(chosen))).detached()

@@ -3,3 +3,7 @@
 from dpstats.datasets.loaders import Dataset, load_adult, load_fair, load_randhie
 
 __all__ = ["Dataset", "load_adult", "load_fair", "load_randhie"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

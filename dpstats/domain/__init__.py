@@ -3,3 +3,7 @@
 from dpstats.domain.domain import Domain, Levels, Range, Scalar, as_number, canonical
 
 __all__ = ["Domain", "Levels", "Range", "Scalar", "as_number", "canonical"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -33,13 +33,7 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 
 
 def codebook_text(path: str | Path, what: str) -> str:
-    """The text of a codebook: of the file at `path`, or `path` itself where it has line breaks, as no path has.
-
-    Raises
-    ------
-    DomainError
-        If it cannot be read.
-    """
+    """The text of the file at `path`, or `path` itself where it has line breaks, as no path has; else DomainError."""
     if _is_text(path):
         return io.StringIO(str(path).removeprefix("\ufeff"), newline=None).read()  # line breaks as in a file of text
     try:
@@ -59,20 +53,10 @@ def _is_text(path: object) -> bool:
 
 
 def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
-    """Declarations from the lines of a table.
+    """Declarations from comma-separated lines, of which the first names the columns: name, low and high, or levels.
 
-    Parameters
-    ----------
-    text : str
-        Comma-separated, with a first line that names the columns: name, and low and high, or levels, divided
-        by |, or ``bool`` in their place.
-    number : callable
-        The number that a text spells, or NaN.
-
-    Raises
-    ------
-    DomainError
-        Naming the line, if one is neither a range nor levels.
+    Levels are divided by |, or ``bool`` stands in their place; `number` reads a text or gives NaN. Raises DomainError
+    that names the line.
     """
     lines = list(csv.reader(io.StringIO(text)))
     if not lines:
@@ -133,12 +117,7 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
 def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     """Declarations from YAML, with a line for each column: ``age: {range: [17, 90]}``, ``sex: [F, M]``, ``m: bool``.
 
-    Raises
-    ------
-    ArgumentError
-        If PyYAML is not installed.
-    DomainError
-        If the text is not YAML, or declares anything else.
+    Raises ArgumentError if PyYAML is not installed, DomainError if the text is not YAML, or declares anything else.
     """
     try:
         import yaml
@@ -283,10 +262,7 @@ class Template(str):
 def template_of(frame: Any) -> Template:
     """The text of a Domain with a line for each column, its ranges and levels still to be filled in.
 
-    Raises
-    ------
-    DataError
-        If the names and types of `frame` cannot be told without reading it.
+    Raises DataError if the names and types of `frame` cannot be told without reading it.
     """
     lines = []
     for name, kind in _schema(frame):

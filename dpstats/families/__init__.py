@@ -55,10 +55,7 @@ UNBOUNDED = {
 def known_name(family: object) -> object:
     """The name here of a family that another package made or names; anything else as it is.
 
-    Raises
-    ------
-    ArgumentError
-        If it is a family of theirs that has no counterpart, or one with another link.
+    Raises ArgumentError if it is a family of theirs that has no counterpart, or one with another link.
     """
     if isinstance(family, str):
         name = family.strip().lower()
@@ -105,6 +102,11 @@ __all__ = [
     "from_dict",
     "get_family",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
 
 _BY_NAME: dict[str, type[Family]] = {
     "gaussian": Gaussian,

@@ -35,17 +35,7 @@ def advice(
 ) -> tuple[str, ...]:
     """Sentences on what was probably not meant; a function of formula, Domain, schema and options.
 
-    Parameters
-    ----------
-    formula : str
-    domain : Domain or dict
-        As the caller declared it.
-    table : Table or None
-        Its names and types alone are looked at.
-    bought : iterable of str
-        Columns whose range is bought.
-    kind : {"continuous", "binary", "count"}
-        What the family takes the response for.
+    Of `table` names and types alone are looked at; `bought` are columns whose range is bought, `kind` is the family's.
     """
     declared, parsed = Domain.coerce(domain), parse(formula)
     said = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
@@ -107,15 +97,9 @@ def numeric_columns_undeclared(
 ) -> list[str]:
     """Numeric columns that the formula reads and the Domain does not declare, by names and declared types alone.
 
-    Without data (None) every undeclared column is taken to be numeric. Boolean columns, and a response whose range
-    the family fixes, need no range and are left out.
-
-    Raises
-    ------
-    DataError
-        If `data` is not a table, or lacks or repeats a column of the formula.
-    DomainError
-        If an undeclared column is not numeric: its levels cannot be bought and must be declared.
+    Without data every undeclared column is taken to be numeric; boolean columns, and a response whose range the family
+    fixes, need no range. Raises DataError if `data` is no table or lacks a column, DomainError for undeclared text: its
+    levels cannot be bought.
     """
     parsed = parse(formula)
     known = schema_domain(formula, domain, data, family)
@@ -183,15 +167,8 @@ POINTS = 401
 
 
 def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[str, ...]:
-    """A sentence on each expression of `partial`, from public facts alone.
-
-    Parameters
-    ----------
-    parsed : Formula
-    domain : Domain
-        Of all its columns.
-    partial : iterable of str
-        Expressions as the formula writes them that are not finite on all of the declared ranges.
+    """A sentence on each expression of `partial`, those not finite on all of the declared ranges, from public facts
+    alone.
     """
     places = {code: _place(parsed, domain, code) or "on part of the declared ranges" for code in partial}
     return tuple(

@@ -22,10 +22,7 @@ ARGUMENTS = {"offset": 1, "weights": 1, "subset": 1, "cbind": 2}
 def auxiliary_call(code: str) -> tuple[str, tuple[str, ...]] | None:
     """Which of `ARGUMENTS` a factor calls, with the code of its arguments; None for an ordinary factor.
 
-    Raises
-    ------
-    FormulaError
-        If there are too many arguments or too few.
+    Raises FormulaError if there are too many arguments or too few.
     """
     try:
         tree = ast.parse(code, mode="eval").body
@@ -49,22 +46,9 @@ def add_terms(
     exposure: str | None = None,
     subset: str | None = None,
 ) -> str:
-    """The formula with what the arguments of a call add to it.
+    """The formula with what the arguments of a call, columns' names or expressions, add to it.
 
-    Parameters
-    ----------
-    formula : str
-    weights, offset : str, optional
-        A column's name, or an expression of columns as in a formula.
-    exposure : str, optional
-        Its logarithm becomes an offset.
-    subset : str, optional
-        A condition on columns.
-
-    Raises
-    ------
-    ArgumentError
-        If one of them is no text: an array of private values, say.
+    Raises ArgumentError if one of them is no text: an array of private values, say.
     """
     for name, code in (("weights", weights), ("offset", offset), ("exposure", exposure), ("subset", subset)):
         if code is None:

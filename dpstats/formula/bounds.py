@@ -35,27 +35,14 @@ LEAST_FINITE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One term of the design in model units: where it stands and how large it can be in any row.
-
-    Attributes
-    ----------
-    name : str
-    columns : slice
-        The term's k columns of the design.
-    maxima : ndarray, shape (k,)
-        Bounds on the absolute value of each column.
-    l2, l1 : float
-        Bounds on the Euclidean norm and on the sum of absolute values of the term's part of a row.
-    penalized : bool
-        Whether a penalty applies to the term.
-    """
+    """One term of the design in model units: where it stands and how large it can be in any row."""
 
     name: str
-    columns: slice
-    maxima: Array
-    l2: float
+    columns: slice  # the term's k columns of the design
+    maxima: Array  # (k,), bounds on the absolute value of each column
+    l2: float  # bounds on the Euclidean norm and (l1) the sum of absolute values of the term's part of a row
     l1: float
-    penalized: bool = True
+    penalized: bool = True  # whether a penalty applies to the term
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +68,15 @@ class FactorBounds:
 def measure(values: Array, *, grid: bool, codes: tuple[Array, ...] | None = None) -> FactorBounds:
     """Bounds of a factor from its values on public rows, shape (m, k); rows with a non-finite value are left out.
 
-    With `grid`, the rows only sample the values a column can take, and the bounds are widened by `MARGIN`.
-
-    Raises
-    ------
-    ValueError
-        If hardly any public row is finite.
+    With `grid`, the rows only sample the values a column can take, and the bounds are widened by `MARGIN`. Raises
+    ValueError if hardly any public row is finite.
     """
     finite = values[np.isfinite(values).all(axis=1)]
     if len(finite) <= LEAST_FINITE * len(values):
         raise ValueError("it is not finite anywhere on the declared ranges, or nearly so; narrow them")
     low, high = finite.min(axis=0), finite.max(axis=0)
-    unit = np.abs(finite) / _nonzero(np.maximum(np.abs(low), np.abs(high)))
+    reach = np.maximum(np.abs(low), np.abs(high))
+    unit = np.abs(finite) / np.where(reach > 0, reach, 1.0)
     l2, l1 = np.sqrt((unit**2).sum(axis=1).max()), unit.sum(axis=1).max()
     margin = MARGIN if grid else 0.0
     width = high - low
@@ -103,7 +87,7 @@ def measure(values: Array, *, grid: bool, codes: tuple[Array, ...] | None = None
         float(l2 * (1 + margin)),
         float(l1 * (1 + margin)),
         total=float(sums.max()),
-        positive=bool((low >= -NEGLIGIBLE * np.maximum(np.abs(low), np.abs(high))).all()),
+        positive=bool((low >= -NEGLIGIBLE * reach).all()),
         vanishes=bool(sums.min() == 0),
         codes=None if grid else codes,
     )
@@ -152,11 +136,6 @@ def term_norm(term: Term, which: str, weights: Array) -> float:
 
     The supremum under the term's bounds for l2 and linf; for l1 the smaller of two bounds, from the l1 bound and, by
     Cauchy and Schwarz, from the l2 bound.
-
-    Raises
-    ------
-    ArgumentError
-        If `which` is not a norm known here.
     """
     if which == "linf":
         return float(np.max(weights * term.maxima, initial=0.0))
@@ -170,12 +149,7 @@ def term_norm(term: Term, which: str, weights: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class TermNorms:
-    """`term_norm` of many terms at once: those of one column, of which most designs have many, together.
-
-    Attributes
-    ----------
-    terms : tuple of Term
-    """
+    """`term_norm` of many terms at once: those of one column, of which most designs have many, together."""
 
     terms: tuple[Term, ...]
 
@@ -217,10 +191,6 @@ def combined_norm(norms: Array, which: str) -> float:
     return float(np.linalg.norm(norms, {"l1": 1, "l2": 2, "linf": np.inf}[which]))
 
 
-def _nonzero(values: Array) -> Array:
-    return np.where(values > 0, values, 1.0)
-
-
 def unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:
     """A term whose columns are divided by their reach; its norms come from those of its parts."""
     maxima = (reach[columns] > 0).astype(float)
@@ -242,37 +212,22 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class TermBody:
-    """The body of some columns of the design.
-
-    Attributes
-    ----------
-    columns : slice
-    image : Image
-        The block, and its map to the columns in model units.
-    scales : ndarray, shape (k,), or None
-        What the columns in model units are divided by to be the block's coordinates. None where no row can leave the
-        body: columns that code levels are rows of a public matrix, and a single column is clipped to its range.
-    """
+    """The body of some columns of the design."""
 
     columns: slice
-    image: Image
+    image: Image  # the block, and its map to the columns in model units
+    # (k,), what columns in model units are divided by to be the block's coordinates. None where no row can leave the
+    # body: columns that code levels are rows of a public matrix, and a single column is clipped to its range.
     scales: Array | None
 
 
 def term_bodies(
     parts: Sequence[tuple[slice, FactorBounds]], reach: Array, scale: Array, constant: int | None
 ) -> tuple[TermBody, ...]:
-    """A body for each subterm, in model units.
+    """A body for each subterm, (columns, bounds in the user's units) in their order, in model units.
 
-    Parameters
-    ----------
-    parts : sequence of (columns, bounds)
-        The subterms in the order of their columns; bounds in the user's units.
-    reach, scale : ndarray, shape (p,)
-        Largest absolute value of each centred column in the user's units, and its divisor: a column of an unclipped
-        row in model units is at most reach / scale.
-    constant : int or None
-        Position of the intercept.
+    `reach` is the largest absolute value of each centred column in the user's units, shape (p,), and `scale` its
+    divisor; `constant` is the position of the intercept.
     """
     bodies: list[TermBody] = []
     shift = np.zeros(len(scale))

@@ -21,14 +21,9 @@ Array = NDArray[np.float64]
 
 
 def check_columns(table: Table, domain: Domain, columns: Iterable[str]) -> None:
-    """Raise unless every name in `columns` is one column of `table` whose type suits its declaration.
+    """Raise unless every name is one column of `table` (DataError) whose type suits its declaration (DomainError).
 
-    Raises
-    ------
-    DataError
-        If a column is absent or appears twice.
-    DomainError
-        If its type is not numbers, booleans, text, categories or objects, or can match none of its levels.
+    DomainError too for types other than numbers, booleans, text, categories or objects, and if none can match a level.
     """
     for name in columns:
         column, declared = table.column(name), domain.get(name)
@@ -54,21 +49,9 @@ def read_columns(table: Table, columns: Iterable[str]) -> dict[str, Column]:
 
 
 def encode(columns: Mapping[str, Column], domain: Domain, rows: slice) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
-    """Encode declared columns.
+    """Declared columns of a checked table on `rows`, by name, and which rows miss none of them, shape (rows,).
 
-    Parameters
-    ----------
-    columns : dict
-        By name, each in `domain`; of a table that has passed `check_columns`.
-    rows : slice
-        From a start to a stop within the table: what to encode.
-
-    Returns
-    -------
-    encoded : dict
-        A range gives floats of shape (stop - start,) within it, missing as NaN; levels give `Codes`.
-    complete : ndarray of bool, shape (stop - start,)
-        Rows with no missing cell among `columns`.
+    A range gives floats of shape (rows,) within it, missing as NaN; levels give `Codes`.
     """
     encoded: dict[str, Encoded] = {}
     complete = np.ones(rows.stop - rows.start, dtype=bool)

@@ -10,11 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import patsy
 from numpy.typing import NDArray
-from patsy.build import design_matrix_builders
-from patsy.desc import Term as PatsyTerm
-from patsy.design_info import DesignInfo, SubtermInfo
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
@@ -22,12 +18,11 @@ from dpstats.formula.bounds import LARGEST, FactorBounds, interact, measure, pro
 from dpstats.formula.expression import Apply, Column, Value, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
 from dpstats.formula.hints import locate
 from dpstats.formula.parse import Factor, Formula
+from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, coded
 from dpstats.formula.public_frame import Encoded, end_rows, public_frame
 from dpstats.inference import Dummies
 
 Array = NDArray[np.float64]
-
-NO_SCOPE = patsy.EvalEnvironment([{}])
 
 FactorValues = dict[Any, NDArray[Any]]
 """By factor: a level of each row, or columns."""
@@ -86,33 +81,27 @@ class PublicFactor:
 def public_design(formula: Formula, domain: Domain) -> DesignInfo:
     """patsy's design of the right-hand side; no rows are read.
 
-    Raises
-    ------
-    FormulaError
-        If a factor cannot be evaluated on the declared ranges and levels, or no column results.
+    Raises FormulaError if a factor cannot be evaluated on the declared ranges and levels, or no column results.
     """
     factors = {factor.code: PublicFactor(factor, domain) for term in formula.terms for factor in term}
-    terms = [PatsyTerm([factors[factor.code] for factor in term]) for term in formula.terms]
+    terms = [Term([factors[factor.code] for factor in term]) for term in formula.terms]
     rows = end_rows(domain, formula.exog_columns)
     try:
-        info = design_matrix_builders([terms], lambda: iter([rows]), NO_SCOPE)[0]
+        info = coded(terms, rows)
     except FormulaError:
         raise
     # What patsy raises here concerns contrasts and levels, both public; IndexError is a contrast's unknown reference.
-    except (patsy.PatsyError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except (PatsyError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise FormulaError(f"formula {formula.text!r} cannot be coded: {str(error).splitlines()[0]}") from error
     if not info.column_names:
         raise FormulaError(f"formula {formula.text!r} has no columns; keep the intercept or add a column")
     return info
 
 
-def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[PatsyTerm, list[FactorBounds]], list[str]]:
+def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[Term, list[FactorBounds]], list[str]]:
     """Bounds of each term in the user's units, one entry a subterm, and the factors not finite everywhere.
 
-    Raises
-    ------
-    FormulaError
-        If a term is nowhere finite on the declared ranges, or too large there.
+    Raises FormulaError if a term is nowhere finite on the declared ranges, or too large there.
     """
     numeric = {f: _public_columns(f, domain) for f, known in info.factor_infos.items() if known.type == "numerical"}
 
@@ -150,13 +139,13 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
     return found
 
 
-def is_numeric(info: DesignInfo, term: PatsyTerm) -> bool:
+def is_numeric(info: DesignInfo, term: Term) -> bool:
     """Whether every factor of the term is numeric (an intercept has none and counts as numeric)."""
     return all(info.factor_infos[factor].type == "numerical" for factor in term.factors)
 
 
 def column_ranges(
-    info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]], has_intercept: bool
+    info: DesignInfo, by_term: Mapping[Term, list[FactorBounds]], has_intercept: bool
 ) -> tuple[Array, Array, Array]:
     """Lower and upper end and centre of each column in the user's units, shapes (p,)."""
     parts = [part for bounds in by_term.values() for part in bounds]
@@ -169,7 +158,7 @@ def column_ranges(
     return lower, upper, center
 
 
-def subterms(info: DesignInfo, by_term: Mapping[PatsyTerm, list[FactorBounds]]) -> list[tuple[slice, FactorBounds]]:
+def subterms(info: DesignInfo, by_term: Mapping[Term, list[FactorBounds]]) -> list[tuple[slice, FactorBounds]]:
     """Columns and bounds of every subterm, in the order of the columns."""
     found = []
     for term, parts in by_term.items():
@@ -291,11 +280,7 @@ def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
 def coded_dummies(info: DesignInfo, center: Array, scale: Array) -> tuple[Dummies, ...]:
     """The subterms of which each combination of levels but one has a dummy of its own, beside an intercept.
 
-    Parameters
-    ----------
-    info : DesignInfo
-    center, scale : ndarray, shape (p,)
-        A column in model units is (x - center) / scale.
+    A column in model units is (x - center) / scale, both of shape (p,).
     """
     if "Intercept" not in info.column_names:
         return ()

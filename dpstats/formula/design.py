@@ -1,26 +1,19 @@
-"""The design as a public object: columns, bounds and scaling from formula and Domain, then rows block by block.
-
-A design is fixed before any row is read (docs/proofs/design): every column is clipped to its public range, centred if
-it is a numeric term of one column beside an intercept, and divided to at most 1; every term's part of a row is
-shrunk to the term's public norms; the row is divided by the root of the sum of the squared term norms. So a row's
-norm is at most 1 whatever the cells are, and a bound that is too small costs accuracy, never privacy.
-"""
+"""A design: its facts from formula and Domain, then rows block by block."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from patsy.design_info import DesignInfo
 
 from dpstats.cached import cached_property
-from dpstats.data import Block, PackedRows, RowPacking, Rows, Table, as_table
+from dpstats.data import Block, PackedRows, Rows, Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain
@@ -28,191 +21,22 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import cells, coding
 from dpstats.formula.advice import check_counts, gap_notes, numeric_columns_undeclared, schema_domain, with_response
-from dpstats.formula.bounds import LEAST, Array, Term, TermBody, TermNorms, combined_norm, term_bodies, unit_term
-from dpstats.formula.coding import coded_dummies
+from dpstats.formula.bounds import LEAST, Array, Term, term_bodies, unit_term
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.reader import owned_blocks, packing_of, prediction_rows, read_blocks, usable_rows
+from dpstats.formula.reader import owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
 from dpstats.formula.response import (
-    Condition,
     Kind,
-    Response,
     ResponseSpec,
-    RowValue,
     bind_offset,
     bind_response,
     bind_subset,
     bind_weights,
-    center_and_scale,
 )
+from dpstats.formula.scaled_design import ScaledDesign
 from dpstats.formula.vanishing_forms import design_forms, joined_columns
-from dpstats.inference import Dummies
 from dpstats.privacy.information import JointColumns
-from dpstats.privacy.k_norm import SLACK, Image
+from dpstats.privacy.k_norm import SLACK
 from dpstats.quiet import quiet
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledDesign:
-    """The public facts of a design in model units.
-
-    Attributes
-    ----------
-    formula : str
-    domain : Domain
-        The columns that the formula reads.
-    names : tuple of str
-        The p column names, as patsy writes them.
-    terms : tuple of Term
-        In the order of their columns; bounds in model units, whose squared l2 bounds sum to 1.
-    has_intercept : bool
-    response : ResponseSpec
-    lower, upper : ndarray, shape (p,)
-        Public range of each column in the user's units.
-    center, scale : ndarray, shape (p,)
-        A column in model units is (x - center) / scale.
-    notes : tuple of str
-        Public oddities worth telling the user.
-    encoder : Response
-        The response bound to the Domain that its columns are encoded by.
-    shrunk : tuple of Term
-        The terms whose part of a row is shrunk to their bounds.
-    offset, weights : RowValue or None
-        What the formula adds to the linear predictor, and what it weighs rows by.
-    subset : Condition or None
-        On which rows count.
-    """
-
-    formula: str
-    domain: Domain
-    names: tuple[str, ...]
-    terms: tuple[Term, ...]
-    has_intercept: bool
-    response: ResponseSpec
-    lower: Array
-    upper: Array
-    center: Array
-    scale: Array
-    notes: tuple[str, ...]
-    _info: DesignInfo = field(repr=False)
-    encoder: Response = field(repr=False)
-    _parsed: Formula = field(repr=False)
-    shrunk: tuple[Term, ...] = field(repr=False)
-    _bodies: tuple[TermBody, ...] = field(repr=False)
-    offset: RowValue | None = None
-    weights: RowValue | None = None
-    subset: Condition | None = None
-
-    @property
-    def offset_center(self) -> float:
-        """What is taken off an offset in the user's units: what is typical, if an intercept can take it up."""
-        return self.offset.middle if self.offset is not None and self.has_intercept else 0.0
-
-    @property
-    def offset_bound(self) -> float:
-        """The greatest size of an offset in model units; 0 without any."""
-        if self.offset is None:
-            return 0.0
-        return max(abs(end - self.offset_center) for end in (self.offset.low, self.offset.high)) / self.response.scale
-
-    @property
-    def score_ratio(self) -> float | None:
-        """The covariance of a row's score over its information, if the model is right: 1 for rows that count alike.
-
-        1 over the greatest number of trials for successes and failures; None where weights leave it open.
-        """
-        if self.weights is not None:
-            return None
-        return 1.0 if self.response.trials is None else 1.0 / self.response.trials
-
-    @property
-    def response_name(self) -> str:
-        """The response as the formula writes it."""
-        return self.response.name
-
-    @property
-    def row_norms(self) -> dict[str, float]:
-        """Bounds on the l1, l2 and linf norms of a row."""
-        ones = np.ones(len(self.names))
-        return {"l1": self.norm_bound("l1", ones), "l2": 1.0, "linf": self.norm_bound("linf", ones)}
-
-    @property
-    def images(self) -> tuple[Image, ...]:
-        """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
-        return tuple(body.image for body in self._bodies)
-
-    @property
-    def bodies(self) -> tuple[TermBody, ...]:
-        """The bodies with the scales that rows are shrunk by."""
-        return self._bodies
-
-    @property
-    def coding(self) -> DesignInfo:
-        """patsy's coding of the right-hand side, learned from the Domain."""
-        return self._info
-
-    @property
-    def dummies(self) -> tuple[Dummies, ...]:
-        """The columns that are dummies of a factor beside the intercept."""
-        return coded_dummies(self._info, self.center, self.scale)
-
-    def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
-        """What is known of every sum of w x x' over rows; see `dpstats.formula.vanishing_forms.design_forms`."""
-        every = columns is None or np.array_equal(columns, np.arange(len(self.names)))
-        return self._forms if every else design_forms(self, columns)
-
-    @cached_property
-    def _forms(self) -> Array:
-        # Forecasts and results ask again and again; of forty columns it takes a second.
-        return design_forms(self)
-
-    @cached_property
-    def _norms(self) -> TermNorms:
-        return TermNorms(self.terms)
-
-    def norm_bound(self, which: str, weights: Array) -> float:
-        """A bound on the norm of x * weights over all rows x.
-
-        Parameters
-        ----------
-        which : {"l1", "l2", "linf"}
-        weights : ndarray, shape (p,)
-            One factor a column; the sign does not matter.
-
-        Returns
-        -------
-        float
-            The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
-        """
-        sizes = np.abs(np.asarray(weights, dtype=float))
-        return combined_norm(self._norms.norms(which, sizes), which)
-
-    def curvature_ratio(self, curvature: Array) -> float:
-        """kappa: the supremum over all rows x of sum_j x_j**2 / curvature_j, for positive `curvature`, shape (p,)."""
-        return self.norm_bound("l2", np.asarray(curvature, dtype=float) ** -0.5) ** 2
-
-    def back_transform(self) -> tuple[Array, Array]:
-        """A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
-        size = self.response.scale
-        matrix, shift = np.diag(size / self.scale), np.zeros(len(self.names))
-        if self.has_intercept:
-            at = self.names.index("Intercept")
-            matrix[at] -= size * self.center / self.scale
-            shift[at] = self.response.center - self.offset_center
-        return matrix, shift
-
-    def with_working(self, low: float, high: float) -> Self:
-        """The design with a continuous response scaled by [low, high], in the user's units; rows are clipped as before.
-
-        Whatever the interval is, it changes no bound on a row of columns: the family's cap bounds the response's part.
-        """
-        center, scale = center_and_scale(low, high, self.has_intercept)
-        spec = replace(self.response, center=center, scale=scale, working=(low, high))
-        return replace(self, response=spec, encoder=replace(self.encoder, spec=spec))
-
-    def response_scaling(self) -> tuple[float, float]:
-        """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
-        return self.response.center, self.response.scale
-
 
 __all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "response_values", "schema_domain"]
 
@@ -229,14 +53,19 @@ class DesignSpec(ScaledDesign):
         """Columns that move together, as a number and its square, with the optimal design on what they can be."""
         return joined_columns(self)
 
-    def check_schema(self, data: object) -> None:
-        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
-        cells.check_columns(as_table(data), self.domain, self._parsed.columns)
+    def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
+        """What is known of every sum of w x x' over rows; see `dpstats.formula.vanishing_forms.design_forms`."""
+        every = columns is None or np.array_equal(columns, np.arange(len(self.names)))
+        return self._forms if every else design_forms(self, columns)
 
     @cached_property
-    def packing(self) -> RowPacking:
-        """How rows are kept between passes."""
-        return packing_of(self)
+    def _forms(self) -> Array:
+        # Forecasts and results ask again and again; of forty columns it takes a second.
+        return design_forms(self)
+
+    def check_schema(self, data: object) -> None:
+        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
+        cells.check_columns(as_table(data), self.domain, self.parsed.columns)
 
     def rows(self, data: object, block_rows: int = 65536) -> PackedRows:
         """Rows in model units, encoded whenever they are gone through until they are held; the rest as `blocks`."""
@@ -244,59 +73,14 @@ class DesignSpec(ScaledDesign):
         self.check_schema(table)
         return PackedRows(self.packing, table.batches(self.columns).through(partial(_encoded, self, block_rows)))
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of data that the formula reads."""
-        return tuple(self._parsed.columns)
-
-    @property
-    def curved_columns(self) -> set[str]:
-        """The columns of data that curves are fitted over: those of several terms, or of a spline."""
-        return self._parsed.curved_columns
-
-    @property
-    def exog_columns(self) -> tuple[str, ...]:
-        """The columns of data that the terms read."""
-        return self._parsed.exog_columns
-
-    @property
-    def predicting_columns(self) -> tuple[str, ...]:
-        """The columns of data that a prediction needs: those of the terms and of the offset."""
-        return self._parsed.predicting_columns
-
-    @property
-    def response_columns(self) -> list[str]:
-        """The columns that the response reads."""
-        return [name for name in self._parsed.columns if name in self.encoder.domain]
-
     def blocks(self, data: object, block_rows: int = 65536) -> list[Block]:
-        """Rows in model units, in blocks.
+        """Rows in model units, in blocks of at most `block_rows`; one block of no rows if `data` has none.
 
-        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left
-        out without a trace.
-
-        Parameters
-        ----------
-        data : DataFrame or another table, n rows
-        block_rows : int
-            Rows of `data` read at a time; a block has at most as many.
-
-        Returns
-        -------
-        list of Block
-            float64 arrays of shapes (r, p), Fortran-contiguous, and (r,); one block of no rows if `data` has none.
-
-        Raises
-        ------
-        DataError, DomainError
-            As `check_schema`.
+        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left out
+        without a trace. Raises as `check_schema`.
         """
         with quiet():
             return self.rows(data, block_rows).collected()
-
-    def encoded(self, table: Table, block_rows: int) -> Iterator[Block]:
-        """The rows of one table, which has passed `check_schema`, in packed blocks."""
-        return read_blocks(self, self._parsed, table, block_rows)
 
     def owned(self, data: object, person: str, block_rows: int = 65536) -> Rows[OwnedRows[Block]]:
         """Packed rows in model units with the identities in column `person`; the rest as `rows`."""
@@ -305,43 +89,18 @@ class DesignSpec(ScaledDesign):
         usable_kind(person, table.column(person))
         return table.batches([*self.columns, person]).through(partial(_owned, self, person, block_rows))
 
-    def encoded_with(self, table: Table, person: str, block_rows: int) -> Iterator[OwnedRows[Block]]:
-        """As `encoded`, with the identities in column `person`."""
-        return owned_blocks(self, self._parsed, table, person, block_rows)
-
-    def scaled_offset(self, offset: Array) -> Array:
-        """Offsets in the user's units as what is added to x'theta in model units."""
-        return np.asarray((offset - self.offset_center) / self.response.scale)
-
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
-        """Rows for prediction; errors as in `check_schema`, of the columns that explain.
+        """Rows for prediction in model units, shape (n, p), NaN where they cannot be encoded; which can be, shape (n,).
 
-        Parameters
-        ----------
-        data : DataFrame or another table, n rows; the response is not needed
-
-        Returns
-        -------
-        exog : ndarray, shape (n, p)
-            In model units; NaN in rows that cannot be encoded.
-        complete : ndarray of bool, shape (n,)
-            Rows that can.
+        Errors as in `check_schema`, of the columns that explain; the response is not needed.
         """
         return self.predicting(data, offset=False)[:2]
 
     def predicting(self, data: object, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
         """Rows for prediction as `exog` gives them, and their offsets in model units, shape (n,), in one pass.
 
-        Parameters
-        ----------
-        data : DataFrame or another table, n rows
-        offset : bool
-            Whether to read the offset; without it, or where the formula has none, offsets are 0.
-
-        Raises
-        ------
-        DataError, DomainError
-            As `check_schema`, of the columns that explain and that the offset reads.
+        Offsets are 0 unless `offset` asks for them and the formula has one. Errors as in `check_schema`, of the columns
+        read.
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
@@ -349,7 +108,7 @@ class DesignSpec(ScaledDesign):
     def usable(self, table: Table) -> NDArray[np.bool_]:
         """Which rows of a table have a response, columns, an offset and a weight that are numbers, shape (n,)."""
         with quiet():
-            return usable_rows(self, self._parsed, table)
+            return usable_rows(self, table)
 
     def endog(self, data: object) -> Array:
         """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
@@ -361,11 +120,7 @@ class DesignSpec(ScaledDesign):
 
     def endog_of(self, batch: Table) -> Array:
         """The responses of one table that has passed `check_schema`; see `endog`."""
-        columns = cells.read_columns(batch, self.response_columns)
-        result = np.full(batch.rows, np.nan)
-        encoded, known = cells.encode(columns, self.encoder.domain, slice(0, batch.rows))
-        result[known] = self.encoder.encode(cells.take(encoded, known))
-        return result
+        return response_rows(self, batch)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON: enough to build the design again, and its scaling to compare with."""
@@ -386,13 +141,10 @@ class DesignSpec(ScaledDesign):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> DesignSpec:
-        """Build the design that `to_dict` described.
+        """The design that `to_dict` described.
 
-        Raises
-        ------
-        DomainError
-            If `stored` is incomplete, or this version of dpstats would scale it differently, so that stored
-            coefficients would not fit.
+        Raises DomainError if `stored` is incomplete, or this version scales it differently: stored coefficients would
+        not fit.
         """
         if missing := {"formula", "domain", "response", "names", "center", "scale"} - set(stored):
             raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
@@ -408,27 +160,10 @@ class DesignSpec(ScaledDesign):
 
 
 def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Family) -> DesignSpec:
-    """Fix the design of `formula` from public facts; no rows are read.
+    """The design of `formula` from public facts; no rows are read.
 
-    Parameters
-    ----------
-    formula : str
-        Such as ``"y ~ x + C(group, Sum) + bs(age, df=5)"``; every factor must be a row-wise function of the data.
-    domain : Domain or dict
-        Must declare every column that the formula reads. A response may be left out if the family fixes its range.
-    family : Family
-        Says whether the response is continuous, binary or a count.
-
-    Returns
-    -------
-    DesignSpec
-
-    Raises
-    ------
-    FormulaError
-        If the formula cannot be parsed, is not row-wise, or has no columns.
-    DomainError
-        If a column is not declared, or the response's declaration does not suit the family.
+    The Domain must declare every column read, but for a response whose range the family fixes; else DomainError.
+    FormulaError if the formula cannot be parsed, is not row-wise, or has no columns.
     """
     parsed = parse(formula)
     declared = with_response(parsed, Domain.coerce(domain), family)
@@ -446,7 +181,7 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
 def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
     """The blocks of some tables."""
     for table in tables:
-        yield from spec.encoded(table, block_rows)
+        yield from read_blocks(spec, table, block_rows)
 
 
 def _owned(
@@ -454,7 +189,7 @@ def _owned(
 ) -> Iterator[OwnedRows[Block]]:
     """The blocks of some tables, and whose rows they hold."""
     for table in tables:
-        yield from spec.encoded_with(table, person, block_rows)
+        yield from owned_blocks(spec, table, person, block_rows)
 
 
 def response_values(spec: DesignSpec, table: Table) -> Array:
@@ -510,11 +245,11 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         center=center,
         scale=scale,
         notes=gap_notes(parsed, domain, partial),
-        _info=info,
+        coding=info,
         encoder=response,
-        _parsed=parsed,
+        parsed=parsed,
         shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
-        _bodies=term_bodies(coding.subterms(info, by_term), reach, scale, constant),
+        bodies=term_bodies(coding.subterms(info, by_term), reach, scale, constant),
         offset=offset,
         weights=weights,
         subset=bind_subset(parsed, domain),

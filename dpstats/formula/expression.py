@@ -25,24 +25,12 @@ from dpstats.formula.transforms import EXAMPLES, Features, Norms, RowWise
 
 @dataclass(frozen=True)
 class Bins:
-    """A row-wise function from numbers to levels; what is in no bin has the code -1, and its row is left out.
+    """A row-wise function from numbers to levels; what is in no bin has the code -1, and its row is left out."""
 
-    Attributes
-    ----------
-    breaks : tuple of float
-        Increasing; bin k lies between breaks k and k + 1.
-    labels : tuple of str, float or int
-        One for each bin.
-    right : bool
-        Whether a bin holds its right end, else its left one.
-    lowest : bool
-        Whether the outermost end on the open side belongs to its bin.
-    """
-
-    breaks: tuple[float, ...]
-    labels: tuple[str | int | float, ...]
-    right: bool = True
-    lowest: bool = False
+    breaks: tuple[float, ...]  # increasing; bin k lies between breaks k and k + 1
+    labels: tuple[str | int | float, ...]  # one for each bin
+    right: bool = True  # whether a bin holds its right end, else its left one
+    lowest: bool = False  # whether the outermost end on the open side belongs to its bin
 
     def __call__(self, values: NDArray[np.float64]) -> Codes:
         """The bins of some numbers, shape (rows,)."""
@@ -57,10 +45,7 @@ class Bins:
 def cut(breaks: Any, labels: Any = None, right: bool = True, include_lowest: bool = False) -> Bins:
     """The bins of ``cut(x, breaks, labels)``, as R and pandas have them.
 
-    Raises
-    ------
-    ValueError
-        If breaks are not written out, or labels do not go with them.
+    Raises ValueError if breaks are not written out, or labels do not go with them.
     """
     ends = _ends(breaks, 2, "cut(x, [0, 10, 20])")
     if labels is None:
@@ -153,12 +138,9 @@ def columns_of(node: Node) -> Iterator[str]:
 
 
 def bind(node: Node, domain: Domain) -> Node:
-    """Replace every transform under `node` by the row-wise function it learns from the Domain.
+    """`node` with every transform replaced by the row-wise function it learns from the Domain.
 
-    Raises
-    ------
-    FormulaError
-        If a transform cannot be learned from its public values.
+    Raises FormulaError if a transform cannot be learned from its public values.
     """
     match node:
         case Apply():
@@ -207,10 +189,7 @@ def may_miss(node: Node) -> bool:
 def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
     """The value of a bound `node` on encoded `rows`, without numerical warnings.
 
-    Raises
-    ------
-    FormulaError
-        If a function is applied to a kind of value it does not take. The kinds follow from formula and Domain.
+    Raises FormulaError if a function does not take the kind of value it gets; kinds follow from formula and Domain.
     """
     with np.errstate(all="ignore"):
         return _evaluate(node, rows)

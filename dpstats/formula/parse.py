@@ -8,85 +8,33 @@ from __future__ import annotations
 
 import keyword
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
-
-from patsy import PatsyError
-from patsy.desc import ModelDesc, Term
-from patsy.parse_formula import ParseNode, parse_formula
 
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.auxiliary_terms import auxiliary_call, one_at_most
 from dpstats.formula.expression import Transform, columns_of
 from dpstats.formula.hints import as_python, dots, locate, refuse_symbols, share_hint
+from dpstats.formula.patsy_internals import ModelDesc, ParseNode, PatsyError, Term, factor_codes, parse_tree
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
-
-
-def balanced(tree: ParseNode) -> ParseNode:
-    """The tree with its runs of plain summands as sums of sums, so that a sum of p terms is log p deep and not p.
-
-    patsy reads trees by recursion, and some hundred terms exceed Python's limit. ``1``, ``0`` and ``-`` stay in place,
-    because what they mean depends on what stands before them.
-    """
-    if tree.type != "+" or len(tree.args) != 2:
-        return ParseNode(tree.type, tree.token, [balanced(branch) for branch in tree.args], tree.origin)
-    summands = []
-    while tree.type == "+" and len(tree.args) == 2 and _plain(tree.args[1]):
-        summands.append(tree.args[1])
-        plus, tree = tree, tree.args[0]
-    if _plain(tree) and summands:
-        return _sum([tree, *summands[::-1]], plus)
-    if not summands:
-        return ParseNode(tree.type, tree.token, [balanced(branch) for branch in tree.args], tree.origin)
-    return ParseNode("+", plus.token, [balanced(tree), _sum(summands[::-1], plus)], plus.origin)
-
-
-def _plain(tree: ParseNode) -> bool:
-    """Whether the tree is a factor or a product of factors."""
-    return tree.type == "PYTHON_EXPR" or (tree.type in (":", "*") and all(_plain(branch) for branch in tree.args))
-
-
-def _sum(summands: list[ParseNode], plus: ParseNode) -> ParseNode:
-    """The summands added up in their order, as a tree of least depth."""
-    if len(summands) == 1:
-        return summands[0]
-    half = len(summands) // 2
-    return ParseNode("+", plus.token, [_sum(summands[:half], plus), _sum(summands[half:], plus)], plus.origin)
-
 
 __all__ = ["Factor", "Formula", "parse"]
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A parsed formula.
-
-    Attributes
-    ----------
-    text : str
-    response : Factor
-        The successes, if there are `failures`.
-    terms : tuple of tuple of Factor
-        The right-hand side, an interaction each; the empty one is the intercept.
-    failures : Factor or None
-        The second column of a response of counts, ``successes + failures ~``.
-    offsets : tuple of Factor
-        What is added to the linear predictor as it is.
-    weights : Factor or None
-    subset : Factor or None
-        The condition on which a row counts.
-    """
+    """A parsed formula."""
 
     text: str
-    response: Factor
-    terms: tuple[tuple[Factor, ...], ...]
-    failures: Factor | None = None
-    offsets: tuple[Factor, ...] = ()
+    response: Factor  # the successes, if there are `failures`
+    terms: tuple[tuple[Factor, ...], ...]  # an interaction each; the empty one is the intercept
+    failures: Factor | None = None  # second column of a response of counts, ``successes + failures ~``
+    offsets: tuple[Factor, ...] = ()  # added to the linear predictor as they are
     weights: Factor | None = None
-    subset: Factor | None = None
+    subset: Factor | None = None  # the condition on which a row counts
 
     @property
     def exog_columns(self) -> tuple[str, ...]:
@@ -139,11 +87,8 @@ def _columns(factors: Iterable[Factor]) -> tuple[str, ...]:
 def parse(formula: str) -> Formula:
     """Parse a formula such as ``"y ~ x + C(group)"``.
 
-    Raises
-    ------
-    FormulaError
-        If the syntax is wrong, the left side is not one expression, the right side is empty, or a factor is not a
-        row-wise function of the data.
+    Raises FormulaError if the syntax is wrong, the left side is not one expression, the right side is empty, or a
+    factor is not a row-wise function of the data.
     """
     if not isinstance(formula, str):
         raise FormulaError(f"formula must be a string, got {type(formula).__name__}")
@@ -156,13 +101,13 @@ def _parse(formula: str) -> Formula:
     text = as_python(formula)
     refuse_symbols(text)
     try:
-        tree = balanced(parse_formula(text))
+        tree = parse_tree(text)
         described = ModelDesc.from_formula(tree)
     # patsy lets errors of Python's tokenizer through, of several types; all of them concern the formula's text only.
     except Exception as error:
         raise FormulaError(_unparsed(formula, error)) from error
     # Every factor is checked, also one that is subtracted and so leaves the model: x - x.mean() is a term less a term.
-    factors = {code: [compile_factor(part, at) for part in _parts(code, at)] for code, at in _codes(tree)}
+    factors = {code: [compile_factor(part, at) for part in _parts(code, at)] for code, at in factor_codes(tree)}
     _refuse_powers(tree)
     response, failures = _response(formula, described.lhs_termlist, factors)
     terms: list[tuple[Factor, ...]] = []
@@ -244,24 +189,11 @@ def _response(formula: str, terms: Sequence[Term], factors: Mapping[str, list[Fa
     return found[0], found[1] if len(found) == 2 else None
 
 
-def _codes(tree: ParseNode) -> Iterator[tuple[str, int]]:
-    """The code of every factor, and where it stands."""
-    if tree.type == "PYTHON_EXPR":
-        yield tree.token.extra, tree.token.origin.start
-    for branch in tree.args:
-        yield from _codes(branch)
-
-
 def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
     """The formula with ``.`` on its right as a sum of the declared columns that it does not read otherwise.
 
-    The response's columns are left out, and those of its offset and weights. What ``.`` stands for so follows from
-    the Domain, never from the data.
-
-    Raises
-    ------
-    FormulaError
-        If nothing is declared that it could stand for, or it stands on the left.
+    The columns of response, offset and weights are left out. What ``.`` stands for so follows from the Domain, never
+    from the data. Raises FormulaError if there is nothing that it could stand for, or it stands on the left.
     """
     places = list(dots(formula)) if isinstance(formula, str) else []
     if not places:
@@ -269,16 +201,12 @@ def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
     if places[0] < formula.find("~"):
         raise FormulaError(locate("'.' is refused on the left of '~'; name the response", places[0]))
     bare = parse(_with(formula, places, "1"))
-    taken = {*bare.response_columns, *bare.weight_columns, *_offset_columns(bare.predicting_columns, bare.exog_columns)}
+    taken = {*bare.response_columns, *bare.weight_columns, *(set(bare.predicting_columns) - set(bare.exog_columns))}
     names = [name for name in Domain.coerce(domain) if name not in taken]
     if not names:
         message = "'.' stands for all columns that the domain declares, and it declares no other: add some to domain="
         raise FormulaError(locate(message, places[0]))
     return _with(formula, places, f"({' + '.join(map(_code, names))})" if len(names) > 1 else _code(names[0]))
-
-
-def _offset_columns(predicting: tuple[str, ...], exog: tuple[str, ...]) -> set[str]:
-    return set(predicting) - set(exog)
 
 
 def _with(formula: str, places: list[int], text: str) -> str:

@@ -36,25 +36,13 @@ MOST_CORNER_COLUMNS = 10
 
 
 def public_frame(domain: Domain, columns: Sequence[str], *, faces: bool = False) -> dict[str, Encoded]:
-    """Encoded columns that fill the declared space.
+    """Encoded columns, by name and all of one length, that fill the declared space.
 
-    Numeric columns follow a rank-1 lattice: each is a permutation of the same uniform grid over its range, end
-    points included, and together they fill the box, whose corners are added. Every combination of levels meets every
-    numeric point (beyond `MOST_LEVEL_COMBINATIONS`, an even selection of combinations).
-
-    Parameters
-    ----------
-    domain : Domain
-        Declares every name in `columns`.
-    columns : sequence of str
-    faces : bool
-        Add lattice points on the faces and edges of the box, where products and interactions have their extremes;
-        this denser boundary is for bounds, not for learning means and quantiles.
-
-    Returns
-    -------
-    dict
-        Column name to encoded values, all of one length, at least 1.
+    Numeric columns follow a rank-1 lattice: each is a permutation of the same uniform grid over its range, end points
+    included, and together they fill the box, whose corners are added. Every combination of levels meets every numeric
+    point (beyond `MOST_LEVEL_COMBINATIONS`, an even selection of combinations). `faces` adds lattice points on the
+    faces and edges of the box, where products and interactions have their extremes: for bounds, not for learning means
+    and quantiles.
     """
     ranges = {name: column for name in columns if isinstance(column := domain[name], Range)}
     levels = {name: column for name in columns if isinstance(column := domain[name], Levels)}

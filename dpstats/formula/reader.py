@@ -1,221 +1,53 @@
-"""From the rows of a table to blocks in model units, and how they are packed between passes."""
+"""From the rows of a table to packed blocks in model units, and to rows for prediction."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Block, CodedColumns, Column, RowPacking, Table, slices
+from dpstats.data import Block, Column, Table, slices
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain
 from dpstats.formula import cells
-from dpstats.formula.bounds import Array, Term
-from dpstats.formula.coding import (
-    FactorValues,
-    Part,
-    column_parts,
-    combination_index,
-    combinations,
-    factor_values,
-    level_counts,
-    of_rows,
-    placed_subterms,
-    products,
-)
+from dpstats.formula.bounds import Array
 from dpstats.formula.public_frame import Encoded
-from dpstats.privacy.k_norm import shrink_block, slack
-
-if TYPE_CHECKING:
-    from dpstats.formula.design import DesignSpec
-    from dpstats.formula.parse import Formula
-
-MOST_VALUES = 2**18
-"""Of the columns of a subterm at all its levels; columns that would have more are kept as numbers."""
-
-MOST_LEVELS = 2**16
-"""Of a subterm, so that two bytes tell them apart."""
-
-
-def packing_of(spec: DesignSpec) -> RowPacking:
-    """How rows of a design are kept, from public facts."""
-    numbers, coded = np.ones(len(spec.names), dtype=bool), []
-    moved = _moved(spec)
-    for columns, subterm in placed_subterms(spec.coding):
-        counts, size = level_counts(spec.coding, subterm), columns.stop - columns.start
-        if counts is None or not size or moved[columns].any():
-            continue
-        levels = math.prod(counts)
-        if levels > MOST_LEVELS or size * levels > MOST_VALUES:
-            continue
-        every = dict(zip(subterm.factors, combinations(counts), strict=True))
-        values = np.empty((size, levels))
-        _scale(spec, np.arange(columns.start, columns.stop), products(spec.coding, subterm, every), values)
-        coded.append(CodedColumns(columns, values))
-        numbers[columns] = False
-    return RowPacking(len(numbers), tuple(coded), np.flatnonzero(numbers))
-
-
-def packed_rows(
-    spec: DesignSpec, encoded: Mapping[str, Encoded], rows: int
-) -> tuple[Array, NDArray[Any] | None, NDArray[np.bool_]]:
-    """Complete encoded rows in model units, as the design's `RowPacking` keeps them.
-
-    Returns
-    -------
-    numbers : ndarray, shape (rows, k)
-        One column after the other in memory; NaN where a value is not finite.
-    levels : ndarray of unsigned integers, shape (rows, l), or None
-        None where there are none to keep.
-    known : ndarray of bool, shape (rows,)
-        Rows whose columns are all finite numbers.
-    """
-    packing = spec.packing
-    numbers = np.empty((len(packing.numbers), rows))
-    with np.errstate(all="ignore"):
-        values, known = factor_values(spec.coding, encoded)
-        wanted = np.zeros(packing.size, dtype=bool)
-        wanted[packing.numbers] = True
-        parts = itertools.compress(column_parts(spec.coding, values), wanted)
-        known = known & _scale(spec, packing.numbers, parts, numbers)
-    for columns in _shrink_all(spec, numbers.T):
-        known = known & np.isfinite(numbers[columns]).all(axis=0)
-    return numbers.T, _kept_levels(spec, values, rows), np.broadcast_to(known, rows)
-
-
-def _scale(spec: DesignSpec, places: NDArray[np.intp], parts: Iterable[list[Part]], out: Array) -> NDArray[np.bool_]:
-    """Fill in some columns in model units, shape (k, rows), from what they are products of.
-
-    Returns which rows are finite in all of them, shape (rows,), or (1,) where there are no columns. A column after the
-    other: its steps stay in the cache.
-    """
-    known = np.ones(1, dtype=bool)
-    for column, place, factors in zip(out, places, parts, strict=True):
-        values = of_rows(factors[0]) if factors else np.ones(1)
-        for part in factors[1:]:
-            values = values * of_rows(part)
-        finite = np.isfinite(values)
-        np.clip(values, spec.lower[place], spec.upper[place], out=column)
-        if spec.center[place]:
-            column -= spec.center[place]
-        column /= spec.scale[place]
-        if not finite.all():
-            np.copyto(column, np.nan, where=~finite)
-            known = known & finite
-    return known
-
-
-def _kept_levels(spec: DesignSpec, values: FactorValues, rows: int) -> NDArray[Any] | None:
-    """The combination of its factors' levels that each row has, for every subterm kept by levels: (rows, l)."""
-    kept = {coded.columns.start: coded.values.shape[1] for coded in spec.packing.coded if not coded.constant}
-    if not kept:
-        return None
-    levels = np.zeros((len(kept), rows), dtype=np.min_scalar_type(max(kept.values()) - 1))
-    found = (
-        subterm
-        for columns, subterm in placed_subterms(spec.coding)
-        if columns.start in kept and columns.stop > columns.start
-    )
-    for own, subterm in zip(levels, found, strict=True):
-        counts = level_counts(spec.coding, subterm)
-        assert counts is not None
-        np.copyto(own, combination_index([values[factor] for factor in subterm.factors], counts), casting="unsafe")
-    return levels.T
-
-
-def _moved(spec: DesignSpec) -> NDArray[np.bool_]:
-    """The columns whose rows are moved into the bounds or the body of their term, shape (p,)."""
-    moved = np.zeros(len(spec.names), dtype=bool)
-    for columns, _ in _moves(spec):
-        moved[columns] = True
-    return moved
-
-
-def _moves(spec: DesignSpec) -> Iterator[tuple[slice, Callable[[Array], None]]]:
-    """Columns that stand together, and what moves their part of some rows, in place: in this order."""
-    for term in spec.shrunk:
-        yield term.columns, partial(_shrink, term)
-    for body in spec.bodies:
-        if body.scales is not None:
-            yield body.columns, partial(shrink_block, block=body.image.block, scales=body.scales)
-
-
-def _shrink_all(spec: DesignSpec, exog: Array) -> Iterator[slice]:
-    """Move what needs it of some rows' numbers, in place, and name its columns among them."""
-    for columns, move in _moves(spec):
-        first = int(np.searchsorted(spec.packing.numbers, columns.start))
-        own = slice(first, first + columns.stop - columns.start)
-        move(exog[:, own])
-        yield own
-
-
-def _shrink(term: Term, part: Array) -> None:
-    """Scale each row of `part` down, in place, to the term's bounds less the slack."""
-    squares, sizes = np.zeros(len(part)), np.zeros(len(part))
-    # Column by column: a sum along rows could be rounded in another order when the number of rows changes.
-    for column in part.T:
-        squares += column * column
-        sizes += np.abs(column)
-    room = 1 + slack(part.shape[1])
-    with np.errstate(all="ignore"):
-        by_l2 = term.l2 / room / np.sqrt(squares)
-        by_l1 = term.l1 / room / sizes
-    factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
-    part *= factor[:, None]
-
+from dpstats.formula.scaled_design import ScaledDesign, packed_rows
 
 Read = Sequence[tuple[Mapping[str, Column], Domain]]
 """The columns of predictor, response, weights and condition, each with the Domain that encodes them."""
 
 
-def read_blocks(spec: DesignSpec, formula: Formula, table: Table, block_rows: int) -> Iterator[Block]:
-    """The complete rows of a table in packed blocks.
-
-    Parameters
-    ----------
-    spec : DesignSpec
-    formula : Formula
-        That the design was made of.
-    table : Table
-        Of a schema that suits it.
-    block_rows : int
-        Rows of the table read at a time.
-    """
-    return (block for block, _, _ in _read(spec, formula, table, block_rows))
+def read_blocks(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[Block]:
+    """The complete rows of a table whose schema suits the design, in packed blocks of at most `block_rows`."""
+    return (block for block, _, _ in _read(spec, table, block_rows))
 
 
-def owned_blocks(
-    spec: DesignSpec, formula: Formula, table: Table, person: str, block_rows: int
-) -> Iterator[OwnedRows[Block]]:
+def owned_blocks(spec: ScaledDesign, table: Table, person: str, block_rows: int) -> Iterator[OwnedRows[Block]]:
     """As `read_blocks`, with the identities of the persons that the rows are of, in the column `person`."""
     ids = table.column(person)
-    for block, chosen, rows in _read(spec, formula, table, block_rows):
+    for block, chosen, rows in _read(spec, table, block_rows):
         yield OwnedRows(block, ids.select(rows).identities()[chosen])
 
 
-def _read(
-    spec: DesignSpec, formula: Formula, table: Table, block_rows: int
-) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
+def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
     """Blocks of complete rows, with which rows of which slice they are."""
     read = [
-        (cells.read_columns(table, formula.predicting_columns), spec.domain),
-        (cells.read_columns(table, formula.response_columns), spec.encoder.domain),
+        (cells.read_columns(table, spec.parsed.predicting_columns), spec.domain),
+        (cells.read_columns(table, spec.parsed.response_columns), spec.encoder.domain),
         (
-            cells.read_columns(table, formula.weight_columns),
+            cells.read_columns(table, spec.parsed.weight_columns),
             spec.domain if spec.weights is None else spec.weights.domain,
         ),
-        (cells.read_columns(table, formula.subset_columns), spec.domain),
+        (cells.read_columns(table, spec.parsed.subset_columns), spec.domain),
     ]
     for rows in slices(table.rows, block_rows):
         yield *_block(spec, read, rows), rows
 
 
-def _block(spec: DesignSpec, read: Read, rows: slice) -> tuple[Block, NDArray[np.bool_]]:
+def _block(spec: ScaledDesign, read: Read, rows: slice) -> tuple[Block, NDArray[np.bool_]]:
     """One packed block of complete rows, and which of `rows` they are."""
     parts = [cells.encode(columns, domain, rows) for columns, domain in read]
     complete = np.logical_and.reduce([known for _, known in parts])
@@ -237,7 +69,7 @@ def _block(spec: DesignSpec, read: Read, rows: slice) -> tuple[Block, NDArray[np
     return block if kept.all() else block.take(kept), complete
 
 
-def prediction_rows(spec: DesignSpec, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
+def prediction_rows(spec: ScaledDesign, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
     """Rows for prediction, which of them are complete, and their offsets; see `DesignSpec.predicting`."""
     names, size = spec.predicting_columns if offset else spec.exog_columns, len(spec.names)
     cells.check_columns(table, spec.domain, names)
@@ -248,7 +80,7 @@ def prediction_rows(spec: DesignSpec, table: Table, *, offset: bool) -> tuple[Ar
     return whole[:, :size], complete, whole[:, size]
 
 
-def _prediction_part(spec: DesignSpec, offset: bool, table: Table) -> Array:
+def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
     """Rows of a table for prediction, their offset behind their columns; shape (n, p + 1), NaN where a cell is missing.
 
     The offset is 0 unless it is asked for and the formula has one.
@@ -268,21 +100,30 @@ def _prediction_part(spec: DesignSpec, offset: bool, table: Table) -> Array:
     return result
 
 
-def usable_rows(spec: DesignSpec, formula: Formula, table: Table) -> NDArray[np.bool_]:
-    """Which rows a fit uses, but for those of weight 0, shape (n,)."""
-    found = spec.predicting(table, offset=True)[1] & np.isfinite(spec.endog(table))
+def response_rows(spec: ScaledDesign, table: Table) -> Array:
+    """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
+    columns = cells.read_columns(table, spec.response_columns)
+    result = np.full(table.rows, np.nan)
+    encoded, known = cells.encode(columns, spec.encoder.domain, slice(0, table.rows))
+    result[known] = spec.encoder.encode(cells.take(encoded, known))
+    return result
+
+
+def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
+    """Which rows of a table that suits the design a fit uses, but for those of weight 0, shape (n,)."""
+    usable = prediction_rows(spec, table, offset=True)[1] & np.isfinite(response_rows(spec, table))
     if spec.weights is not None:
-        columns = cells.read_columns(table, formula.weight_columns)
+        columns = cells.read_columns(table, spec.parsed.weight_columns)
         encoded, complete = cells.encode(columns, spec.weights.domain, slice(0, table.rows))
-        found &= complete & (spec.weights(encoded) >= 0)
+        usable &= complete & (spec.weights(encoded) >= 0)
     if spec.subset is not None:
-        columns = cells.read_columns(table, formula.subset_columns)
+        columns = cells.read_columns(table, spec.parsed.subset_columns)
         encoded, complete = cells.encode(columns, spec.domain, slice(0, table.rows))
-        found &= complete & spec.subset(encoded)
-    return found
+        usable &= complete & spec.subset(encoded)
+    return usable
 
 
-def _weights(spec: DesignSpec, outcome: dict[str, Encoded], weighed: dict[str, Encoded]) -> Array | None:
+def _weights(spec: ScaledDesign, outcome: dict[str, Encoded], weighed: dict[str, Encoded]) -> Array | None:
     """Weights of encoded rows over their greatest, shape (rows,); NaN where there are none."""
     trials = spec.encoder.trials(outcome)
     if spec.weights is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,8 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.bounds import LEAST, LEAST_FINITE
 from dpstats.formula.expression import Apply, Column, Node, Value, as_numbers, bind, columns_of, elementwise, evaluate
 from dpstats.formula.hints import locate, share_hint
+from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
-
-if TYPE_CHECKING:
-    from dpstats.formula.parse import Factor, Formula
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count"]
@@ -25,35 +23,18 @@ Kind = Literal["continuous", "binary", "count"]
 
 @dataclass(frozen=True)
 class ResponseSpec:
-    """Public facts about the response.
+    """Public facts about the response."""
 
-    Attributes
-    ----------
-    name : str
-        As the formula writes it.
-    low, high : float
-        Its range in the user's units; 0 and 1 for a binary response.
-    kind : {"continuous", "binary", "count"}
-    levels : tuple or None
-        The levels coded 0 and 1, of a binary response declared by levels.
-    center, scale : float
-        A row's response in model units is (y - center) / scale; 0 and 1 unless continuous.
-    working : tuple or None
-        The interval that was bought of a continuous response and that center and scale follow, in the user's units;
-        None if they follow the range.
-    trials : float or None
-        The greatest number of trials of a row, for a response of successes and failures; its rows' response is the
-        share of successes.
-    """
-
-    name: str
-    low: float
+    name: str  # as the formula writes it
+    low: float  # range in the user's units; 0 and 1 for a binary response
     high: float
     kind: Kind
-    levels: tuple[Scalar, ...] | None
-    center: float = 0.0
+    levels: tuple[Scalar, ...] | None  # those coded 0 and 1, of a binary response declared by levels
+    center: float = 0.0  # in model units it is (y - center) / scale; 0 and 1 unless continuous
     scale: float = 1.0
+    # the bought interval that center and scale follow, in the user's units; None if they follow the range
     working: tuple[float, float] | None = None
+    # the greatest number of trials of a row, for successes and failures: the rows' response is the share of successes
     trials: float | None = None
 
 
@@ -94,12 +75,7 @@ def bind_response(
 ) -> Response:
     """The response of `formula` under the declared facts; `trials` bounds those of a row, by default their ranges do.
 
-    Raises
-    ------
-    DomainError
-        If its declaration does not suit the kind of response.
-    FormulaError
-        If it has no finite value on the declared ranges.
+    Raises DomainError if its declaration does not suit its kind, FormulaError if it is finite nowhere on the ranges.
     """
     if formula.failures is not None:
         return _bind_counts(formula, domain, formula.failures.node, trials)
@@ -203,30 +179,15 @@ def assumed_range(kind: Kind, most: float | None) -> Range | None:
 
 @dataclass(frozen=True)
 class RowValue:
-    """A row-wise expression bound to the Domain.
+    """A row-wise expression bound to the Domain."""
 
-    Attributes
-    ----------
-    name : str
-        As the formula writes it.
-    node : Node
-    domain : Domain
-        That its columns are encoded by.
-    low, high : float
-        Its public range, in the user's units; it is clipped to it.
-    middle : float
-        Its median over the declared ranges: what is typical of it, as far as the Domain tells.
-    partial : bool
-        Whether some declared values give no finite number: rows that have them are left out.
-    """
-
-    name: str
+    name: str  # as the formula writes it
     node: Node
-    domain: Domain
-    low: float
+    domain: Domain  # that its columns are encoded by
+    low: float  # its public range in the user's units, to which it is clipped
     high: float
-    middle: float
-    partial: bool
+    middle: float  # its median over the declared ranges: what is typical, as far as the Domain tells
+    partial: bool  # whether some declared values give no finite number: rows that have them are left out
 
     def __call__(self, rows: Mapping[str, Encoded]) -> Array:
         """Values of encoded rows, shape (rows,), within the range; NaN where there is none."""
@@ -235,13 +196,7 @@ class RowValue:
 
 
 def bind_offset(formula: Formula, domain: Domain) -> RowValue | None:
-    """The sum of a formula's offsets; None without any.
-
-    Raises
-    ------
-    FormulaError
-        If it is no number, or hardly anywhere finite on the declared ranges.
-    """
+    """The sum of a formula's offsets, None without any; FormulaError if it is no number, or hardly anywhere finite."""
     if not formula.offsets:
         return None
     name = " + ".join(factor.code for factor in formula.offsets)
@@ -249,14 +204,9 @@ def bind_offset(formula: Formula, domain: Domain) -> RowValue | None:
 
 
 def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
-    """A formula's weights; None without any. Their scale is the upper end of their range.
+    """A formula's weights, None without any; their scale is the upper end of their range.
 
-    Raises
-    ------
-    DomainError
-        If no declared value is positive.
-    FormulaError
-        If they are no number, or hardly anywhere finite.
+    Raises DomainError if no declared value is positive, FormulaError if they are no number, or hardly anywhere finite.
     """
     if formula.weights is None:
         return None
@@ -274,14 +224,7 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on a row's columns, bound to the Domain; other rows are left out as incomplete ones are.
-
-    Attributes
-    ----------
-    name : str
-        As the formula writes it.
-    node : Node
-    """
+    """A condition on a row's columns, bound to the Domain; other rows are left out as incomplete ones are."""
 
     name: str
     node: Node
@@ -292,13 +235,7 @@ class Condition:
 
 
 def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
-    """A formula's condition on rows; None without any.
-
-    Raises
-    ------
-    FormulaError
-        If it is no condition, or no row of the declared ranges meets it.
-    """
+    """A formula's condition on rows, None without any; FormulaError if it is none, or no declared row meets it."""
     if formula.subset is None:
         return None
     name, at = formula.subset.code, formula.subset.at

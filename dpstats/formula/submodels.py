@@ -27,23 +27,11 @@ EXACT = 1e-7
 
 
 def combinations(whole: DesignSpec, part: DesignSpec) -> tuple[Array, Array]:
-    """T and t with x = T'w and y = t'w, for rows w = (x, y) of `whole` and x, y of `part`, all in model units.
+    """T, (p + 1, q), and t, (p + 1,), with x = T'w and y = t'w, for rows w = (x, y) of `whole` and x, y of `part`.
 
-    Parameters
-    ----------
-    whole, part : DesignSpec
-        Of the same Domain; `part` reads no column that `whole` does not.
-
-    Returns
-    -------
-    columns : ndarray, shape (p + 1, q)
-    response : ndarray, shape (p + 1,)
-
-    Raises
-    ------
-    FormulaError
-        If a column of `part` or its response is no linear combination of what `whole` has, or the columns of `part`
-        depend on each other.
+    All in model units; both of the same Domain, and `part` reads no column that `whole` does not. Raises FormulaError
+    if a column of `part` or its response is no linear combination of what `whole` has, or the columns of `part` depend
+    on each other.
     """
     count = max(LEAST_ROWS, ROWS_A_COLUMN * len(whole.names))
     rows = uniform_rows(whole.domain, count)

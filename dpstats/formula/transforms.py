@@ -39,38 +39,21 @@ KERNELS: dict[str, Callable[[Array, float], Array]] = {
 
 @dataclass(frozen=True)
 class Norms:
-    """What is known of the columns of a transform, whatever the row.
+    """What is known of the columns of a transform, whatever the row."""
 
-    Attributes
-    ----------
-    largest : float
-        Bound on the absolute value of each column.
-    l2, l1 : float
-        Bounds on the norms of a row.
-    """
-
-    largest: float
-    l2: float
+    largest: float  # bound on the absolute value of each column
+    l2: float  # bounds on the norms of a row
     l1: float
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of rows: row-wise, with directions that were fixed before any row was seen.
+    """The features of rows: row-wise, with directions that were fixed before any row was seen."""
 
-    Attributes
-    ----------
-    lows, highs : ndarray, shape (d,)
-        Ranges of the inputs, which are scaled to [-1, 1].
-    directions : ndarray, shape (frequencies, d)
-    phases : ndarray, shape (frequencies,), or None
-        None for pairs of cosine and sine.
-    """
-
-    lows: Array
+    lows: Array  # ranges of the inputs, (d,), which are scaled to [-1, 1]
     highs: Array
-    directions: Array
-    phases: Array | None
+    directions: Array  # (frequencies, d)
+    phases: Array | None  # (frequencies,); None for pairs of cosine and sine
 
     @property
     def norms(self) -> Norms:
@@ -97,26 +80,10 @@ class Features:
 def rff(
     *public: Array, gamma: float, D: int, kernel: str = "gaussian", features: str = "pairs", seed: int = 0
 ) -> Features:
-    """Random Fourier features of one or more columns (Rahimi and Recht 2007).
+    """D random Fourier features (Rahimi and Recht 2007) of columns, scaled by their declared ranges to [-1, 1].
 
-    Parameters
-    ----------
-    public : ndarray, each of shape (m,)
-        Values over the declared range, to which the inputs are scaled: [-1, 1].
-    gamma : float
-        Of the kernel of scaled inputs; see `KERNELS`.
-    D : int
-        The number of columns; even for pairs.
-    kernel : {"gaussian", "laplacian", "cauchy"}
-    features : {"pairs", "phase"}
-        (cos w'x, sin w'x) sqrt(2/D) for D/2 directions, or cos(w'x + psi) sqrt(2/D) for D of them.
-    seed : int
-        Other seeds give other directions; public.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not usable.
+    Of "pairs", (cos w'x, sin w'x) sqrt(2/D) for D/2 directions, or by "phase", cos(w'x + psi) sqrt(2/D) for D of them;
+    `gamma` is of the `kernel` of scaled inputs (see `KERNELS`), `seed` is public. Raises ValueError.
     """
     count, positive = _checked(gamma, D, kernel, features, seed)
     spans = [_kernel_span(values) for values in public]

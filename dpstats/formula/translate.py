@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import patsy
 
 from dpstats.errors import FormulaError
 from dpstats.formula import expression
@@ -22,9 +21,8 @@ from dpstats.formula import expression as bins
 from dpstats.formula.auxiliary_terms import ARGUMENTS
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
 from dpstats.formula.hints import OTHER_NAMES, locate
+from dpstats.formula.patsy_internals import CONTRASTS
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
-
-CONTRASTS = {name: getattr(patsy, name) for name in ("Treatment", "Poly", "Sum", "Helmert", "Diff")}
 
 ARITHMETIC: dict[type[ast.operator], Callable[..., Any]] = {
     ast.Add: np.add,
@@ -87,10 +85,7 @@ STANDS = "stands by itself: offset(), weights() and subset() as terms on the rig
 def compile_factor(code: str, at: int | None = None) -> Factor:
     """Translate one factor's code, which stands at a place of its formula.
 
-    Raises
-    ------
-    FormulaError
-        Saying what cannot be translated, why, where, and what to write.
+    Raises FormulaError: what cannot be translated, why, where, and what to write.
     """
     try:
         return replace(_compiled(code), at=at)

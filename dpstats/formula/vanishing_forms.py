@@ -7,19 +7,19 @@ import ast
 import itertools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.data import as_table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.formula.coding import PublicFactor
 from dpstats.formula.expression import columns_of
+from dpstats.formula.reader import prediction_rows
+from dpstats.formula.scaled_design import ScaledDesign
 from dpstats.privacy.information import JointColumns, optimal_design
 from dpstats.quiet import quiet
-
-if TYPE_CHECKING:
-    from dpstats.formula.design import DesignSpec, ScaledDesign
 
 LARGEST_POWER = 12
 
@@ -89,16 +89,7 @@ DEPENDENT = 1e-8
 def design_forms(spec: ScaledDesign, columns: NDArray[np.intp] | None = None) -> Array:
     """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
 
-    Parameters
-    ----------
-    spec : ScaledDesign
-    columns : ndarray of int (p,), optional
-        Some of its columns; all by default.
-
-    Returns
-    -------
-    ndarray
-        No forms for more than `MOST_COLUMNS` columns, or where too many combinations of levels exist.
+    Of some `columns`, or of all. No forms for more than `MOST_COLUMNS` columns, or too many combinations of levels.
     """
     kept = np.arange(len(spec.names)) if columns is None else columns
     rows = _symbolic_rows(spec) if len(kept) <= MOST_COLUMNS else None
@@ -225,13 +216,8 @@ MOST_WORK = 400_000
 """Points times squared columns: beyond it the search for an optimal design would take too long."""
 
 
-def joined_columns(spec: DesignSpec) -> tuple[JointColumns, ...]:
-    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept.
-
-    Parameters
-    ----------
-    spec : DesignSpec
-    """
+def joined_columns(spec: ScaledDesign) -> tuple[JointColumns, ...]:
+    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept."""
     if not spec.has_intercept:
         return ()
     found = []
@@ -242,7 +228,7 @@ def joined_columns(spec: DesignSpec) -> tuple[JointColumns, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _groups(spec: DesignSpec) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+def _groups(spec: ScaledDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
     """Columns and variables of terms that share a variable, where a body for each subterm would be too large."""
     info = spec.coding
     groups: list[tuple[set[int], set[str], int]] = []
@@ -264,7 +250,7 @@ def _groups(spec: DesignSpec) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
     ]
 
 
-def _points(spec: DesignSpec, variables: tuple[str, ...]) -> NDArray[np.float64] | None:
+def _points(spec: ScaledDesign, variables: tuple[str, ...]) -> NDArray[np.float64] | None:
     """Rows of the design in model units for a grid of some variables; None where it would be too fine."""
     ranges = [name for name in variables if not isinstance(spec.domain[name], Levels)]
     if len(ranges) > max(GRID):
@@ -285,5 +271,5 @@ def _points(spec: DesignSpec, variables: tuple[str, ...]) -> NDArray[np.float64]
             declared = spec.domain[name]
             table[name] = [declared.values[0] if isinstance(declared, Levels) else declared.high] * len(rows)
     with quiet():
-        exog, complete = spec.exog(table)
+        exog, complete, _ = prediction_rows(spec, as_table(table), offset=False)
     return np.asarray(exog[complete], dtype=np.float64)

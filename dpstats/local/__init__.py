@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """The collector's part on first use: it needs pandas and statsmodels, which contributors do without."""
     if name == "fit":

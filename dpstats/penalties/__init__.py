@@ -7,13 +7,12 @@ from typing import Any
 
 from dpstats.arguments import check_type, safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.penalties.base import NEGLIGIBLE, Penalty
+from dpstats.penalties.base import Penalty
 from dpstats.penalties.concave import L0, SCAD
 from dpstats.penalties.convex import Bridge, ElasticNet, Lasso, Ridge
 
 __all__ = [
     "L0",
-    "NEGLIGIBLE",
     "SCAD",
     "Bridge",
     "ElasticNet",
@@ -22,8 +21,12 @@ __all__ = [
     "Ridge",
     "from_dict",
     "penalty",
-    "split_curvature",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
 
 _KINDS: dict[str, type[Penalty]] = {kind.name: kind for kind in (Ridge, Lasso, ElasticNet, Bridge, SCAD, L0)}
 
@@ -94,12 +97,6 @@ def split_curvature(whole: Penalty) -> tuple[float, Penalty | None]:
     """A convex penalty as modulus / 2 t^2 plus a penalty without curvature, or plus nothing (None).
 
     The quadratic part joins the objective's own, where it counts towards the curvature that privacy needs.
-
-    Examples
-    --------
-    >>> modulus, rest = split_curvature(ElasticNet(2.0, 0.5))
-    >>> modulus, rest.name
-    (1.0, 'lasso')
     """
     check_type("whole", whole, Penalty, "a penalty, such as dp.penalties.Ridge(1.0)")
     if isinstance(whole, Ridge) or (isinstance(whole, Bridge) and whole.q == 2):

@@ -32,6 +32,11 @@ __all__ = [
     "spending",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "shares": shares, "effect": effect}
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
 

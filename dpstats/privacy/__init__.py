@@ -6,3 +6,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.noise import Noise
 
 __all__ = ["Guarantee", "Noise", "compose", "joint_loss", "joint_scale", "objective_noise"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "ranges"]

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import patsy
 from numpy.typing import NDArray
-from patsy.design_info import DesignInfo
 
 from dpstats.arguments import is_number
 from dpstats.cached import cached_property
@@ -17,6 +15,7 @@ from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
+from dpstats.formula.patsy_internals import DesignInfo, PatsyError
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
@@ -464,7 +463,7 @@ class InferenceMixin:
         names = list(self.plan.names)
         try:
             constraint = DesignInfo(names).linear_constraint(r_matrix)
-        except (patsy.PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
+        except (PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "
                 f"{', '.join(names)}"

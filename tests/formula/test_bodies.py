@@ -123,7 +123,7 @@ def test_no_diagonal_body_is_left(formula: str) -> None:
     """Where rows are moved into a body, their gauge is at most 1 to the last digit."""
     spec = spec_of(formula)
     exog = np.concatenate([block for block, *_ in spec.blocks(rows(3000, seed=1))])
-    for body in spec._bodies:
+    for body in spec.bodies:
         if body.scales is not None:
             part = exog[:, body.columns] / body.scales
             assert body.image.block.gauge(part).max() <= 1

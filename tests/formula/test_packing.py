@@ -18,7 +18,7 @@ from test_design import DOMAIN, FORMULAS, frame_of
 import dpstats as dp
 from dpstats.data import as_table
 from dpstats.families import Gaussian
-from dpstats.formula import cells, reader
+from dpstats.formula import cells, scaled_design
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.privacy.k_norm import shrink_block
 
@@ -50,7 +50,7 @@ def in_model_units(spec: DesignSpec, raw: Array) -> Array:
     exog = np.where(np.isfinite(raw), raw, np.nan)
     exog = (np.clip(exog, spec.lower, spec.upper) - spec.center) / spec.scale
     for term in spec.shrunk:
-        reader._shrink(term, exog[:, term.columns])
+        scaled_design._shrink(term, exog[:, term.columns])
     for body in spec.bodies:
         if body.scales is not None:
             shrink_block(exog[:, body.columns], body.image.block, body.scales)
@@ -66,7 +66,7 @@ def by_patsy(spec: DesignSpec, frame: pd.DataFrame) -> tuple[Array, NDArray[np.b
         raw = np.asarray(patsy.build_design_matrices([spec.coding], encoded, NA_action=NO_NA)[0])
         raw = np.broadcast_to(raw, (int(complete.sum()), raw.shape[1]))
         exog = in_model_units(spec, raw)
-        _, known = reader.factor_values(spec.coding, encoded)
+        _, known = scaled_design.factor_values(spec.coding, encoded)
     return exog, np.isfinite(exog).all(axis=1) & known
 
 
@@ -110,7 +110,7 @@ def test_opened_rows_are_patsys_whatever_the_formula_and_the_cells(formula: str,
 
 def test_levels_are_kept_in_place_of_dummies() -> None:
     spec = design_spec("y ~ a*b + x + a:x + C(b, Sum):(z > 1)", DOMAIN, family=Gaussian())
-    (block,) = spec.rows(frame_of(50)).beside.collected()
+    (block,) = spec.rows(frame_of(50)).packed.collected()
     assert spec.packing.size == len(spec.names) == 17
     assert [spec.names[place] for place in spec.packing.numbers] == ["x", "a[T.q]:x", "a[T.r]:x"]
     assert block.exog.shape == (50, 3)
@@ -127,7 +127,7 @@ def test_columns_of_too_many_values_are_numbers(most: str, monkeypatch: pytest.M
     spec = design_spec("y ~ a*b + x", DOMAIN, family=Gaussian())
     before = spec.blocks(frame)[0].exog
     other = replace(spec)  # whose packing is still open
-    monkeypatch.setattr(reader, most, 8)
+    monkeypatch.setattr(scaled_design, most, 8)
     assert "a[T.q]:b[T.2]" in [spec.names[place] for place in other.packing.numbers]
     np.testing.assert_array_equal(other.blocks(frame)[0].exog, before)
 
@@ -136,7 +136,7 @@ def test_two_bytes_tell_many_levels_apart() -> None:
     levels = [f"l{number}" for number in range(400)]
     frame = pd.DataFrame({"y": 0.5, "g": levels})
     spec = design_spec("y ~ g", {"y": (0, 1), "g": levels}, family=Gaussian())
-    (block,) = spec.rows(frame).beside.collected()
+    (block,) = spec.rows(frame).packed.collected()
     assert block.levels is not None
     assert block.levels.dtype == np.uint16
     exog = spec.blocks(frame)[0].exog[:, 1:]
@@ -146,7 +146,7 @@ def test_two_bytes_tell_many_levels_apart() -> None:
 
 def test_levels_combined_in_another_order_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the last factor of an interaction varies fastest."""
-    monkeypatch.setattr(reader, "combined", lambda levels, counts: levels[0] * counts[-1] + levels[-1])
+    monkeypatch.setattr(scaled_design, "combination_index", lambda levels, counts: levels[0] * counts[-1] + levels[-1])
     with pytest.raises(AssertionError):
         check("y ~ a:b", frame_of(100))
 

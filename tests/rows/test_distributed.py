@@ -107,7 +107,7 @@ class TestPacked(_Contract):
     def test_columns(self) -> None:
         rows = self.make(blocks_of([3, 4]))
         assert rows.total(second_columns, operator.add) == list(range(7))
-        assert rows.beside.total(widths, operator.add) == [1, 1]
+        assert rows.packed.total(widths, operator.add) == [1, 1]
 
 
 def _numbered(number: int, _: Block) -> int:

@@ -125,7 +125,7 @@ def test_what_takes_whole_rows_takes_them_packed() -> None:
     for one, other in [*pairs, *zip(partition(ours, b"k", 3), partition(theirs, b"k", 3), strict=True)]:
         assert isinstance(one, PackedRows)
         assert one.total(stacked, operator.add) == other.total(stacked, operator.add)
-        assert one.beside.collected()[0].levels is not None
+        assert one.packed.collected()[0].levels is not None
 
 
 def test_counting_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_memory_counts_what_is_kept() -> None:
     room = Memory(20_000)
     rows = PackedRows(packing, ReadRows(lambda: [block], room)).held()
     assert room.taken == 1000 * (8 + 8 + 1)
-    assert isinstance(rows.beside, MemoryRows)
+    assert isinstance(rows.packed, MemoryRows)
     # With all columns it would not fit.
     assert not Memory(20_000).take(sum(cells.nbytes for cells in packing.opened(block)[:2]))
 
@@ -170,17 +170,17 @@ def test_what_goes_to_a_file_comes_back(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(reading, "_file_costs", lambda spool, kept: [spool.write(kept[0]), 0.0][1])
     blocks = packed_blocks([50, 0, 9])
     rows = PackedRows(PACKING, ReadRows(lambda: blocks, Memory(1))).held()
-    assert isinstance(rows.beside, ReadRows)
+    assert isinstance(rows.packed, ReadRows)
     for _ in range(2):
         assert rows.total(stacked, operator.add) == stacked(map(dense, blocks))
     # The numbers stand one column after the other, as they did.
-    assert all(block.exog.flags.f_contiguous for block in rows.beside.collected())
+    assert all(block.exog.flags.f_contiguous for block in rows.packed.collected())
 
 
 def test_rows_that_are_taken_stand_in_memory_as_before() -> None:
     block = packed_blocks([60])[0]
     chosen = block.endog % 3 == 0
-    kept, apart = block.take(chosen), block.part(slice(5, 20)).apart()
+    kept, apart = block.take(chosen), block.part(slice(5, 20)).detached()
     assert kept.exog.flags.f_contiguous
     assert stacked([PACKING.opened(kept)]) == stacked([dense(block).take(chosen)])
     assert stacked([PACKING.opened(apart)]) == stacked([dense(block).part(slice(5, 20))])

@@ -180,7 +180,7 @@ def test_only_the_columns_of_the_formula_are_read(tmp_path: Path, monkeypatch: p
         asked.append(list(names))
         return scanned(found, names, *rest)
 
-    monkeypatch.setattr(files, "scanned", watched)
+    monkeypatch.setattr(files, "scan_parquet", watched)
     dp.ols("y ~ x", parquet(tmp_path, frame()), 1.0, domain={"y": (0, 7), "x": (0, 10)})
     assert asked
     assert {name for names in asked for name in names} == {"x", "y"}

@@ -15,6 +15,11 @@ from dpstats.streaming.constraints.sets import Constraint, GroupL1, Hull, L1Ball
 
 __all__ = ["Constraint", "GroupL1", "Hull", "L1Ball", "L2Ball", "LpBall", "Simplex", "from_dict"]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 _KINDS: dict[str, type[Constraint]] = {kind.name: kind for kind in (L2Ball, L1Ball, Simplex, GroupL1, LpBall, Hull)}
 
 

@@ -87,3 +87,7 @@ def stored_plan(content: bytes) -> SumsPlan:
     True
     """
     return plan_from_dict(unpack(content)["plan"])
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,311 @@
+"""The public facts of a design in model units, and what they make of encoded rows.
+
+A design is fixed before any row is read (docs/proofs/design): every column is clipped to its public range, centred if
+it is a numeric term of one column beside an intercept, and divided to at most 1; every term's part of a row is
+shrunk to the term's public norms; the row is divided by the root of the sum of the squared term norms. So a row's
+norm is at most 1 whatever the cells are, and a bound that is too small costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.cached import cached_property
+from dpstats.data import CodedColumns, RowPacking
+from dpstats.domain import Domain
+from dpstats.formula.bounds import Array, Term, TermBody, TermNorms, combined_norm
+from dpstats.formula.coding import (
+    FactorValues,
+    Part,
+    coded_dummies,
+    column_parts,
+    combination_index,
+    combinations,
+    factor_values,
+    level_counts,
+    of_rows,
+    placed_subterms,
+    products,
+)
+from dpstats.formula.parse import Formula
+from dpstats.formula.patsy_internals import DesignInfo
+from dpstats.formula.public_frame import Encoded
+from dpstats.formula.response import Condition, Response, ResponseSpec, RowValue, center_and_scale
+from dpstats.inference import Dummies
+from dpstats.privacy.k_norm import Image, shrink_block, slack
+
+MOST_VALUES = 2**18
+"""Of the columns of a subterm at all its levels; columns that would have more are kept as numbers."""
+
+MOST_LEVELS = 2**16
+"""Of a subterm, so that two bytes tell them apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledDesign:
+    """The public facts of a design in model units."""
+
+    formula: str
+    domain: Domain  # of the columns that the formula reads
+    names: tuple[str, ...]  # of the p columns, as patsy writes them
+    terms: tuple[Term, ...]  # in the order of their columns; bounds in model units, whose squared l2 bounds sum to 1
+    has_intercept: bool
+    response: ResponseSpec
+    lower: Array  # public ranges of the columns in the user's units, (p,)
+    upper: Array
+    center: Array  # a column in model units is (x - center) / scale, (p,)
+    scale: Array
+    notes: tuple[str, ...]  # public oddities worth telling the user
+    coding: DesignInfo = field(repr=False)  # of the right-hand side, learned from the Domain
+    encoder: Response = field(repr=False)  # bound to the Domain of the response's columns
+    parsed: Formula = field(repr=False)
+    shrunk: tuple[Term, ...] = field(repr=False)  # terms whose part of a row is shrunk to their bounds
+    bodies: tuple[TermBody, ...] = field(repr=False)  # with the scales that rows are shrunk by
+    offset: RowValue | None = None  # added to the linear predictor
+    weights: RowValue | None = None
+    subset: Condition | None = None  # on which rows count
+
+    @property
+    def offset_center(self) -> float:
+        """What is taken off an offset in the user's units: what is typical, if an intercept can take it up."""
+        return self.offset.middle if self.offset is not None and self.has_intercept else 0.0
+
+    @property
+    def offset_bound(self) -> float:
+        """The greatest size of an offset in model units; 0 without any."""
+        if self.offset is None:
+            return 0.0
+        return max(abs(end - self.offset_center) for end in (self.offset.low, self.offset.high)) / self.response.scale
+
+    @property
+    def score_ratio(self) -> float | None:
+        """The covariance of a row's score over its information, if the model is right: 1 for rows that count alike.
+
+        1 over the greatest number of trials for successes and failures; None where weights leave it open.
+        """
+        if self.weights is not None:
+            return None
+        return 1.0 if self.response.trials is None else 1.0 / self.response.trials
+
+    @property
+    def response_name(self) -> str:
+        """The response as the formula writes it."""
+        return self.response.name
+
+    @property
+    def row_norms(self) -> dict[str, float]:
+        """Bounds on the l1, l2 and linf norms of a row."""
+        ones = np.ones(len(self.names))
+        return {"l1": self.norm_bound("l1", ones), "l2": 1.0, "linf": self.norm_bound("linf", ones)}
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
+        return tuple(body.image for body in self.bodies)
+
+    @property
+    def dummies(self) -> tuple[Dummies, ...]:
+        """The columns that are dummies of a factor beside the intercept."""
+        return coded_dummies(self.coding, self.center, self.scale)
+
+    @cached_property
+    def _norms(self) -> TermNorms:
+        return TermNorms(self.terms)
+
+    def norm_bound(self, which: str, weights: Array) -> float:
+        """A bound on the norm (l1, l2 or linf) of x * weights over all rows x; weights of shape (p,), of any sign.
+
+        The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
+        """
+        sizes = np.abs(np.asarray(weights, dtype=float))
+        return combined_norm(self._norms.norms(which, sizes), which)
+
+    def curvature_ratio(self, curvature: Array) -> float:
+        """kappa: the supremum over all rows x of sum_j x_j**2 / curvature_j, for positive `curvature`, shape (p,)."""
+        return self.norm_bound("l2", np.asarray(curvature, dtype=float) ** -0.5) ** 2
+
+    def back_transform(self) -> tuple[Array, Array]:
+        """A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
+        size = self.response.scale
+        matrix, shift = np.diag(size / self.scale), np.zeros(len(self.names))
+        if self.has_intercept:
+            at = self.names.index("Intercept")
+            matrix[at] -= size * self.center / self.scale
+            shift[at] = self.response.center - self.offset_center
+        return matrix, shift
+
+    def with_working(self, low: float, high: float) -> Self:
+        """The design with a continuous response scaled by [low, high], in the user's units; rows are clipped as before.
+
+        Whatever the interval is, it changes no bound on a row of columns: the family's cap bounds the response's part.
+        """
+        center, scale = center_and_scale(low, high, self.has_intercept)
+        spec = replace(self.response, center=center, scale=scale, working=(low, high))
+        return replace(self, response=spec, encoder=replace(self.encoder, spec=spec))
+
+    def response_scaling(self) -> tuple[float, float]:
+        """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
+        return self.response.center, self.response.scale
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of data that the formula reads."""
+        return self.parsed.columns
+
+    @property
+    def curved_columns(self) -> set[str]:
+        """The columns of data that curves are fitted over: those of several terms, or of a spline."""
+        return self.parsed.curved_columns
+
+    @property
+    def exog_columns(self) -> tuple[str, ...]:
+        """The columns of data that the terms read."""
+        return self.parsed.exog_columns
+
+    @property
+    def predicting_columns(self) -> tuple[str, ...]:
+        """The columns of data that a prediction needs: those of the terms and of the offset."""
+        return self.parsed.predicting_columns
+
+    @property
+    def response_columns(self) -> list[str]:
+        """The columns that the response reads."""
+        return [name for name in self.parsed.columns if name in self.encoder.domain]
+
+    def scaled_offset(self, offset: Array) -> Array:
+        """Offsets in the user's units as what is added to x'theta in model units."""
+        return np.asarray((offset - self.offset_center) / self.response.scale)
+
+    @cached_property
+    def packing(self) -> RowPacking:
+        """How rows are kept between passes."""
+        return _packing_of(self)
+
+
+def _packing_of(spec: ScaledDesign) -> RowPacking:
+    """How rows of a design are kept, from public facts."""
+    numbers, coded = np.ones(len(spec.names), dtype=bool), []
+    moved = _moved(spec)
+    for columns, subterm in placed_subterms(spec.coding):
+        counts, size = level_counts(spec.coding, subterm), columns.stop - columns.start
+        if counts is None or not size or moved[columns].any():
+            continue
+        levels = math.prod(counts)
+        if levels > MOST_LEVELS or size * levels > MOST_VALUES:
+            continue
+        every = dict(zip(subterm.factors, combinations(counts), strict=True))
+        values = np.empty((size, levels))
+        _scale(spec, np.arange(columns.start, columns.stop), products(spec.coding, subterm, every), values)
+        coded.append(CodedColumns(columns, values))
+        numbers[columns] = False
+    return RowPacking(len(numbers), tuple(coded), np.flatnonzero(numbers))
+
+
+def packed_rows(
+    spec: ScaledDesign, encoded: Mapping[str, Encoded], rows: int
+) -> tuple[Array, NDArray[Any] | None, NDArray[np.bool_]]:
+    """Complete encoded rows in model units, as the design's `RowPacking` keeps them.
+
+    Numbers (rows, k), Fortran-contiguous, NaN where not finite; levels (rows, l), unsigned, or None; which rows are
+    finite in all columns, (rows,).
+    """
+    packing = spec.packing
+    numbers = np.empty((len(packing.numbers), rows))
+    with np.errstate(all="ignore"):
+        values, known = factor_values(spec.coding, encoded)
+        wanted = np.zeros(packing.size, dtype=bool)
+        wanted[packing.numbers] = True
+        parts = itertools.compress(column_parts(spec.coding, values), wanted)
+        known = known & _scale(spec, packing.numbers, parts, numbers)
+    for columns in _shrink_all(spec, numbers.T):
+        known = known & np.isfinite(numbers[columns]).all(axis=0)
+    return numbers.T, _kept_levels(spec, values, rows), np.broadcast_to(known, rows)
+
+
+def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Part]], out: Array) -> NDArray[np.bool_]:
+    """Fill in some columns in model units, shape (k, rows), from what they are products of.
+
+    Returns which rows are finite in all of them, shape (rows,), or (1,) where there are no columns. A column after the
+    other: its steps stay in the cache.
+    """
+    known = np.ones(1, dtype=bool)
+    for column, place, factors in zip(out, places, parts, strict=True):
+        values = of_rows(factors[0]) if factors else np.ones(1)
+        for part in factors[1:]:
+            values = values * of_rows(part)
+        finite = np.isfinite(values)
+        np.clip(values, spec.lower[place], spec.upper[place], out=column)
+        if spec.center[place]:
+            column -= spec.center[place]
+        column /= spec.scale[place]
+        if not finite.all():
+            np.copyto(column, np.nan, where=~finite)
+            known = known & finite
+    return known
+
+
+def _kept_levels(spec: ScaledDesign, values: FactorValues, rows: int) -> NDArray[Any] | None:
+    """The combination of its factors' levels that each row has, for every subterm kept by levels: (rows, l)."""
+    kept = {coded.columns.start: coded.values.shape[1] for coded in spec.packing.coded if not coded.constant}
+    if not kept:
+        return None
+    levels = np.zeros((len(kept), rows), dtype=np.min_scalar_type(max(kept.values()) - 1))
+    found = (
+        subterm
+        for columns, subterm in placed_subterms(spec.coding)
+        if columns.start in kept and columns.stop > columns.start
+    )
+    for own, subterm in zip(levels, found, strict=True):
+        counts = level_counts(spec.coding, subterm)
+        assert counts is not None
+        np.copyto(own, combination_index([values[factor] for factor in subterm.factors], counts), casting="unsafe")
+    return levels.T
+
+
+def _moved(spec: ScaledDesign) -> NDArray[np.bool_]:
+    """The columns whose rows are moved into the bounds or the body of their term, shape (p,)."""
+    moved = np.zeros(len(spec.names), dtype=bool)
+    for columns, _ in _moves(spec):
+        moved[columns] = True
+    return moved
+
+
+def _moves(spec: ScaledDesign) -> Iterator[tuple[slice, Callable[[Array], None]]]:
+    """Columns that stand together, and what moves their part of some rows, in place: in this order."""
+    for term in spec.shrunk:
+        yield term.columns, partial(_shrink, term)
+    for body in spec.bodies:
+        if body.scales is not None:
+            yield body.columns, partial(shrink_block, block=body.image.block, scales=body.scales)
+
+
+def _shrink_all(spec: ScaledDesign, exog: Array) -> Iterator[slice]:
+    """Move what needs it of some rows' numbers, in place, and name its columns among them."""
+    for columns, move in _moves(spec):
+        first = int(np.searchsorted(spec.packing.numbers, columns.start))
+        own = slice(first, first + columns.stop - columns.start)
+        move(exog[:, own])
+        yield own
+
+
+def _shrink(term: Term, part: Array) -> None:
+    """Scale each row of `part` down, in place, to the term's bounds less the slack."""
+    squares, sizes = np.zeros(len(part)), np.zeros(len(part))
+    # Column by column: a sum along rows could be rounded in another order when the number of rows changes.
+    for column in part.T:
+        squares += column * column
+        sizes += np.abs(column)
+    room = 1 + slack(part.shape[1])
+    with np.errstate(all="ignore"):
+        by_l2 = term.l2 / room / np.sqrt(squares)
+        by_l1 = term.l1 / room / sizes
+    factor = np.fmin(np.fmin(by_l2, by_l1), 1.0)
+    part *= factor[:, None]
