@@ -43,10 +43,7 @@ APART = ("output", "posterior", "statistics")
 def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     """The penalty's weight on each column, shape (p,): 0 on the intercept, else as the options say, else 1.
 
-    Raises
-    ------
-    ArgumentError
-        If a key of the option `penalty_weights` is neither a term nor a column.
+    ArgumentError if a key of the option `penalty_weights` is neither a term nor a column.
     """
     weights = np.ones(len(design.names))
     if design.has_intercept:
@@ -231,31 +228,22 @@ MEAN_SHARE = 0.25
 class ResponsePurchase:
     """What is bought of the response.
 
-    Attributes
-    ----------
-    eps : float
-        What it costs.
-    low, high : float
-        The interval that scale, centre and cap of a continuous response follow, or 0 and the greatest count that is
-        not clipped; in the user's units. The declared range until it is bought.
-    mean : float or None
-        The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
-        intercept to centre.
+    `low` and `high` are the interval that scale, centre and cap of a continuous response follow, or 0 and the greatest
+    count that is not clipped, in the user's units: the declared range until it is bought.
     """
 
-    eps: float
+    eps: float  # what it costs
     low: float
     high: float
+    # The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
+    # intercept to centre.
     mean: float | None = None
 
 
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
     """What the request buys of its response, the declared range standing in for what is not known yet; None if nothing.
 
-    Raises
-    ------
-    ArgumentError
-        If the purchase is asked for where there is nothing to buy or no room for it in the plan.
+    ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
     obstacle = _obstacle(request, design)
     wanted = request.options.response

@@ -436,26 +436,9 @@ def make_plan(
     bought: tuple[str, ...] = (),
     response: ResponsePurchase | None = None,
 ) -> Plan:
-    """Split the budget and plan the release; reads no row.
+    """Split the budget and plan the release; reads no row. Every cap of `family` is filled in.
 
-    Parameters
-    ----------
-    request : Request
-    design : PublicDesign
-    family : Family
-        With every cap filled in.
-    formula : str or None
-    bought : tuple of str
-        Columns whose range is bought.
-    response : ResponsePurchase, optional
-        What is bought of the response; design and family follow it already.
-
-    Raises
-    ------
-    ArgumentError
-        If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
-        ranges, but the charge is made before they are known. Likewise if `curvature` is given and the range of counts
-        is bought. If eps is too small to buy the ranges with.
+    `bought` are columns whose range is bought; design and family follow what is bought of the response already.
     """
     _check_bought(request, design, family, bought)
     # A cap on residuals is given in the response's units, which may be any.
@@ -522,21 +505,10 @@ def _spent_delta(request: Request, stages: tuple[Stage, ...], screening: Screeni
 
 
 def replan(plan: Plan, eps: float) -> Plan:
-    """The plan of the same call with `eps` in place of its own; reads no row and spends nothing.
+    """The plan of the same call with `eps` in place of its total; reads no row and spends nothing.
 
     Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
-    because stages differed in it.
-
-    Parameters
-    ----------
-    plan : Plan
-    eps : float
-        The total.
-
-    Raises
-    ------
-    ArgumentError
-        If `eps` is not positive, or too small for the ranges that the call buys.
+    because stages differed in it. ArgumentError if `eps` is too small for the ranges that the call buys.
     """
     eps, _ = check_budget(eps)
     request = replace(plan.request, eps=eps)

@@ -24,13 +24,7 @@ MOST_PLACES = 6
 
 
 def to_the_noise(value: float, error: float) -> str:
-    """`value` up to the place where its standard error has its second digit; three digits if there is no error.
-
-    Parameters
-    ----------
-    value, error : float
-        In the same units.
-    """
+    """`value` up to the place where its standard error has its second digit; three digits if there is no error."""
     if value != value:
         return ""
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):

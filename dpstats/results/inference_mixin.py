@@ -67,13 +67,7 @@ def missing_offset(design: DesignSpec, table: Table) -> str | None:
 
 
 def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
-    """The offset that an exposure stands for, beside another one if there is one.
-
-    Raises
-    ------
-    ArgumentError
-        If the link is no logarithm, or an exposure is not positive.
-    """
+    """The offset that a positive exposure stands for, beside another if there is one; ArgumentError without a log link."""
     if exposure is None:
         return offset
     if link != "log":
@@ -88,13 +82,7 @@ def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
 
 
 def as_offset(offset: Any, rows: int) -> Vector:
-    """A number, or one for each of some rows, shape (rows,).
-
-    Raises
-    ------
-    ArgumentError, DataError
-        If it is neither.
-    """
+    """A number, or one for each of some rows, shape (rows,); ArgumentError or DataError if it is neither."""
     if is_number(offset):
         return np.full(rows, float(offset))
     column = as_endog(offset, "offset")

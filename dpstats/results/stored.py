@@ -20,13 +20,7 @@ def text_of(kind: str, facts: Mapping[str, Any]) -> str:
 
 
 def save_released(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
-    """Write released values and public facts, whole or not at all: an older file stays until the new one is there.
-
-    Raises
-    ------
-    ArgumentError
-        If `path` is none, or cannot be written.
-    """
+    """Write released values and public facts, whole or not at all: an older file stays until the new one is there."""
     target = check_path("path", path)
     try:
         write_whole(target, text_of(kind, facts))
@@ -37,13 +31,7 @@ def save_released(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None
 
 
 def load_released(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
-    """What `build` makes of what `save_released` wrote. Files from before kinds were written are read too.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or it is not one of this kind.
-    """
+    """What `build` makes of a file of `save_released`, also from before kinds were written; DataError if it is none."""
     if not check_path("path", path).is_file():
         raise DataError(f"path: there is no file {safe_repr(str(path))}")
     try:

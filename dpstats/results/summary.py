@@ -60,12 +60,7 @@ bound."""
 def summarize(results: GLMResults, *, full: bool = False, n: int | None = None) -> Summary:
     """Coefficients, then what is guaranteed and what was spent; or, in full, all tables and notes.
 
-    Parameters
-    ----------
-    results : GLMResults
-    full : bool
-    n : int, optional
-        A public number of rows, for the excess risk of one.
+    `n` is a public number of rows, for the excess risk of one.
     """
     summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
@@ -324,10 +319,7 @@ def rare_note(results: GLMResults) -> list[str]:
 def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     """Whether a printed p-value of a finite error is visibly other than a normal table gives for its statistic.
 
-    Parameters
-    ----------
-    statistics, pvalues : ndarray, shape (k,)
-        A statistic of 0 or NaN stands for a coefficient that is not identified.
+    A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
     normal = 2 * norm.sf(np.abs(statistics[tested]))
