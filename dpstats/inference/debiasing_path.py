@@ -40,7 +40,7 @@ SPARE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class MeanFunction:
-    """How the response moves with the linear predictor, elementwise: the mean; l' and l'' at predictors and responses."""
+    """How the response moves with the linear predictor, elementwise: its mean, and l' and l'' beside responses."""
 
     mean: Callable[[Float], Float]
     slope: Callable[[Float, Float], Float]

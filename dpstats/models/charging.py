@@ -143,7 +143,7 @@ def _check_part(part: Part, data: Table | None) -> None:
 
 
 def sign_ledger(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger | Part | None:
-    """The ledger, opened, with the name and the label of its next entry; ArgumentError if it lacks a ledger for them."""
+    """The ledger, opened, with the name and label of its next entry; ArgumentError if it lacks a ledger for them."""
     opened = as_ledger(ledger)
     if analyst is None and label is None:
         return opened
