@@ -20,10 +20,14 @@ import pandas as pd
 import dpstats as dp
 
 PACKAGE = Path(dp.__file__).resolve().parent
-PLAN_KINDS = re.compile(r"isinstance\([^()]*\b(?:Objective|LeastSquares|Output|Posterior|Screening|Stream|Refits|Tuning)Plan\b")
+PLAN_KINDS = re.compile(
+    r"isinstance\([^()]*\b(?:Objective|LeastSquares|Output|Posterior|Screening|Stream|Refits|Tuning)Plan\b"
+)
 """A question which mechanism a plan is of."""
 
-SECTION = re.compile(r"^\s*(Parameters|Returns|Yields|Raises|Attributes|Notes|Examples|See Also|References|Warns)\n\s*-+$", re.M)
+SECTION = re.compile(
+    r"^\s*(Parameters|Returns|Yields|Raises|Attributes|Notes|Examples|See Also|References|Warns)\n\s*-+$", re.M
+)
 
 
 def sources() -> dict[str, str]:
@@ -33,7 +37,17 @@ def sources() -> dict[str, str]:
 
 def public_objects() -> set[tuple[str, str]]:
     """Objects that users see, as (file, qualified name): public names of `dpstats` and of its public folders."""
-    rooms: list[Any] = [dp, dp.families, dp.penalties, dp.privacy, dp.local, dp.streaming, dp.plots, dp.datasets, dp.errors]
+    rooms: list[Any] = [
+        dp,
+        dp.families,
+        dp.penalties,
+        dp.privacy,
+        dp.local,
+        dp.streaming,
+        dp.plots,
+        dp.datasets,
+        dp.errors,
+    ]
     seen = set()
     for room in rooms:
         for name in getattr(room, "__all__", [n for n in vars(room) if not n.startswith("_")]):
@@ -92,7 +106,9 @@ def walk(call: Callable[[], Any]) -> tuple[int, int, int]:
 def default_fit() -> tuple[int, int, int]:
     """What `dpstats.glm` enters for a formula of two numbers and a factor, all declared."""
     random = np.random.default_rng(1)
-    data = pd.DataFrame({"x1": random.normal(size=500), "x2": random.normal(size=500), "g": random.choice(list("abc"), 500)})
+    data = pd.DataFrame(
+        {"x1": random.normal(size=500), "x2": random.normal(size=500), "g": random.choice(list("abc"), 500)}
+    )
     data["y"] = data.x1 + random.normal(size=500)
     domain = {"x1": (-4, 4), "x2": (-4, 4), "g": list("abc"), "y": (-8, 8)}
     dp.glm("y ~ x1 + x2 + g", data, 1.0, domain=domain)
@@ -101,7 +117,9 @@ def default_fit() -> tuple[int, int, int]:
 
 def circles() -> list[list[str]]:
     """Files that import each other in a loop, imports for type checkers included; one loop of each knot."""
-    modules = {file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): text for file, text in sources().items()}
+    modules = {
+        file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): text for file, text in sources().items()
+    }
     names = {f"dpstats.{module}" if module != "__init__" else "dpstats": text for module, text in modules.items()}
     graph: dict[str, set[str]] = {}
     for module, text in names.items():
@@ -110,7 +128,9 @@ def circles() -> list[list[str]]:
             if isinstance(node, ast.ImportFrom) and node.module:
                 wanted = (f"{node.module}.{alias.name}" for alias in node.names)
                 graph[module] |= {name if name in names else node.module for name in wanted}
-        graph[module] = {name for name in graph[module] & set(names) if name != module and not module.startswith(f"{name}.")}
+        graph[module] = {
+            name for name in graph[module] & set(names) if name != module and not module.startswith(f"{name}.")
+        }
     found = []
     while True:
         try:

@@ -67,7 +67,7 @@ def missing_offset(design: DesignSpec, table: Table) -> str | None:
 
 
 def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
-    """The offset that a positive exposure stands for, with another added if there is one; the link must be a logarithm."""
+    """The offset that a positive exposure stands for, added to another if there is one. It needs a log link."""
     if exposure is None:
         return offset
     if link != "log":
