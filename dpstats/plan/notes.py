@@ -38,12 +38,17 @@ NEIGHBOURS = {
 
 def guarantee_note(plan: PlanFacts) -> str:
     """What is guaranteed of everything shown, in a sentence."""
+    if not plan.guarantee.certified:
+        return f"No guarantee is claimed for this output: {plan.guarantee.reason}."
+    return f"Everything above is {guaranteed(plan)}"
+
+
+def guaranteed(plan: PlanFacts) -> str:
+    """The guarantee and what it hides, for the end of a sentence."""
     guarantee = plan.guarantee
-    if not guarantee.certified:
-        return f"No guarantee is claimed for this output: {guarantee.reason}."
     neighbours = NEIGHBOURS[guarantee.adjacency, guarantee.unit is None].format(unit=guarantee.unit)
     privacy = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
-    return f"Everything above is {privacy}-differentially private for {neighbours}."
+    return f"{privacy}-differentially private for {neighbours}."
 
 
 def plan_notes(plan: PlanFacts) -> list[str]:
