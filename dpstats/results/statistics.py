@@ -326,6 +326,8 @@ class StatisticsResults(InferenceMixin, Released):
     True
     >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
     True
+    >>> "tabular" in model.to_latex(), "|---:|" in model.to_markdown()
+    (True, True)
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
     True
     """
