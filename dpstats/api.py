@@ -33,22 +33,12 @@ from dpstats.results.glm_results import GLMResults
 
 @dataclass(frozen=True)
 class DryRun:
-    """The arguments of a dry run: all of `dpstats.glm` but the data.
+    """The arguments of a dry run: all of `dpstats.glm` but the data."""
 
-    Attributes
-    ----------
-    formula : str
-        With weights, offset, exposure and subset as terms.
-    family : str or Family
-    domain : Domain
-    arguments : dict
-        Of `GLM.fit`.
-    """
-
-    formula: str
+    formula: str  # with weights, offset, exposure and subset as terms
     family: str | Family
     domain: Domain
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # of `GLM.fit`
 
     def fit(self, data: object, engine: str | None, **more: Any) -> GLMResults:
         """The fit that was planned; `more` as for `GLM.fit`."""

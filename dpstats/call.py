@@ -100,14 +100,7 @@ def expand_signature(
 ) -> Callable[[Function], Function]:
     """A decorator: `help` shows the keywords of a list as if they stood in the signature, and options as ``**options``.
 
-    Parameters
-    ----------
-    keywords : type
-        The list of the function's ``**arguments``.
-    defaults : dict
-        What each is unless it is given; None for those left out.
-    without : tuple of str
-        Names that the function does not take.
+    `keywords` is the list of the function's ``**arguments``, without those in `without`, which it does not take.
     """
     listed = {name: of.__forward_arg__ for name, of in keywords.__annotations__.items()}
     options = set(OptionKeywords.__annotations__)
@@ -194,14 +187,9 @@ class Request:
 
 
 def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:
-    """Check every argument that is not data and freeze them.
+    """Check every argument that is not data and freeze them; ArgumentError names the first one not usable, and the fix.
 
-    Raises
-    ------
-    ArgumentError
-        Naming the first argument that is not usable, and the fix.
-    UncertifiedError
-        If the request cannot be certified and `allow_uncertified` is False.
+    UncertifiedError if the request cannot be certified and `allow_uncertified` is False.
     """
     asked: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
     eps, delta = check_planned(eps, asked["delta"])

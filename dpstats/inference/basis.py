@@ -23,23 +23,12 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Dummies:
-    """The treatment coding of one factor beside an intercept.
+    """The treatment coding of one factor beside an intercept."""
 
-    Attributes
-    ----------
-    base : int
-        The intercept's column, which is `constant` in every row.
-    constant : float
-    columns : tuple of int
-        A column for each level but the reference.
-    codes : tuple of float
-        The one value of each column that is not zero.
-    """
-
-    base: int
-    constant: float
-    columns: tuple[int, ...]
-    codes: tuple[float, ...]
+    base: int  # the intercept's column
+    constant: float  # its value in every row
+    columns: tuple[int, ...]  # one for each level but the reference
+    codes: tuple[float, ...]  # the one value of each column that is not zero
 
     def weights(self, information: Float) -> Float:
         """The released weight of each level, the reference first."""
@@ -49,14 +38,7 @@ class Dummies:
 
 
 def reference_levels(information: Float, factors: Sequence[Dummies]) -> Float:
-    """T, shape (p, p): coefficients are T times those that measure each factor from its level of largest weight.
-
-    Parameters
-    ----------
-    information : ndarray, shape (p, p)
-        Released.
-    factors : sequence of Dummies
-    """
+    """T, shape (p, p): coefficients are T times those that measure each factor from its level of largest weight."""
     transform = np.eye(len(information))
     for factor in factors:
         level = int(np.argmax(factor.weights(information))) - 1
@@ -76,16 +58,10 @@ def reference_levels(information: Float, factors: Sequence[Dummies]) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class MappedMatrix:
-    """The law of T'ET for noise E of a law and a public T.
-
-    Attributes
-    ----------
-    law : MatrixLaw
-    transform : ndarray, shape (p, k)
-    """
+    """The law of T'ET for noise E of a law and a public T."""
 
     law: MatrixLaw
-    transform: Float
+    transform: Float  # T, shape (p, k)
 
     @property
     def size(self) -> int:
@@ -108,16 +84,10 @@ class MappedMatrix:
 
 @dataclass(frozen=True, eq=False)
 class MappedLinear:
-    """The law of T'b for b of a law and a public T.
-
-    Attributes
-    ----------
-    law : LinearLaw
-    transform : ndarray, shape (p, k)
-    """
+    """The law of T'b for b of a law and a public T."""
 
     law: LinearLaw
-    transform: Float
+    transform: Float  # T, shape (p, k)
 
     @property
     def normal(self) -> bool:
@@ -143,21 +113,11 @@ RANK = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SpanNoise:
-    """Noise E = R U R' with R R' = D: U symmetric, its entries uncorrelated, of variance v, 2 v on the diagonal.
+    """Noise E = R U R' with R R' = D: U symmetric, its entries uncorrelated, of variance v, 2 v on the diagonal."""
 
-    Attributes
-    ----------
-    metric : ndarray, shape (p, p)
-        D, positive definite, such as `MatrixNoise.metric`.
-    variance : float
-        v, such as `MatrixNoise.entry_variance`.
-    removed : ndarray, shape (p, p, p, p), optional
-        E[F_ij F_kl] of the part F of the noise that was taken off, see `project_forms`.
-    """
-
-    metric: Float
-    variance: float
-    removed: Float | None = None
+    metric: Float  # D, shape (p, p), positive definite, such as MatrixNoise.metric
+    variance: float  # v, such as MatrixNoise.entry_variance
+    removed: Float | None = None  # E[F_ij F_kl] of the part F taken off, shape (p, p, p, p); see project_forms
 
     def __post_init__(self) -> None:
         size = len(self.metric)
@@ -202,23 +162,10 @@ class SpanNoise:
 
 
 def project_forms(matrix: Float, law: SpanNoise, forms: Float) -> tuple[Float, SpanNoise]:
-    """A released matrix and its noise after the forms that vanish on every row.
+    """A released matrix and its noise after the forms that vanish on every row: the nearest matrix with tr(C H) = 0.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (p, p)
-        The released matrix.
-    law : SpanNoise
-        Its noise, with nothing removed.
-    forms : ndarray, shape (q, p, p)
-        Symmetric C with x'C x = 0 in every row, so that tr(C H) = 0 without noise.
-
-    Returns
-    -------
-    matrix : ndarray, shape (p, p)
-        The nearest matrix, in the metric of the noise, on which the forms vanish.
-    law : SpanNoise
-        Of its noise: no unbiased linear estimate has less.
+    Of the symmetric C, shape (q, p, p), each has x'C x = 0 in every row. Near is in the metric of the noise, of which
+    nothing has been removed; no unbiased linear estimate has less noise.
     """
     matrix = check_symmetric("matrix", matrix, law.size)
     if law.removed is not None:
@@ -249,20 +196,11 @@ def _orthonormal(forms: Float) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class LevelSpanNoise:
-    """Noise sum_j C_j'E_j C_j of independent E_j, each as in `SpanNoise` with nothing removed.
+    """Noise sum_j C_j'E_j C_j of independent E_j, each as in `SpanNoise` with nothing removed."""
 
-    Attributes
-    ----------
-    maps : ndarray, shape (levels, q, p)
-        C_j, such as `LevelNoise.maps`.
-    metric : ndarray, shape (q, q)
-    variance : float
-        Of each E_j, such as `LevelNoise.noise.metric` and its `entry_variance`.
-    """
-
-    maps: Float
-    metric: Float
-    variance: float
+    maps: Float  # C_j, shape (levels, q, p), such as LevelNoise.maps
+    metric: Float  # shape (q, q), such as LevelNoise.noise.metric
+    variance: float  # of each E_j
 
     def __post_init__(self) -> None:
         SpanNoise(self.metric, self.variance)
@@ -298,21 +236,11 @@ class LevelSpanNoise:
 
 @dataclass(frozen=True, eq=False)
 class KnownInformation:
-    """The information of coefficients theta' with theta = T theta'.
+    """The information of coefficients theta' with theta = T theta'."""
 
-    Attributes
-    ----------
-    basis : ndarray, shape (p, p)
-        T: each factor is measured from its commonest level.
-    matrix : ndarray, shape (p, p)
-        T'HT, projected on what the design knows.
-    law : MappedMatrix
-        Of its noise.
-    """
-
-    basis: Float
-    matrix: Float
-    law: MappedMatrix
+    basis: Float  # T, shape (p, p): each factor is measured from its commonest level
+    matrix: Float  # T'HT, shape (p, p), projected on what the design knows
+    law: MappedMatrix  # of its noise
 
     @classmethod
     def of(cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies]) -> KnownInformation:

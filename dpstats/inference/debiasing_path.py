@@ -40,15 +40,7 @@ SPARE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class MeanFunction:
-    """How the response moves with the linear predictor; everything is elementwise.
-
-    Attributes
-    ----------
-    mean : callable
-        The mean response at predictors.
-    slope, weight : callable
-        l' and l'' at predictors and responses, which may be means.
-    """
+    """How the response moves with the linear predictor, elementwise: its mean, and l' and l'' beside responses."""
 
     mean: Callable[[Float], Float]
     slope: Callable[[Float, Float], Float]
@@ -65,24 +57,9 @@ def average_along_path(
 ) -> Identified:
     """What is identified, with the information averaged on the way to the debiased coefficients.
 
-    Parameters
-    ----------
-    found : Identified
-        By the information at the released coefficients.
-    coef : ndarray, shape (p,)
-        These, with nothing taken off: predictors are x'coef.
-    score : ndarray, shape (p,)
-        M theta, what the quadratic term's slope is there.
-    response : Response
-    constant : tuple of int and float, or None
-        The column of x that has one value in every row, and that value.
-    factors : sequence of Dummies
-        Of the columns of x.
-
-    Returns
-    -------
-    Identified
-        `found` itself where no constant column is known or it is not identified: the rows' mean is not known then.
+    `coef` (p,) is as released, the predictors x'coef; `score` (p,) is M theta, the slope of the quadratic term there.
+    `constant` is the column of one value in every row, and that value: `found` itself is returned where there is none
+    or it is not identified, as the rows' mean is not known then.
     """
     if constant is None or not found.active[constant[0]]:
         return found
@@ -99,22 +76,9 @@ def average_along_path(
 def path_average(
     rows: Float, mass: Float | float, information: Float, coef: Float, score: Float, response: MeanFunction
 ) -> Float:
-    """The relative change K of the information: on the way it is L K L', L L' the information at the start.
+    """The relative change K of the information, (k, k) and positive definite: K in L K L' with L L' that at the start.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (m, k)
-        Of second moments like the information's.
-    mass : float or ndarray, shape (m,)
-        The weight of each.
-    information : ndarray, shape (k, k)
-    coef, score : ndarray, shape (k,)
-    response : Response
-
-    Returns
-    -------
-    ndarray, shape (k, k)
-        Positive definite.
+    `rows` (m, k), each of weight `mass`, have second moments like the information's.
     """
     eta = rows @ coef
     spare = SPARE * information
@@ -154,27 +118,10 @@ def perturb_information(found: Identified, information: Float, change: Float) ->
 def moment_matched_rows(
     information: Float, base: int, constant: float, factors: Sequence[Dummies], count: int = ROWS
 ) -> tuple[Float, float]:
-    """Rows whose second moments are about those of the information, and the weight of each.
+    """`count` rows whose second moments are about those of the positive definite information, and the weight of each.
 
     Column by column, each given those before it by linear regression: a factor's level is drawn, with the regression
-    for its probabilities; other columns are normal.
-
-    Parameters
-    ----------
-    information : ndarray, shape (k, k)
-        Positive definite.
-    base : int
-        The column of the intercept.
-    constant : float
-        Its value.
-    factors : sequence of Dummies
-    count : int
-        m.
-
-    Returns
-    -------
-    rows : ndarray, shape (m, k)
-    mass : float
+    for its probabilities; other columns are normal. `base` is the intercept's column, of value `constant`.
     """
     total = float(information[base, base]) / constant**2
     mean = information[base] / (total * constant)

@@ -20,18 +20,10 @@ MATCH = 1e-9
 
 @dataclass(frozen=True)
 class ModelSpread:
-    """The score's covariance is phi H, as the model has it.
+    """The score's covariance is phi H, as the model has it."""
 
-    Attributes
-    ----------
-    phi : float
-        1 for the binomial family; else released, and then perhaps negative.
-    deviation : float
-        The standard deviation of its noise.
-    """
-
-    phi: float = 1.0
-    deviation: float = 0.0
+    phi: float = 1.0  # 1 for the binomial family; else released, and then perhaps negative
+    deviation: float = 0.0  # standard deviation of its noise
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.phi) or not (np.isfinite(self.deviation) and self.deviation >= 0):
@@ -47,21 +39,11 @@ class ModelSpread:
 
 @dataclass(frozen=True, eq=False)
 class RobustSpread:
-    """Released variances of directions of the estimate, sum l'^2 (x'G a_i)^2 with noise (HC0).
+    """Released variances of directions of the estimate, sum l'^2 (x'G a_i)^2 with noise (HC0)."""
 
-    Attributes
-    ----------
-    variances : ndarray, shape (k,)
-        Perhaps negative; ignored, and best NaN, for directions that are not identified.
-    deviations : ndarray, shape (k,)
-        The standard deviations of their noise.
-    directions : ndarray, shape (k, p), optional
-        The rows a_i; by default the coefficients, k = p.
-    """
-
-    variances: Float
-    deviations: Float
-    directions: Float | None = None
+    variances: Float  # shape (k,), perhaps negative; ignored, and best NaN, where not identified
+    deviations: Float  # standard deviations of their noise, shape (k,)
+    directions: Float | None = None  # the rows a_i, shape (k, p); the coefficients by default
 
     def __post_init__(self) -> None:
         variances, deviations = np.asarray(self.variances), np.asarray(self.deviations)
@@ -76,21 +58,11 @@ Spread = ModelSpread | RobustSpread
 
 @dataclass(frozen=True, eq=False)
 class SamplingVariance:
-    """The sampling variance of contrasts.
+    """The sampling variance of k contrasts."""
 
-    Attributes
-    ----------
-    variance : ndarray, shape (k,)
-        Infinite where no released variance speaks of the contrast.
-    deviation : ndarray, shape (k,)
-        Standard deviation of the noise in it.
-    pull : ndarray, shape (k,)
-        phi, or what stands for it: the variance over c'Gc.
-    """
-
-    variance: Float
-    deviation: Float
-    pull: Float
+    variance: Float  # infinite where no released variance speaks of the contrast
+    deviation: Float  # standard deviation of the noise in it
+    pull: Float  # phi, or what stands for it: the variance over c'Gc
 
 
 def sampling_variances(spread: Spread, found: Identified, contrasts: Float) -> SamplingVariance:
@@ -148,30 +120,16 @@ CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class VarianceParts:
-    """What A consists of for k contrasts.
+    """What A consists of for k contrasts."""
 
-    Attributes
-    ----------
-    inside : ndarray of bool, shape (k,)
-        Whether only active coefficients enter.
-    directions, noise_directions : ndarray, shape (k, active)
-        g = G c and n = N c.
-    sampling : Sampling
-    noise, debiasing : ndarray, shape (k,)
-    debiasing_left : ndarray, shape (k,)
-        The debiasing part over g'S(dd')g, from which what noise adds on average is taken off.
-    linear_share : ndarray, shape (k,)
-        The share of b in the noise; the rest are dropped coefficients.
-    """
-
-    inside: NDArray[np.bool_]
-    directions: Float
-    noise_directions: Float
+    inside: NDArray[np.bool_]  # whether only active coefficients enter
+    directions: Float  # g = G c, shape (k, active)
+    noise_directions: Float  # n = N c, shape (k, active)
     sampling: SamplingVariance
     noise: Float
     debiasing: Float
-    debiasing_left: Float
-    linear_share: Float
+    debiasing_left: Float  # debiasing over g'S(dd')g, from which what noise adds on average is taken off
+    linear_share: Float  # the share of b in the noise; the rest are dropped coefficients
 
     @property
     def total(self) -> Float:
@@ -181,28 +139,14 @@ class VarianceParts:
 
 @dataclass(frozen=True, eq=False)
 class SecondOrder:
-    """The change of k errors and of their estimated variances A with E, to second order.
-
-    Attributes
-    ----------
-    parts : Parts
-    found : Identified
-    shift : ndarray, shape (active,)
-        d.
-    images : ndarray, shape (active, active, active)
-        S(e_j d') for each j.
-    covariance : ndarray, shape (active, active)
-        Of b, with what dropped coefficients may add to it.
-    is_model : bool
-        Whether the sampling variance moves with the information once, not twice.
-    """
+    """The change of k errors and of their estimated variances A with E, to second order."""
 
     parts: VarianceParts
     found: Identified
-    shift: Float
-    images: Float
-    covariance: Float
-    is_model: bool
+    shift: Float  # d, shape (active,)
+    images: Float  # S(e_j d') for each j, shape (active, active, active)
+    covariance: Float  # of b, with what dropped coefficients may add to it, shape (active, active)
+    is_model: bool  # whether the sampling variance moves with the information once, not twice
 
     @cached_property
     def _tilted(self) -> tuple[Float, Float]:

@@ -34,32 +34,16 @@ NORMAL = 1.959963984540054
 
 @dataclass(frozen=True, eq=False)
 class Contrasts:
-    """Estimates of k linear combinations, and what is known of their errors.
+    """Estimates of k linear combinations, and what is known of their errors; the variance A and its parts."""
 
-    Attributes
-    ----------
-    estimates : ndarray, shape (k,)
-        Debiased; of a combination that is not identified, the released one.
-    identified : ndarray of bool, shape (k,)
-        Whether only identified coefficients enter.
-    sampling, noise, debiasing : ndarray, shape (k,)
-        Parts of the variance A; infinite where not identified.
-    spread_noise : ndarray, shape (k,)
-        F, the variance of A by noise in the spread, over 4 A.
-    information_noise : ndarray, shape (k,)
-        beta, the variance of A by noise in the information, over 4 A^2.
-    laws : StandardLaws
-        The laws of the standardised estimates.
-    """
-
-    estimates: Float
-    identified: NDArray[np.bool_]
-    sampling: Float
+    estimates: Float  # debiased, or as released where not identified
+    identified: NDArray[np.bool_]  # whether only identified coefficients enter
+    sampling: Float  # this and the next two are infinite where not identified
     noise: Float
     debiasing: Float
-    spread_noise: Float
-    information_noise: Float
-    laws: StandardLaws
+    spread_noise: Float  # F, the variance of A by noise in the spread, over 4 A
+    information_noise: Float  # beta, the variance of A by noise in the information, over 4 A^2
+    laws: StandardLaws  # of the standardised estimates
 
     @cached_property
     def variances(self) -> Float:
@@ -133,44 +117,18 @@ REACH = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Debiased coefficients and their errors, in model units.
+    """Debiased coefficients and their errors, in model units; ArgumentError if shapes disagree or are not finite."""
 
-    Attributes
-    ----------
-    coef : ndarray, shape (p,)
-        The released coefficients.
-    information : ndarray, shape (p, p)
-        The released information at them.
-    curvature : ndarray, shape (p, p)
-        M, public: the objective had theta'M theta / 2.
-    linear : LinearLaw
-        The law of the objective's noise b.
-    matrix : MatrixLaw
-        The law of the information's noise.
-    spread : ModelSpread or RobustSpread
-        The released spread of the score.
-    typical_size : float or ndarray, shape (p,)
-        Public guess at the coefficients' size; used for those that are not identified.
-    found : Identified, optional
-        `identify(information, matrix)` if it is at hand.
-    debiasing_moves : bool
-        Whether the debiasing part of A counts among what noise in the information moves, loses what this noise adds to
-        it on average, and errors and A move together. Without it intervals are those first published.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes disagree or a value is not finite.
-    """
-
-    coef: Float
-    information: Float
-    curvature: Float
-    linear: LinearLaw
-    matrix: MatrixLaw
-    spread: Spread
-    typical_size: Float | float = 1.0
-    found: Identified | None = None
+    coef: Float  # as released, shape (p,)
+    information: Float  # as released at them, shape (p, p)
+    curvature: Float  # M, public, shape (p, p): the objective had theta'M theta / 2
+    linear: LinearLaw  # of the objective's noise b
+    matrix: MatrixLaw  # of the information's noise
+    spread: Spread  # the released spread of the score
+    typical_size: Float | float = 1.0  # public guess at coefficients that are not identified
+    found: Identified | None = None  # identify(information, matrix) if it is at hand
+    # Whether the debiasing part of A counts among what noise in the information moves, loses what this noise adds to it
+    # on average, and errors and A move together. Without it intervals are those first published.
     debiasing_moves: bool = True
 
     def __post_init__(self) -> None:

@@ -38,28 +38,11 @@ LADDER = 2.0 ** np.arange(-30, 31)
 
 
 def self_consistent_inverse(information: Float, law: MatrixLaw, start: Float | None = None) -> Float:
-    """The positive definite G with G^-1 = H + S(G), S(A) = E[E A E].
+    """The positive definite G with G^-1 = H + S(G), S(A) = E[E A E], for any symmetric H that noise E has reached.
 
-    Parameters
-    ----------
-    information : ndarray, shape (p, p)
-        H, any symmetric matrix: noise may have made it indefinite.
-    law : MatrixLaw
-        The law of its noise E; every diagonal entry must have some.
-    start : ndarray, shape (p, p), optional
-        A positive definite guess at G.
-
-    Returns
-    -------
-    ndarray, shape (p, p)
-        The minimiser of tr(HG) + tr(G S(G))/2 - log det G, by damped Newton steps, each found by conjugate gradients.
-
-    Raises
-    ------
-    ArgumentError
-        If H is not symmetric and finite, a diagonal entry has no noise, or the equation is not solved in 100 steps.
-        The last can happen only after projection, without which the function is convex, and where H is many standard
-        deviations of its noise below every positive definite matrix.
+    It minimises tr(HG) + tr(G S(G))/2 - log det G: damped Newton steps from `start`, each by conjugate gradients. Every
+    diagonal entry must have noise. ArgumentError if H is unusable or 100 steps do not solve it, which can happen only
+    after projection, where H is many deviations of its noise below every positive definite matrix.
     """
     inverse, solved = stabilised_solve(information, law, start)
     if not solved:
@@ -184,24 +167,12 @@ LIKELY = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Identified:
-    """The active coefficients and the inverse of their information.
+    """The active coefficients and the inverse of their information."""
 
-    Attributes
-    ----------
-    active : ndarray of bool, shape (p,)
-        False: not identified at this budget.
-    inverse : ndarray, shape (k, k)
-        G of the active coefficients.
-    ratios : ndarray, shape (p,)
-        r_j = G_jj / sd(g_j'E g_j); of a coefficient that is not identified the one at which it was dropped.
-    law : MatrixLaw
-        The matrix noise among the active coefficients.
-    """
-
-    active: NDArray[np.bool_]
-    inverse: Float
-    ratios: Float
-    law: MatrixLaw
+    active: NDArray[np.bool_]  # shape (p,); False is not identified at this budget
+    inverse: Float  # G of the k active coefficients, shape (k, k)
+    ratios: Float  # r_j = G_jj / sd(g_j'E g_j), shape (p,); where not identified that at which it was dropped
+    law: MatrixLaw  # of the matrix noise among the active coefficients
 
     @property
     def directions(self) -> Float:
@@ -212,18 +183,9 @@ class Identified:
 
 
 def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> Identified:
-    """Drop the coefficient of the least information t-ratio until all are at least `least`.
+    """Drop the coefficient of the least information t-ratio until all are at least `least`, which is positive.
 
     A column whose diagonal entry has no noise left is known to be 0 in every row: it is dropped first.
-
-    Parameters
-    ----------
-    information : ndarray, shape (p, p)
-        The released information H.
-    law : MatrixLaw
-        The law of its noise.
-    least : float
-        Positive.
     """
     if not (np.isfinite(least) and least > 0):
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")

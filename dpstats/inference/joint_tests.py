@@ -23,42 +23,21 @@ LAPLACE_EXCESS = 0.5**0.5
 
 @dataclass(frozen=True)
 class JointTest:
-    """The result of a joint test.
+    """The result of a joint test."""
 
-    Attributes
-    ----------
-    statistic : float
-        Chi-squared in the limit of exact information; 0 where nothing is identified.
-    df : int
-        Independent combinations tested.
-    pvalue : float
-    untested : int
-        Combinations left out, because they are not identified or their intervals unbounded.
-    """
-
-    statistic: float
-    df: int
+    statistic: float  # chi-squared in the limit of exact information; 0 where nothing is identified
+    df: int  # independent combinations tested
     pvalue: float
-    untested: int
+    untested: int  # combinations that are not identified or have unbounded intervals
 
 
 def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> JointTest:
-    """Test that c'theta = null for all rows c at once.
+    """Test that c'theta = null for all rows c with a bounded interval at once: the joint hypothesis implies theirs.
 
-    Parameters
-    ----------
-    estimates : Estimates
-    rows : ndarray, shape (k, p)
-    null : float or ndarray, shape (k,)
-
-    Returns
-    -------
-    JointTest
-        Of the combinations with a bounded interval: the joint hypothesis implies theirs. Each error is inflated as
-        that of an interval as far out as the statistic's 95 % point, which makes the test conservative in most cases.
-        One combination has the statistic and the p-value of its own test, as in `Contrasts`. Where b is not normal the
-        p-value of several is (1 + simulated statistics above) / (1 + draws) down to a hundredth of the
-        draws, and beyond them an exponential tail in the statistic's root.
+    Each error is inflated as that of an interval as far out as the statistic's 95 % point, which makes the test
+    conservative in most cases. One combination has the statistic and p-value of its own test, as in `Contrasts`. Where
+    b is not normal the p-value of several is (1 + simulated statistics above) / (1 + draws) down to a hundredth of the
+    draws, and beyond them an exponential tail in the statistic's root.
     """
     rows = estimates.check_rows(rows)
     values = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(rows),))
@@ -107,21 +86,11 @@ def simulated_tail(draws: Float, length: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Standardised:
-    """The joint law of the errors over their standard deviations sqrt A, for k combinations.
+    """The joint law of the errors over their standard deviations sqrt A, for k combinations."""
 
-    Attributes
-    ----------
-    normal : ndarray, shape (k, k)
-        Covariance of the normal part: sampling, debiasing, dropped coefficients.
-    loadings : ndarray, shape (k, p)
-        Times b, the rest.
-    correlation : ndarray, shape (k, k)
-        Of the whole.
-    """
-
-    normal: Float
-    loadings: Float
-    correlation: Float
+    normal: Float  # covariance of the normal part, (k, k): sampling, debiasing, dropped coefficients
+    loadings: Float  # times b, the rest; shape (k, p)
+    correlation: Float  # of the whole, shape (k, k)
 
     def simulate(self, draws: Float) -> Float:
         """Draws of the law, shape (count, k), from draws of b and a constant public seed."""

@@ -59,17 +59,10 @@ class NormalLaw:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedLaw:
-    """The law of b = (a draw of the plan's noise) / shape.
-
-    Attributes
-    ----------
-    noise : Noise or KNormNoise
-    shape : ndarray, shape (p,)
-        The plan's weights a, positive.
-    """
+    """The law of b = (a draw of the plan's noise) / shape."""
 
     noise: Noise | KNormNoise
-    shape: Float
+    shape: Float  # the plan's weights a, positive, shape (p,)
 
     def __post_init__(self) -> None:
         shape = np.asarray(self.shape, dtype=np.float64)
@@ -210,22 +203,11 @@ _CLOSE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class StandardLaws:
-    """The laws of Z_i = sqrt(1 - w_i^2) N + w_i z_i, each of variance one.
+    """The laws of Z_i = sqrt(1 - w_i^2) N + w_i z_i, each of variance one, i = 1 to k."""
 
-    Attributes
-    ----------
-    weights : ndarray, shape (k,)
-        w_i in [0, 1).
-    chances : ndarray, shape (k, m)
-        Probabilities of the first m cells of |z_i|, each of `WIDTH`.
-    upper : ndarray, shape (k,)
-        The rest: beyond `start`, with an exponential excess of mean `excess`.
-    start, excess : ndarray, shape (k,)
-    """
-
-    weights: Float
-    chances: Float
-    upper: Float
+    weights: Float  # w_i in [0, 1)
+    chances: Float  # of the first m cells of |z_i|, each of WIDTH; shape (k, m)
+    upper: Float  # the rest: beyond `start`, with an exponential excess of mean `excess`
     start: Float
     excess: Float
 
@@ -290,18 +272,9 @@ class StandardLaws:
 
 
 def standard_laws(directions: Float, weights: Float, law: LinearLaw, draws: Float | None) -> StandardLaws:
-    """The laws of Z_i with z_i = g_i'b / sd(g_i'b).
+    """The laws of Z_i with z_i = g_i'b / sd(g_i'b), for rows g_i and standard deviations w_i of the noise's part.
 
-    Parameters
-    ----------
-    directions : ndarray, shape (k, p)
-        The rows g_i.
-    weights : ndarray, shape (k,)
-        The standard deviation w_i of the noise's part.
-    law : LinearLaw
-        The law of b.
-    draws : ndarray, shape (DRAWS, p), or None
-        `simulated_draws` of it; None where it is normal.
+    `draws` is what `simulated_draws` gives for the law of b; None where it is normal.
     """
     count = len(directions)
     if draws is None:

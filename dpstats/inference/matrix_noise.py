@@ -35,37 +35,20 @@ class MatrixLaw(Protocol):
 
 @dataclass(frozen=True)
 class Tie:
-    """Entry (column, column) of the matrix is `ratio` times entry (base, column), and was released so.
-
-    Attributes
-    ----------
-    base, column : int
-    ratio : float
-        Positive.
-    variance : float
-        Of the noise of entry (base, column).
-    """
+    """Entry (column, column) of the matrix is `ratio` times entry (base, column), and was released so."""
 
     base: int
     column: int
-    ratio: float
-    variance: float
+    ratio: float  # positive
+    variance: float  # of the noise of entry (base, column)
 
 
 @dataclass(frozen=True, eq=False)
 class EntryNoise:
-    """Noise whose entries on and above the diagonal are uncorrelated.
+    """Noise whose entries on and above the diagonal are uncorrelated."""
 
-    Attributes
-    ----------
-    variances : ndarray, shape (p, p)
-        Var E_ij, symmetric; 0 where the released entry is exact. Of tied entries both are 0 here.
-    ties : tuple of Tie
-        Pairs of entries that share their noise. A base must not be tied itself.
-    """
-
-    variances: Float
-    ties: tuple[Tie, ...] = ()
+    variances: Float  # Var E_ij, shape (p, p); 0 where the released entry is exact, and for tied entries
+    ties: tuple[Tie, ...] = ()  # pairs of entries that share their noise; a base must not be tied itself
 
     def __post_init__(self) -> None:
         variances = np.array(self.variances, dtype=np.float64)
@@ -134,12 +117,7 @@ class EntryNoise:
 def wishart_difference(scale: float, shape: Float) -> EntryNoise:
     """The law of D^1/2 (W1 - W2) D^1/2 with W1, W2 independent Wishart matrices of p + 1 degrees and scale s/2 I.
 
-    Parameters
-    ----------
-    scale : float
-        s, positive.
-    shape : ndarray, shape (p,)
-        The diagonal of D, positive.
+    `shape` is the diagonal of D; it and s are positive.
     """
     return _scaled((len(shape) + 1) * _positive("scale", scale) ** 2 / 2, shape)
 
@@ -152,19 +130,11 @@ def symmetric_normal(scale: float, shape: Float) -> EntryNoise:
 def project(
     matrix: Float, law: EntryNoise, zeros: Sequence[tuple[int, int]] = (), ties: Sequence[tuple[int, int, float]] = ()
 ) -> tuple[Float, EntryNoise]:
-    """A released matrix and its noise after what the coding says of the matrix without noise.
+    """A released matrix and its noise, as yet without ties, after what the coding says of the matrix without noise.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (p, p)
-        The released matrix.
-    law : EntryNoise
-        Its noise, without ties.
-    zeros : sequence of (i, j)
-        Entries that are 0 in every data set: two dummies of one factor.
-    ties : sequence of (base, column, ratio)
-        Entry (column, column) is `ratio` times entry (base, column) in every data set: a dummy beside an intercept.
-        The two are averaged with weights inverse to their variances.
+    `zeros` (i, j) are 0 in every data set: two dummies of one factor. Of `ties` (base, column, ratio) entry (column,
+    column) is `ratio` times entry (base, column) in every data set: a dummy beside an intercept. The two are averaged
+    with weights inverse to their variances.
     """
     matrix, variances = np.array(matrix, dtype=np.float64), np.array(law.variances)
     if law.ties:

@@ -36,26 +36,11 @@ class CombinationTests(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Coefficients A theta + shift with their errors.
+    """Coefficients A theta + shift with their errors; ArgumentError if shapes disagree or a value is not finite."""
 
-    Attributes
-    ----------
-    estimates : Estimates
-        In model units.
-    transform : ndarray, shape (q, p), optional
-        A, public; the identity by default, for model units.
-    shift : ndarray, shape (q,), optional
-        0 by default.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes disagree or a value is not finite.
-    """
-
-    estimates: Estimates
-    transform: Float | None = None
-    shift: Float | None = None
+    estimates: Estimates  # in model units
+    transform: Float | None = None  # A, public, shape (q, p); the identity by default, for model units
+    shift: Float | None = None  # shape (q,); 0 by default
 
     def __post_init__(self) -> None:
         rows = self.estimates.check_rows(self.map)
@@ -170,24 +155,10 @@ def mean_response(
     offset: Float | float = 0.0,
     alpha: float = 0.05,
 ) -> MeanResponse:
-    """The mean response of rows of the design, each with an interval of coverage 1 - alpha.
+    """The mean response of public rows (k, p) in model units, each with an interval of coverage 1 - alpha by itself.
 
-    Parameters
-    ----------
-    estimates : Estimates
-    rows : ndarray, shape (k, p)
-        In model units, public.
-    inverse_link : callable
-        From linear predictors to means, nondecreasing; called at -inf and inf where a row is not identified.
-    offset : float or ndarray, shape (k,)
-        Added to the linear predictor.
-    alpha : float
-
-    Returns
-    -------
-    MeanResponse
-        The interval of the mean is the image of the linear predictor's, so it covers exactly when that does. Each
-        row's interval holds by itself, not all of them at once.
+    The interval is the image of the linear predictor's by the nondecreasing inverse link, which is called at -inf and
+    inf where a row is not identified: it covers exactly when that does.
     """
     rows = estimates.check_rows(rows)
     moved = np.broadcast_to(np.asarray(offset, dtype=np.float64), (len(rows),))
@@ -212,25 +183,14 @@ Reading = Literal["linear", "normal", "l1", "any"]
 def noise_bound(
     covariance: Float, curvature: Float, directions: Float | None = None, *, reading: Reading = "linear"
 ) -> Float:
-    """A bound on the standard deviation that the noise alone gives each coefficient, whatever the rows are.
+    """A bound on the standard deviation that the noise alone gives each c'theta, whatever the rows are, shape (k,).
 
-    Parameters
-    ----------
-    covariance : ndarray, shape (p, p)
-        Of the objective's noise b.
-    curvature : ndarray, shape (p, p)
-        M, positive definite: the objective had theta'M theta / 2.
-    directions : ndarray, shape (k, p), optional
-        Rows c, for sd(c'theta); the coefficients by default.
-    reading : {"linear", "normal", "l1", "any"}
-        "linear": for the part of theta that is linear in b, whatever its law, the least of lambda c'M^-1 c, with
-        lambda the largest eigenvalue of M^-1/2 Sigma M^-1/2, and of the bound of "any". The others hold for theta
-        itself, given the rows, for any convex loss and penalty: "normal" b has the same bound, "l1" (independent
-        Laplace entries) twice lambda, and "any" law ((tr(M^-1 Sigma) c'M^-1 c)^1/2 + (c'M^-1 Sigma M^-1 c)^1/2)^2 / 4.
-
-    Returns
-    -------
-    ndarray, shape (k,)
+    Sigma is the covariance of the objective's noise b, M its positive definite curvature (theta'M theta / 2), c the
+    rows of `directions`, the coefficients by default. The reading "linear" bounds the part of theta that is linear in
+    b, whatever its law: the least of lambda c'M^-1 c, lambda the largest eigenvalue of M^-1/2 Sigma M^-1/2, and of the
+    bound of "any". The others hold for theta itself, given the rows, for any convex loss and penalty: "normal" b has
+    the same bound, "l1" (independent Laplace entries) twice lambda, and "any" law ((tr(M^-1 Sigma) c'M^-1 c)^1/2 +
+    (c'M^-1 Sigma M^-1 c)^1/2)^2 / 4.
     """
     if reading not in get_args(Reading):
         raise ArgumentError(f"reading must be one of {list(get_args(Reading))}, got {safe_repr(reading)}")

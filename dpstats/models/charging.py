@@ -33,35 +33,13 @@ def run_charged(
     plan_hash: str | None = None,
     domain: Domain | None = None,
 ) -> Released:
-    """Charge `guarantee` durably, if there is a ledger, and only then call `release`, which reads rows.
+    """Charge `guarantee` durably, if there is a ledger, and only then call `release` quietly with the rows it pays for.
 
-    Parameters
-    ----------
-    ledger : Ledger, Part, path or None
-        A path is that of an existing ledger's file. A part of a partition pays for its own rows only, and `release` is
-        given no others.
-    guarantee : Guarantee
-    data : Table or None
-        The rows; None if `release` holds them as arrays.
-    release : callable
-        Called with the rows that the charge pays for, quietly: see `dpstats.quiet.fail_closed`.
-    columns : iterable of str
-        Those of `data` that `release` reads.
-    domain : Domain, optional
-        What the caller declares of them, which must agree with the Domain that the ledger keeps, if it does.
-    memory : Memory, optional
-        What `release` may keep of the rows in memory, beside `data` itself.
-
-    Raises
-    ------
-    ArgumentError, DataError, DomainError
-        If `ledger` is no ledger, or is a part and `data` has not its column: rows could not be told apart. If `data`
-        is known to be rows of another part, or one side of a holdout is to have a guarantee for replaced rows. If its
-        files were changed since they were opened, or there is no folder to keep the rows of a query in.
-    BudgetExceeded, UncertifiedError, LedgerError
-        If the ledger does not take the charge; `release` is not called then.
-    ReleaseError
-        If `release` fails; the charge stays.
+    A path is that of an existing ledger's file; a part of a partition pays for its own rows only, and `release` is
+    given no others. `columns` are those of `data` that it reads, `domain` is what the caller declares of them, `memory`
+    what it may keep of the rows. `data` is None if `release` holds its rows as arrays. Nothing is charged if rows and
+    ledger do not suit each other (as `check_rows` says) or the ledger does not take the charge; if `release` fails,
+    ReleaseError, and the charge stays.
     """
     ledger = as_ledger(ledger)
     check_rows(ledger, guarantee, data)
@@ -91,10 +69,8 @@ def run_charged(
 def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table | None) -> None:
     """Raise unless the rows can be those that a charge of `guarantee` pays for, by their schema alone.
 
-    Raises
-    ------
-    ArgumentError, DataError, DomainError, LedgerError
-        As `run_charged` says.
+    They are not if the ledger is none, or a part whose column `data` has not, or of which `data` is known to be
+    another; if one side of a holdout is to have a guarantee for replaced rows; if files changed since they were opened.
     """
     if data is not None:
         data.check_ready()
@@ -167,13 +143,7 @@ def _check_part(part: Part, data: Table | None) -> None:
 
 
 def sign_ledger(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger | Part | None:
-    """The ledger, opened, with the name and the label that its next entry is to have.
-
-    Raises
-    ------
-    ArgumentError
-        If there is a name or a label and no ledger to put it in.
-    """
+    """The ledger, opened, with the name and label of its next entry; ArgumentError if it lacks a ledger for them."""
     opened = as_ledger(ledger)
     if analyst is None and label is None:
         return opened

@@ -136,44 +136,24 @@ SEED = 20231
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a release is likely to cost at some number of rows.
+    """What a release is likely to cost at some number of rows."""
 
-    Attributes
-    ----------
-    noise : float
-        Root mean square over the coefficients of the standard deviation that noise gives them, in model units.
-    excess : float
-        The mean over the noise of what privacy adds to the mean loss of the rows.
-    """
-
-    noise: float
-    excess: float
+    noise: float  # root mean square of the coefficients' noise sd, in model units
+    excess: float  # mean over the noise of what privacy adds to the mean loss
 
 
 @dataclass(frozen=True, eq=False)
 class UniformPopulations:
-    """Populations of rows made up from public facts.
+    """Populations of rows made up from public facts."""
 
-    Attributes
-    ----------
-    coefficients : ndarray, shape (k, p)
-        Counted from what the quadratic term shrinks to, in model units.
-    information : ndarray, shape (k, p, p)
-        The mean of l'' x x' at each of them.
-    """
-
-    coefficients: Matrix
-    information: Matrix
+    coefficients: Matrix  # counted from what the quadratic term shrinks to, in model units, shape (k, p)
+    information: Matrix  # the mean of l'' x x' at each of them, shape (k, p, p)
 
     def mean(self, costs: Callable[[Matrix, Vector], tuple[Matrix, Matrix]], rows: float) -> Prediction:
-        """The mean over the populations.
+        """The mean over the populations of `costs`.
 
-        Parameters
-        ----------
-        costs : callable
-            From the Hessian of all rows and the coefficients to the covariance of the noise in the release and the mean
-            square of its bias, each of shape (p, p).
-        rows : float
+        From the Hessian of all rows and the coefficients they give the covariance of the noise in the release and the
+        mean square of its bias, each of shape (p, p).
         """
         found = []
         for information, coefficients in zip(self.information, self.coefficients, strict=True):
@@ -185,20 +165,8 @@ class UniformPopulations:
 
 
 def uniform_populations(family: Family, exog: Matrix, sizes: Vector, center: Vector) -> UniformPopulations:
-    """Rows beside coefficients drawn at random with the typical sizes.
+    """Rows (n, p) in model units beside coefficients drawn at random with typical sizes (p,), counted from `center`.
 
-    Parameters
-    ----------
-    family : Family
-    exog : ndarray, shape (rows, p)
-        Made-up rows in model units.
-    sizes : ndarray, shape (p,)
-        Typical sizes of the coefficients.
-    center : ndarray, shape (p,)
-        What they are counted from.
-
-    Notes
-    -----
     Responses are the mean that the coefficients predict: a response's own scatter is not public.
     """
     coefficients = sizes * np.random.default_rng(SEED).normal(size=(COEFFICIENTS, len(sizes)))
@@ -212,16 +180,7 @@ def uniform_populations(family: Family, exog: Matrix, sizes: Vector, center: Vec
 
 
 def predict_objective(made_up: UniformPopulations, rows: float, curvature: Vector, covariance: Matrix) -> Prediction:
-    """Of the minimiser of losses + theta'M theta / 2 + b'theta, b of the given covariance.
-
-    Parameters
-    ----------
-    made_up : UniformPopulations
-    rows : float
-    curvature : ndarray, shape (p,)
-        The diagonal of M.
-    covariance : ndarray, shape (p, p)
-    """
+    """Of the minimiser of losses + theta'M theta / 2 + b'theta, M = diag(curvature), b of the given covariance."""
 
     def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
         inverse = np.linalg.inv(hessian + np.diag(curvature))
@@ -257,16 +216,8 @@ def predict_moments(
 ) -> Prediction:
     """Of coefficients from noisy normal equations, stabilised eigenvalue by eigenvalue (docs/proofs/statistics, 4).
 
-    Parameters
-    ----------
-    made_up : UniformPopulations
-    rows : float
-    axes : ndarray, shape (p, p)
-        K with x = K z, the noise of the equations being alike in all directions of z.
-    variance : callable
-        From the norm of the coefficients of z to the variance of that noise in any direction.
-    ridge : float
-        m: the eigenvalue l of the equations becomes l / 2 + sqrt(l^2 / 4 + m^2).
+    `axes` is K with x = K z, the noise of the equations being alike in all directions of z, where its variance follows
+    from the norm of the coefficients. The ridge m makes the eigenvalue l of the equations l / 2 + sqrt(l^2 / 4 + m^2).
     """
 
     def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
@@ -293,17 +244,7 @@ FACTORS = 4.0 ** np.arange(-3, 4)
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """What all methods share.
-
-    Attributes
-    ----------
-    request : Request
-        Of the first method.
-    plan : Plan
-        Its plan.
-    made_up : UniformPopulations
-        Populations to predict on.
-    """
+    """What all methods share: request and plan of the first of them, and populations to predict on."""
 
     request: Request
     plan: Plan

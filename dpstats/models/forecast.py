@@ -84,16 +84,10 @@ class _Means(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Standard errors of fits of a plan by what is supposed of their rows, for any number of them.
-
-    Attributes
-    ----------
-    plan : Plan
-    populations : dict
-        By name, what a row adds in the mean: "usual" or "known", and where nothing is known "rich" and "poor" too.
-    """
+    """Standard errors of fits of a plan by what is supposed of their rows, for any number of them."""
 
     plan: Plan
+    # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, _Means]
     _kept: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 

@@ -273,18 +273,9 @@ def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) 
 def release_rows(
     plan: Plan, charged: Guarantee, rows: Rows[Block], nobs: int | None, random: RandomSource
 ) -> GLMResults:
-    """Release a completed plan's model of these rows.
+    """Release the model of these rows by a plan with every range known, charged `charged` before it was completed.
 
-    Parameters
-    ----------
-    plan : Plan
-        With every range known.
-    charged : Guarantee
-        What the plan was charged before it was completed.
-    rows : Rows of Block
-    nobs : int or None
-        Their number where it is public.
-    random : RandomSource
+    `nobs` is their number where it is public.
     """
     # The completed plan's options insist on the law of noise that was charged.
     options = plan.request.options

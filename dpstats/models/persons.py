@@ -24,14 +24,9 @@ Read = Callable[[Table], Values]
 
 
 def check_unit(table: Table, record: Unit) -> None:
-    """Raise unless one column of usable type tells persons apart, by the schema alone.
+    """Raise unless one column of numbers or text tells persons apart, by the schema alone.
 
-    Raises
-    ------
-    DataError, DomainError
-        If there is no such column, or more than one, or its type is neither numbers nor text.
-    ArgumentError
-        If every pass works the rows out again, in this process, where they are not kept.
+    ArgumentError if every pass works the rows out again, in this process, where they are not kept.
     """
     if record.column is None:
         return
@@ -61,15 +56,7 @@ def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomS
 def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Values]:
     """Finite values to be counted, as many of a person as may be counted. Reads rows: charge first.
 
-    Parameters
-    ----------
-    table : Table
-    read : callable
-        From a table to a value of each row; those that are not finite count for nothing. Picklable.
-    names : sequence of str
-        The columns that it reads.
-    record : Unit
-    random : RandomSource
+    `read` gives a value of each row from a table with the columns `names`; it must be picklable.
     """
     if record.column is None:
         return table.batches(names).each(read)

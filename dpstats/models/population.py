@@ -36,39 +36,17 @@ WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class ColumnPrior:
-    """How columns are spread of which only the declaration is known.
+    """How columns are spread of which only the declaration is known."""
 
-    Attributes
-    ----------
-    spread : float
-        Standard deviation of a number over its range.
-    curved : float
-        The same of a number that a curve is fitted over, which nobody does to one that hardly moves.
-    off : float
-        How far its mean is below the middle, over the range.
-    fall : float
-        The k-th level's share is in proportion to k^-fall.
-    ones : float
-        Share of ones in a column of 0 and 1.
-    second : float
-        Share of the second of a response's two values.
-    count : float
-        Mean of a response that counts, over the greatest count.
-    deviation : float
-        Standard deviation of a continuous response over half of its range.
-    shared : float
-        Correlation of any two columns, before they are cut to ranges and levels.
-    """
-
-    spread: float
-    curved: float
-    off: float
-    fall: float
-    ones: float
-    second: float
-    count: float
-    deviation: float
-    shared: float
+    spread: float  # standard deviation of a number over its range
+    curved: float  # the same of a number under a curve, which nobody fits to one that hardly moves
+    off: float  # how far its mean is below the middle, over the range
+    fall: float  # the k-th level's share is in proportion to k^-fall
+    ones: float  # share of ones in a column of 0 and 1
+    second: float  # share of the second of a response's two values
+    count: float  # mean of a response that counts, over the greatest count
+    deviation: float  # standard deviation of a continuous response over half of its range
+    shared: float  # correlation of any two columns, before they are cut to ranges and levels
 
 
 USUAL = ColumnPrior(
@@ -92,18 +70,11 @@ RICH = ColumnPrior(
 
 @dataclass(frozen=True, eq=False)
 class KnownColumns:
-    """What the analyst says is known of rows like those that will be fitted.
+    """What the analyst says is known of rows like those that will be fitted."""
 
-    Attributes
-    ----------
-    typical : dict
-        By column of the Domain: (mean, sd) of a number, the share of ones of 0 and 1, a dict of shares of levels.
-    like : DataFrame or None
-        Public rows.
-    """
-
+    # by column: (mean, sd) of a number, the share of ones, a dict of shares of levels
     typical: Mapping[str, Any] = field(default_factory=dict)
-    like: pd.DataFrame | None = None
+    like: pd.DataFrame | None = None  # public rows
 
     @classmethod
     def checked(cls, design: DesignSpec, typical: object, like: object) -> KnownColumns:
@@ -302,13 +273,7 @@ class Level(NamedTuple):
 
 
 def population_rows(plan: Plan, n: int, seed: int, typical: object = None, like: object = None) -> pd.DataFrame:
-    """Rows that are made up; see `Plan.made_up`.
-
-    Raises
-    ------
-    ArgumentError
-        If `n` is no positive number of rows, or the response is not a column by itself and not in `like`.
-    """
+    """Rows that are made up; see `Plan.made_up`. The response must be a column by itself, or in `like`."""
     design = plan.design
     n = checked_rows(n, 10**7)
     if not isinstance(design, DesignSpec):
@@ -343,13 +308,7 @@ def population_signal(exog: Vector, random: np.random.Generator) -> Vector:
 
 
 def response_level(design: DesignSpec, known: KnownColumns, habit: ColumnPrior, table: Mapping[str, Any]) -> Level:
-    """Where the response of rows lies: as `typical` says, or else as a habit has it.
-
-    Parameters
-    ----------
-    table : dict
-        Rows that have the columns of the response, whatever they are unless `typical` speaks of them.
-    """
+    """Where the response of the rows of `table` lies: as `typical` says, or else as a habit has it."""
     if any(name in known.typical for name in response_scores(design)):
         values = design.endog(table)
         values = values[np.isfinite(values)]

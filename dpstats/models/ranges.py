@@ -204,15 +204,8 @@ def serve(
     """What `build` makes of the bought ranges, or of the nearest ones that it can use.
 
     The budget is spent by now, and a range may not suit its formula: `np.log(x)` on one below zero, `np.exp(x)` on one
-    that reaches 2^50. All that is tried here is a function of the released ranges. `build` is known to serve with
-    `STAND_IN` for each.
-
-    Parameters
-    ----------
-    ranges : dict
-        (low, high) by column, as bought.
-    build : callable
-        Raises DPStatsError where ranges do not serve.
+    that reaches 2^50; `build` raises DPStatsError then. All that is tried here is a function of the released ranges.
+    `build` is known to serve with `STAND_IN` for each.
     """
     try:
         return build(ranges)
@@ -248,15 +241,7 @@ LEAST_RATE = 1e-300
 
 
 def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePurchase:
-    """Buy what the plan sets aside for its response. Reads rows: charge first.
-
-    Parameters
-    ----------
-    plan : Plan
-        With every range known, and a response to be bought.
-    data : Table
-    random : RandomSource
-    """
+    """Buy what a plan with every range known sets aside for its response. Reads rows: charge first."""
     planned, design, adjacency = plan.response, plan.design, plan.request.adjacency
     assert planned is not None
     assert isinstance(design, DesignSpec)

@@ -50,19 +50,12 @@ CLEARLY = 1 - 1e-9
 
 @dataclass(frozen=True)
 class ArrayBeside:
-    """What belongs to the rows of plain arrays beside their columns.
-
-    Attributes
-    ----------
-    weights, offset : Column or None
-    weight_bound, offset_bound : float
-        Weights beyond it count as much, and are divided by it; offsets are clipped to it on either side.
-    """
+    """What belongs to the rows of plain arrays beside their columns."""
 
     weights: Column | None = None
     offset: Column | None = None
-    weight_bound: float = 1.0
-    offset_bound: float = OFFSET_BOUND
+    weight_bound: float = 1.0  # weights beyond it count as much, and are divided by it
+    offset_bound: float = OFFSET_BOUND  # offsets are clipped to it on either side
 
     def of(self, rows: slice) -> tuple[Floats | None, Floats | None]:
         """Weights within [0, 1] and offsets of some rows, NaN where a row has none or must not count."""
@@ -76,15 +69,7 @@ class ArrayBeside:
 
 
 def array_beside(weights: Any, offset: Any, weight_bound: float, offset_bound: float, rows: int) -> ArrayBeside:
-    """Weights and offsets of arrays with their public bounds, checked.
-
-    Raises
-    ------
-    DataError
-        If one is no vector of numbers, or has not one for each of `rows` rows.
-    ArgumentError
-        If a bound is no number from 1e-50 to 1e50.
-    """
+    """Weights and offsets of arrays with their public bounds (1e-50 to 1e50), checked: one for each of `rows` rows."""
     for name, bound in (("weight_bound", weight_bound), ("offset_bound", offset_bound)):
         if not 1e-50 <= check_positive(name, bound) <= 1e50:
             raise ArgumentError(f"{name} must be a number from 1e-50 to 1e50, got {safe_repr(bound)}")
@@ -108,16 +93,7 @@ def array_blocks(
 ) -> MemoryRows[Block]:
     """Blocks of complete rows within the bounds; views of the arrays wherever nothing had to change.
 
-    Parameters
-    ----------
-    endog : Column, n rows
-    exog : Matrix, n rows
-    family : Family
-        Its `clip_response` maps the responses to its domain.
-    norms : dict
-        Bounds on the rows' l1, l2 and linf norms; longer rows are shortened to them.
-    beside : ArrayBeside, optional
-        Weights and offsets; none by default.
+    `norms` bounds the rows' l1, l2 and linf norms: longer rows are shortened to them.
     """
     more = ArrayBeside() if beside is None else beside
     blocks = partial(_blocks, endog, exog, family, norms, more)
@@ -224,19 +200,9 @@ WORKING_CAP = 0.35
 
 
 class ArraySource:
-    """Plain arrays, with bounds on the rows' norms.
+    """Plain arrays, with bounds on the rows' norms: one l2 bound, or bounds under the keys l1, l2, linf.
 
-    Parameters
-    ----------
-    endog : array_like, shape (rows,)
-    exog : array_like, shape (rows, p)
-    row_norm : float or dict
-        An l2 bound, or bounds under the keys l1, l2, linf.
-    names : sequence of str, optional
-        Column names; x1, x2, ... or a frame's own by default.
-    weights, offset : array_like, shape (rows,), optional
-    weight_bound, offset_bound : float
-        The greatest weight, and the greatest size of an offset; what is beyond is clipped.
+    Columns are called x1, x2, ... or as in a frame by default. Weights and offsets beyond their bounds are clipped.
     """
 
     def __init__(
@@ -316,15 +282,7 @@ class ArraySource:
 
 
 class FormulaSource:
-    """A formula on a frame, with a Domain that declares public facts of its columns.
-
-    Parameters
-    ----------
-    formula : str
-    data : DataFrame, another table or None
-        None for a dry run, which plans and reads nothing.
-    domain : Domain, dict or None
-    """
+    """A formula on a frame, with a Domain that declares public facts of its columns; a dry run has no data."""
 
     def __init__(self, formula: str, data: object, domain: Domain | Mapping[str, Any] | None) -> None:
         self.domain = Domain.coerce(domain)
@@ -426,13 +384,7 @@ def _all_capped(family: Family, _: int, blocks: Iterable[Block]) -> Iterator[Blo
 
 
 def model_formula(formula: str, family: str | Family, **beside: Unpack[RowKeywords]) -> str:
-    """The formula with the terms that these arguments stand for.
-
-    Raises
-    ------
-    ArgumentError
-        If one of them is no text, or there is an exposure and the link is no logarithm.
-    """
+    """The formula with the terms that these arguments stand for; an exposure needs a log link."""
     if beside.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "

@@ -129,13 +129,7 @@ def release_statistics(
 
 
 def statistics_formula(columns: Sequence[str], response: str | None) -> str:
-    """The formula of all columns that the statistics are of.
-
-    Raises
-    ------
-    ArgumentError
-        If `columns` are not at least two different texts, with the response among them or beside them.
-    """
+    """The formula of all columns that the statistics are of: two different texts or more, with the response."""
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not all(isinstance(c, str) for c in columns):
         raise ArgumentError("columns must be a list of names or terms: columns=['y', 'x1', 'x2']")
     if response is not None and not isinstance(response, str):

@@ -1,38 +1,26 @@
-"""The releases of a fit by the method asked for, what they buy of the response, and what the budget is spent on."""
+"""The releases of a fit by the method asked for, and what they buy of the response."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.napp import Stage, plan_method_stage
 from dpstats.mechanisms.objective import recentre
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import ACROSS, EXACT_COLUMNS, NOT_EXACT, PosteriorPlan
-from dpstats.mechanisms.posterior_sampler import lattice_points
+from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT
 from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
-from dpstats.risk.proved import posterior_bounds, region_bounds
-
-if TYPE_CHECKING:
-    from dpstats.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
@@ -43,10 +31,7 @@ APART = ("output", "posterior", "statistics")
 def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     """The penalty's weight on each column, shape (p,): 0 on the intercept, else as the options say, else 1.
 
-    Raises
-    ------
-    ArgumentError
-        If a key of the option `penalty_weights` is neither a term nor a column.
+    ArgumentError if a key of the option `penalty_weights` is neither a term nor a column.
     """
     weights = np.ones(len(design.names))
     if design.has_intercept:
@@ -107,28 +92,6 @@ def zcdp_of(stages: tuple[Stage, ...]) -> float | None:
     return first.statistics.guarantee.rho if isinstance(first, LeastSquaresPlan) else None
 
 
-def risk_frame(plan: Plan, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
-    """The excess-risk table of the plan's method."""
-    fit = plan.objective
-    if isinstance(fit, LeastSquaresPlan):
-        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
-    if isinstance(fit, PosteriorPlan):
-        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
-    if isinstance(fit, OutputPlan):
-        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
-        return output_risk(plan, facts, pi, radius, n)
-    return excess_risk(plan, pi, radius, n)
-
-
-def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:
-    """What is proved of a draw: nothing of one from a Markov chain."""
-    if not plan.exact:
-        return []
-    if plan.semi_axes is not None:
-        return region_bounds(plan.temperature, len(lattice_points(plan.semi_axes, ACROSS[plan.size])), pi)
-    return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
-
-
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     """The proof that covers what the request releases."""
     options = request.options
@@ -152,72 +115,6 @@ def paid_apart(stages: tuple[Stage, ...], options: Options) -> tuple[tuple[Stage
     return (stages,)
 
 
-COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
-
-
-def budget_frame(plan: Plan) -> pd.DataFrame:
-    """The table `Plan.budget` returns; see there."""
-    rows: list[tuple[Any, ...]] = []
-    if plan.bought:
-        cost = range_eps(plan.request, plan.bought)
-        rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
-    if plan.response is not None:
-        cost = plan.response.eps
-        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
-        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
-    if plan.screening is not None:
-        rows += screening_rows(plan.screening)
-    for role, stage in plan.stages:
-        retrieved = max(0.0, stage.planned_eps - stage.joint_need)
-        need, final = stage.planned_eps - retrieved, stage.final.eps
-        rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, stage.bought_law))
-        if final > 0:
-            rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
-        if stage.information is not None:
-            rows += information_rows(stage.information)
-    sums = [sum(row[column] for row in rows) for column in (4, 5)]
-    if plan.request.options.split is not None:
-        sums = [float("nan")] * 2  # parts of the rows pay side by side
-    # A person may have several rows of weight 1, each of which costs what is planned for one.
-    times = plan.request.options.record.rows
-    rows = [(row[0], *(times * cell for cell in row[1:6]), row[6]) for row in rows]
-    sums = [times * total for total in sums]
-    planned = plan.request.eps
-    if plan.guarantee.eps > planned * (1 + 1e-9):  # the fit is one of several, of which the rows chose
-        rest, delta = plan.guarantee.eps - sum(row[1] for row in rows), plan.guarantee.delta - sum(r[2] for r in rows)
-        rows.append(("choice, others", rest, delta, rest, rest, 0.0, "candidates and choice"))
-        sums[0], planned = sums[0] + rest, plan.guarantee.eps
-    rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, planned, sums[0], sums[1], ""))
-    return WideFrame(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
-
-
-def screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
-    """The purchases of screening, as rows of the budget table."""
-    choices = screening.eps - screening.null_eps
-    terms = f"{screening.choices} of {screening.candidates} terms"
-    rows: list[tuple[Any, ...]] = [("screening", choices, 0.0, choices, choices, 0.0, terms)]
-    if screening.null is not None:
-        cost = screening.null_eps
-        rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
-    return rows
-
-
-def information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
-    """The purchases of inference, as rows of the budget table."""
-    found = {
-        "known": "",
-        "dispersion": "dispersion",
-        "robust": "robust variances",
-        "clustered": "variances by persons",
-    }[plan.purchase.spread]
-    costs = {
-        ("information", "standard errors"): plan.eps,
-        ("info: rounding", "discrete noise"): plan.purchase.cover_eps,
-        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
-    }
-    return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]
-
-
 def range_eps(request: Request, bought: tuple[str, ...]) -> float:
     """What the ranges of the columns left out of the Domain cost together."""
     return request.options.range_share * request.row_eps if bought else 0.0
@@ -231,31 +128,22 @@ MEAN_SHARE = 0.25
 class ResponsePurchase:
     """What is bought of the response.
 
-    Attributes
-    ----------
-    eps : float
-        What it costs.
-    low, high : float
-        The interval that scale, centre and cap of a continuous response follow, or 0 and the greatest count that is
-        not clipped; in the user's units. The declared range until it is bought.
-    mean : float or None
-        The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
-        intercept to centre.
+    `low` and `high` are the interval that scale, centre and cap of a continuous response follow, or 0 and the greatest
+    count that is not clipped, in the user's units: the declared range until it is bought.
     """
 
-    eps: float
+    eps: float  # what it costs
     low: float
     high: float
+    # The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
+    # intercept to centre.
     mean: float | None = None
 
 
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
     """What the request buys of its response, the declared range standing in for what is not known yet; None if nothing.
 
-    Raises
-    ------
-    ArgumentError
-        If the purchase is asked for where there is nothing to buy or no room for it in the plan.
+    ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
     obstacle = _obstacle(request, design)
     wanted = request.options.response

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +17,9 @@ from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
+from dpstats.plan.facts import PlanFacts
 from dpstats.plan.tables import capped_at, format_number, is_output
 from dpstats.proof_pages import cite_proof
-
-if TYPE_CHECKING:
-    from dpstats.plan.plan import Plan
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -39,17 +36,22 @@ NEIGHBOURS = {
 """What a guarantee hides, by its notion of neighbours and whether it is for rows."""
 
 
-def guarantee_note(plan: Plan) -> str:
+def guarantee_note(plan: PlanFacts) -> str:
     """What is guaranteed of everything shown, in a sentence."""
+    if not plan.guarantee.certified:
+        return f"No guarantee is claimed for this output: {plan.guarantee.reason}."
+    return f"Everything above is {guaranteed(plan)}"
+
+
+def guaranteed(plan: PlanFacts) -> str:
+    """The guarantee and what it hides, for the end of a sentence."""
     guarantee = plan.guarantee
-    if not guarantee.certified:
-        return f"No guarantee is claimed for this output: {guarantee.reason}."
     neighbours = NEIGHBOURS[guarantee.adjacency, guarantee.unit is None].format(unit=guarantee.unit)
     privacy = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
-    return f"Everything above is {privacy}-differentially private for {neighbours}."
+    return f"{privacy}-differentially private for {neighbours}."
 
 
-def plan_notes(plan: Plan) -> list[str]:
+def plan_notes(plan: PlanFacts) -> list[str]:
     """What the reader must know, in plain words."""
     guarantee, objective = plan.guarantee, plan.objective
     said = [
@@ -104,17 +106,17 @@ def plan_notes(plan: Plan) -> list[str]:
     return [*said, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
-def assumed_response_note(plan: Plan) -> list[str]:
+def assumed_response_note(plan: PlanFacts) -> list[str]:
     """What an undeclared response was taken for."""
     return [f"{one}." for one in plan.advice if TAKEN in one]
 
 
-def design_notes(plan: Plan) -> list[str]:
+def design_notes(plan: PlanFacts) -> list[str]:
     """Public oddities of the design."""
     return [f"{note}." for note in plan.design.notes]
 
 
-def cap_note(plan: Plan) -> list[str]:
+def cap_note(plan: PlanFacts) -> list[str]:
     """From which residual on least squares is no longer that, if rows can have one."""
     units = capped_at(plan)
     if units is None:
@@ -125,7 +127,7 @@ def cap_note(plan: Plan) -> list[str]:
     ]
 
 
-def alpha_note(plan: Plan) -> list[str]:
+def alpha_note(plan: PlanFacts) -> list[str]:
     """What sizes of alpha mean something under a sparse penalty: those between the noise and all that rows can add."""
     penalty, objective, design = plan.request.penalty, plan.objective, plan.design
     if penalty is None or not penalty.sparse or not penalty.convex or is_output(plan):
@@ -141,7 +143,7 @@ def alpha_note(plan: Plan) -> list[str]:
     ]
 
 
-def link_note(plan: Plan) -> list[str]:
+def link_note(plan: PlanFacts) -> list[str]:
     """How counts vary, and up to which mean their link is a logarithm, if not of all."""
     if isinstance(plan.family, NegativeBinomial):
         alpha = f"{plan.family.alpha:.4g}"
@@ -159,7 +161,7 @@ def link_note(plan: Plan) -> list[str]:
     ]
 
 
-def shrinkage_note(plan: Plan) -> str:
+def shrinkage_note(plan: PlanFacts) -> str:
     """What the coefficients are shrunk by."""
     units = "on columns in model units: numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
     if isinstance(plan.objective, LeastSquaresPlan):
@@ -168,7 +170,7 @@ def shrinkage_note(plan: Plan) -> str:
     return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
 
 
-def errors_note(plan: Plan) -> str:
+def errors_note(plan: PlanFacts) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
     information = plan.stages[-1].plan.information
@@ -215,7 +217,7 @@ def errors_note(plan: Plan) -> str:
     )
 
 
-def covered_note(plan: Plan) -> list[str]:
+def covered_note(plan: PlanFacts) -> list[str]:
     """Up to how many rows the guarantee holds, if somebody could have more."""
     covered = min(stage.plan.covered_rows for stage in plan.stages)
     if not plan.guarantee.certified or covered >= MOST_COVERED:
@@ -226,14 +228,14 @@ def covered_note(plan: Plan) -> list[str]:
     ]
 
 
-def rows_needed_note(plan: Plan) -> str:
+def rows_needed_note(plan: PlanFacts) -> str:
     """From how many rows on free errors are likely to be there, by a forecast; empty where there is none."""
     if plan.call is None:
         return ""
     if len(plan.names) > MOST_FORETOLD:
         return "plan.standard_errors(n) foretells whether they will be. "
     try:
-        place = bisect_left(ROWS_TRIED, True, key=plan.forecast().enough)
+        place = bisect_left(ROWS_TRIED, True, key=plan.call.forecast(plan, None, None, None).enough)
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
         return ""
     if place == len(ROWS_TRIED):
@@ -244,7 +246,7 @@ def rows_needed_note(plan: Plan) -> str:
     )
 
 
-def persons_note(plan: Plan) -> str:
+def persons_note(plan: PlanFacts) -> str:
     """What becomes of a person's rows."""
     record = plan.request.options.record
     if record.shared:
@@ -267,7 +269,7 @@ def rounding_note(stage: ObjectivePlan) -> str:
     )
 
 
-def screening_note(plan: Plan) -> str:
+def screening_note(plan: PlanFacts) -> str:
     """What screening did to the model."""
     assert plan.screening is not None
     screening = plan.screening

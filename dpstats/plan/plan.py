@@ -5,42 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.napp import Stage, stored_plan
-from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
     ResponsePurchase,
-    budget_frame,
     centre_stages,
     paid_apart,
     planned_fit,
     proof_page,
     range_eps,
-    risk_frame,
     uncertified_method,
     zcdp_of,
 )
 from dpstats.plan.notes import plan_notes, rounding_note
 from dpstats.plan.tables import Summary, column_table, header_table, plan_tables, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee, check_budget
-from dpstats.privacy.k_norm import KNormNoise
-from dpstats.privacy.noise import Noise
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
 
@@ -58,8 +52,7 @@ def summarize_plan(plan: Plan) -> Summary:
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(PlanFacts):
     """What a call will release and what it costs; a function of formula, Domain and options alone.
 
     Attributes
@@ -93,145 +86,9 @@ class Plan:
     >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
     >>> plan.noise.kind, plan.names, plan.df_model
     ('laplace', ('Intercept', 'x'), 1)
+    >>> "per_row" in plan.excess_risk(n=2000).columns
+    True
     """
-
-    request: Request
-    design: PublicDesign
-    formula: str | None
-    bought: tuple[str, ...]
-    stages: tuple[Stage, ...]
-    guarantee: Guarantee
-    response: ResponsePurchase | None = None
-    completed: bool = False
-    screening: ScreeningPlan | None = None
-    advice: tuple[str, ...] = ()
-    call: Any = field(default=None, repr=False)
-
-    @property
-    def objective(self) -> ObjectivePlan:
-        """The release of the penalised fit itself."""
-        return next(plan for role, plan in self.stages if role == "fit")
-
-    @property
-    def family(self) -> Family:
-        """The loss, every cap filled in from the public range of the response."""
-        return self.objective.family
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coefficients."""
-        return self.design.names
-
-    @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Whether the fit has each column, shape (p,): all of them without screening."""
-        if self.screening is None:
-            return np.ones(len(self.names), dtype=bool)
-        return np.isin(np.arange(len(self.names)), self.screening.kept)
-
-    @property
-    def df_model(self) -> int:
-        """Coefficients of the fit besides the intercept."""
-        return int(self.kept.sum()) - int(self.design.has_intercept)
-
-    @property
-    def curvature(self) -> Vector:
-        """M, the diagonal of the quadratic term in model units, one a column of the fit."""
-        return self.objective.curvature
-
-    @property
-    def noise(self) -> Noise | KNormNoise:
-        """The law of the objective's linear term: cut to the design, or in the metric x * noise_shape."""
-        return self.objective.noise
-
-    @property
-    def one_law(self) -> bool:
-        """Whether the noise of every stage is of one kind."""
-        return len({plan.noise.kind for _, plan in self.stages}) == 1
-
-    @property
-    def noise_shape(self) -> Vector:
-        """Public column weights a: the objective's linear term is b / a."""
-        return self.objective.noise_shape
-
-    @property
-    def linear(self) -> Vector:
-        """The public linear term of the objective, shape (p,): -linear / curvature is what coefficients shrink to."""
-        return self.objective.linear
-
-    @property
-    def noise_sd(self) -> pd.Series[float]:
-        """Standard deviation of the linear term of each column, in model units; released noise is about it over n h.
-
-        Of output perturbation that of the noise in the released coefficients.
-        """
-        names = [name for name, kept in zip(self.names, self.kept, strict=True) if kept]
-        return pd.Series(np.sqrt(self.objective.noise_variances), index=names, name="noise_sd")
-
-    @property
-    def kappa(self) -> float:
-        """sup x' M^-1 x."""
-        return self.objective.kappa
-
-    @property
-    def eps(self) -> float:
-        """The total epsilon."""
-        return self.guarantee.eps
-
-    @property
-    def delta(self) -> float:
-        """The total delta."""
-        return self.guarantee.delta
-
-    @property
-    def adjacency(self) -> str:
-        """Which data sets count as neighbours."""
-        return self.guarantee.adjacency
-
-    @property
-    def radius(self) -> float:
-        """The guess at the coefficients' norm behind the default curvature."""
-        return self.objective.radius
-
-    @property
-    def budget(self) -> pd.DataFrame:
-        """The purchases, one a row, and their total.
-
-        Returns
-        -------
-        DataFrame
-            Columns: eps and delta as charged; planned, the eps set aside; need, the eps that noise of the classical
-            scale really costs by the joint bound; retrieved, planned less need; and buys, in words.
-        """
-        return budget_frame(self)
-
-    def excess_risk(
-        self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
-    ) -> pd.DataFrame:
-        """Proved bounds on what privacy costs in the objective.
-
-        Parameters
-        ----------
-        pi, radius, n
-            As for `dpstats.risk.excess_risk`.
-        printed : bool
-            Its whole table, with the sources and the bounds that papers print.
-
-        Returns
-        -------
-        DataFrame
-            Columns bound; value, on the sum of losses; per_row, value / n.
-
-        Examples
-        --------
-        >>> "per_row" in plan.excess_risk(n=2000).columns
-        True
-        """
-        table = risk_frame(self, pi, radius, n)
-        if check_flag("printed", printed):
-            return table
-        proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
-        return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
     def fit(
         self,
@@ -436,26 +293,9 @@ def make_plan(
     bought: tuple[str, ...] = (),
     response: ResponsePurchase | None = None,
 ) -> Plan:
-    """Split the budget and plan the release; reads no row.
+    """Split the budget and plan the release; reads no row. Every cap of `family` is filled in.
 
-    Parameters
-    ----------
-    request : Request
-    design : PublicDesign
-    family : Family
-        With every cap filled in.
-    formula : str or None
-    bought : tuple of str
-        Columns whose range is bought.
-    response : ResponsePurchase, optional
-        What is bought of the response; design and family follow it already.
-
-    Raises
-    ------
-    ArgumentError
-        If budget is to be returned though ranges are bought: the noise, and so what is left over, will follow the
-        ranges, but the charge is made before they are known. Likewise if `curvature` is given and the range of counts
-        is bought. If eps is too small to buy the ranges with.
+    `bought` are columns whose range is bought; design and family follow what is bought of the response already.
     """
     _check_bought(request, design, family, bought)
     # A cap on residuals is given in the response's units, which may be any.
@@ -522,21 +362,10 @@ def _spent_delta(request: Request, stages: tuple[Stage, ...], screening: Screeni
 
 
 def replan(plan: Plan, eps: float) -> Plan:
-    """The plan of the same call with `eps` in place of its own; reads no row and spends nothing.
+    """The plan of the same call with `eps` in place of its total; reads no row and spends nothing.
 
     Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
-    because stages differed in it.
-
-    Parameters
-    ----------
-    plan : Plan
-    eps : float
-        The total.
-
-    Raises
-    ------
-    ArgumentError
-        If `eps` is not positive, or too small for the ranges that the call buys.
+    because stages differed in it. ArgumentError if `eps` is too small for the ranges that the call buys.
     """
     eps, _ = check_budget(eps)
     request = replace(plan.request, eps=eps)

@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from statsmodels.iolib import summary as statsmodels_summary
@@ -20,12 +20,10 @@ from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.plan.facts import PlanFacts
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.information.statistics import StatisticsNoise
 from dpstats.proof_pages import cite_proof
-
-if TYPE_CHECKING:
-    from dpstats.plan.plan import Plan
-    from dpstats.privacy.guarantee import Guarantee
 
 DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
 """What a table in a text does not lead to."""
@@ -139,20 +137,20 @@ EXPONENT = re.compile(r"\S*\de[-+]\d\S*")
 """A number such as -3.981e-06."""
 
 
-def plan_tables(plan: Plan) -> list[SimpleTable]:
+def plan_tables(plan: PlanFacts) -> list[SimpleTable]:
     """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk."""
     tables = [budget_table(plan), *bought_tables(plan), noise_table(plan)]
     return [*tables, risk_table(plan)] if has_risk(plan) else tables
 
 
-def has_risk(plan: Plan) -> bool:
+def has_risk(plan: PlanFacts) -> bool:
     """Whether the proofs of the excess risk apply."""
     options = plan.request.options
     proved = not options.replicates
     return proved and not isinstance(plan.objective, LeastSquaresPlan)
 
 
-def header_table(plan: Plan, observations: str) -> SimpleTable:
+def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
     """Pairs of facts on the model (left) and on the guarantee (right)."""
     guarantee, request = plan.guarantee, plan.request
     wide = WIDTH // 2 - 18  # as wide as the tables below, whatever the facts
@@ -195,7 +193,7 @@ def banner(guarantee: Guarantee) -> list[str]:
     return [line.center(WIDTH) for line in textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH)]
 
 
-def model_title(plan: Plan) -> str:
+def model_title(plan: PlanFacts) -> str:
     """The first line of a table of coefficients."""
     return f"Private Generalized Linear Model: {plan.family.name}".center(WIDTH)
 
@@ -205,7 +203,7 @@ def facts_lines(facts: Sequence[str]) -> list[str]:
     return [line.center(WIDTH) for line in textwrap.wrap("; ".join(facts), WIDTH - 4)]
 
 
-def capped_at(plan: Plan) -> float | None:
+def capped_at(plan: PlanFacts) -> float | None:
     """From which residual on least squares is no longer that, in the response's units; None if no row has one."""
     cap, design = getattr(plan.family, "residual_cap", None), plan.design
     if cap is None or isinstance(plan.objective, LeastSquaresPlan):
@@ -214,7 +212,7 @@ def capped_at(plan: Plan) -> float | None:
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
 
 
-def modelled_level(plan: Plan) -> str:
+def modelled_level(plan: PlanFacts) -> str:
     """What the coefficients are about: of a response of two values, which of them they speak for."""
     design, family = plan.design, plan.family
     name = " ".join(design.response_name.split())
@@ -245,7 +243,7 @@ def auxiliary_facts(design: PublicDesign) -> list[tuple[str, str]]:
     return [*facts, ("Offset:", "an array")] if design.offset_bound else facts
 
 
-def column_table(plan: Plan) -> SimpleTable:
+def column_table(plan: PlanFacts) -> SimpleTable:
     """The terms and the bounds on their part of a row, in model units."""
     rows = [
         (term.name, [str(term.columns.stop - term.columns.start), format_number(term.l2), format_number(term.l1)])
@@ -256,7 +254,7 @@ def column_table(plan: Plan) -> SimpleTable:
     return full_width(["columns", "l2 bound", "l1 bound"], rows, [10, 12, 12], title="Terms, bounds in model units")
 
 
-def budget_table(plan: Plan) -> SimpleTable:
+def budget_table(plan: PlanFacts) -> SimpleTable:
     """Every purchase and the total; beside it what the classical split would have wasted."""
     budget = plan.budget
     columns = ["eps", "delta", "need", "retrieved"]
@@ -266,7 +264,7 @@ def budget_table(plan: Plan) -> SimpleTable:
     return full_width([*columns, "buys"], rows, [9, 9, 9, 9, 23], title="Budget")
 
 
-def bought_tables(plan: Plan) -> list[SimpleTable]:
+def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     """What was bought of the columns' values, once it is known: ranges, and what the fit needed of the response."""
     rows = []
     if plan.completed:
@@ -283,7 +281,7 @@ def bought_tables(plan: Plan) -> list[SimpleTable]:
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
-def noise_table(plan: Plan) -> SimpleTable:
+def noise_table(plan: PlanFacts) -> SimpleTable:
     """Noise scale and curvature of each stage, and the noise of the classical split."""
     last = plan.stages[-1].plan
     if isinstance(last, PosteriorPlan):
@@ -323,7 +321,7 @@ def statistics_table(noise: StatisticsNoise) -> SimpleTable:
     return full_width(["sd of noise"], rows, [14], title="Noise, rows within the unit ball of the design's metric")
 
 
-def risk_table(plan: Plan) -> SimpleTable:
+def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
     n = int(plan.request.options.rows_guess) if is_output(plan) else None
     table = plan.excess_risk(RISK_LEVEL, n=n)
@@ -332,7 +330,7 @@ def risk_table(plan: Plan) -> SimpleTable:
     return full_width(["at most"], rows, [20], title=f"Excess risk: proved bounds on what privacy adds to {losses}")
 
 
-def is_output(plan: Plan) -> bool:
+def is_output(plan: PlanFacts) -> bool:
     """Whether the noise is in the coefficients themselves, not in the objective."""
     last = plan.stages[-1].plan
     return isinstance(last, OutputPlan) and not isinstance(last, PosteriorPlan)
@@ -401,7 +399,7 @@ def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], col
     return narrow
 
 
-def _shares(plan: Plan) -> str:
+def _shares(plan: PlanFacts) -> str:
     """How the rows of a person count."""
     record = plan.request.options.record
     return "equal shares" if record.shared else f"1, {record.rows} rows at most"

@@ -37,13 +37,7 @@ CAPTION = "caption"
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, imported when something is drawn.
-
-    Raises
-    ------
-    ArgumentError
-        If matplotlib is not installed.
-    """
+    """matplotlib.pyplot, imported when something is drawn; ArgumentError if it is not installed."""
     try:
         from matplotlib import pyplot as found
     except ImportError as error:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
+from dpstats.inference.estimates import LEVEL
 from dpstats.plan.tables import Summary, format_number, full_width
 
 SHOWN = 2
@@ -24,13 +26,7 @@ MOST_PLACES = 6
 
 
 def to_the_noise(value: float, error: float) -> str:
-    """`value` up to the place where its standard error has its second digit; three digits if there is no error.
-
-    Parameters
-    ----------
-    value, error : float
-        In the same units.
-    """
+    """`value` up to the place where its standard error has its second digit; three digits if there is no error."""
     if value != value:
         return ""
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
@@ -92,10 +88,7 @@ class ContrastTests:
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
         summary = Summary()
-        title = "Test for Constraints"
-        frame = self.summary_frame()
-        rows = [(name, coefficient_cells(row.to_numpy())) for name, row in frame.iterrows()]
-        summary.tables = [full_width(coefficient_headers(self.alpha), rows, COEFFICIENT_WIDTHS, title=title)]
+        summary.tables = [inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")]
         return summary
 
     def __str__(self) -> str:
@@ -125,6 +118,12 @@ def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     tested = f"{pvalue:.3f}" if np.isfinite(error) else ""
     numbers = [to_the_noise(number, error) for number in (estimate, error, low, high)]
     return [*numbers[:2], known, tested, *numbers[2:]]
+
+
+def inference_table(frame: pd.DataFrame, alpha: float = LEVEL, title: str | None = None) -> SimpleTable:
+    """The regression table of estimates, errors, z, p and both ends of their intervals, a row each."""
+    rows = [(str(name), coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in frame.iterrows()]
+    return full_width(coefficient_headers(alpha), rows, COEFFICIENT_WIDTHS, title=title)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from dpstats.plan.tables import (
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Printed
 from dpstats.results.summary import shown_bound
 
 COLUMN = 14
@@ -40,7 +41,7 @@ ALWAYS = ("Family", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 
 
 @dataclass(frozen=True, eq=False)
-class ETable:
+class ETable(Printed):
     """Fits side by side; `etable` makes it.
 
     Attributes
@@ -79,6 +80,8 @@ class ETable:
         >>> table = dp.etable(fits)
         >>> "education" in table.summary().as_text()
         False
+        >>> "tabular" in table.to_latex(), table.to_markdown().startswith("|")
+        (True, True)
         """
         summary = Summary()
         each = self._beside()
@@ -86,32 +89,6 @@ class ETable:
             summary.tables += self._panel(slice(start, start + each))
         summary.add_extra_txt(wrap_notes(self._notes()))
         return summary
-
-    def to_latex(self) -> str:
-        """The summary as LaTeX.
-
-        Examples
-        --------
-        >>> "tabular" in dp.etable(fits).to_latex()
-        True
-        """
-        return self.summary().as_latex()
-
-    def to_markdown(self) -> str:
-        """The summary as Markdown.
-
-        Examples
-        --------
-        >>> dp.etable(fits).to_markdown().startswith("|")
-        True
-        """
-        return self.summary().as_markdown()
-
-    def _repr_html_(self) -> str:
-        return self.summary().as_html()
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -18,51 +17,19 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
-from dpstats.mechanisms.screening import split_terms
-from dpstats.plan import Plan, penalty_weights
+from dpstats.plan import Plan
 from dpstats.plots import draw_result
-from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.quiet import quiet
-from dpstats.results import stored
-from dpstats.results.inference_mixin import InferenceMixin, with_exposure
+from dpstats.results.inference_mixin import with_exposure
+from dpstats.results.model import ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
+from dpstats.results.stored import Released
 from dpstats.results.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLUMNS = ["selected", "weight", "threshold"]
-
-
-def selection_facts(plan: Plan, scaled_params: NDArray[np.float64]) -> pd.DataFrame:
-    """The table `GLMResults.selection` returns; see there."""
-    objective = plan.objective
-    sparse = objective.penalty is not None and objective.penalty.sparse
-    if not sparse and plan.screening is None:
-        return WideFrame(columns=COLUMNS)
-    selected = scaled_params != 0
-    table = {"selected": selected if sparse else plan.kept}
-    if plan.screening is not None:
-        table["how"] = np.where(plan.kept & ~selected & sparse, "penalty", _screened(plan))
-    if sparse:
-        assert objective.penalty is not None
-        slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
-        weight, threshold = np.full((2, len(plan.names)), np.nan)
-        weight[plan.kept] = float(slope) * objective.penalty_weights
-        threshold[plan.kept] = objective.threshold
-        table |= {"weight": weight, "threshold": threshold}
-    return WideFrame(table, index=pd.Index(plan.names, name="term"))
-
-
-def _screened(plan: Plan) -> NDArray[np.str_]:
-    """ "always" for columns that screening does not choose, "screened" for the others, shape (p,)."""
-    always, _ = split_terms(plan.design, penalty_weights(plan.design, plan.request.options))
-    how = np.full(len(plan.names), "screened")
-    how[always] = "always"
-    return how
-
 
 Vector = NDArray[np.float64]
 
@@ -96,8 +63,7 @@ def as_ratios(table: pd.DataFrame, link: str) -> pd.DataFrame:
         return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
 
 
-@dataclass(frozen=True, eq=False)
-class GLMResults(InferenceMixin):
+class GLMResults(ReleasedModel, Released):
     """A released generalised linear model.
 
     Attributes
@@ -125,23 +91,24 @@ class GLMResults(InferenceMixin):
     (2,)
     >>> fit.nobs is None  # private under add_remove
     True
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/fit.json"
+    >>> fit.save(path)
+    >>> bool((dp.GLMResults.load(path).params == fit.params).all())
+    True
+    >>> dp.GLMResults.from_dict(fit.to_dict())
+    <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
     """
-
-    plan: Plan
-    scaled_params: Vector
-    nobs: int | None = None
-    released: Information | ReleasedSums | None = None
-
-    @property
-    def params(self) -> pd.Series[float]:
-        """Coefficients in the user's units, indexed by column name."""
-        matrix, shift = self.plan.design.back_transform()
-        return pd.Series(matrix @ self.scaled_params + shift, index=list(self.plan.names), name="params")
 
     @property
     def formula(self) -> str | None:
         """The formula; None for a model of plain arrays."""
         return self.plan.formula
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients besides the intercept."""
+        return self.plan.df_model
 
     @property
     def family(self) -> Family:
@@ -150,21 +117,6 @@ class GLMResults(InferenceMixin):
         if isinstance(family, Gaussian) and family.residual_cap is not None:
             return replace(family, residual_cap=family.residual_cap * self.plan.design.response_scaling()[1])
         return family
-
-    @property
-    def df_model(self) -> int:
-        """Coefficients besides the intercept."""
-        return self.plan.df_model
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of everything this object shows."""
-        return self.plan.guarantee
-
-    @property
-    def budget(self) -> pd.DataFrame:
-        """What the budget was spent on, one purchase a row."""
-        return self.plan.budget
 
     @property
     def noise(self) -> Noise | KNormNoise:
@@ -186,17 +138,6 @@ class GLMResults(InferenceMixin):
         held = replace(plan.statistics, guarantee=self.guarantee)
         ranges = float(self.budget["eps"].get("ranges", 0.0))
         return ReleasedStatistics(held, self.released.sums, self.nobs, ranges)
-
-    @property
-    def selection(self) -> pd.DataFrame:
-        """What screening and a sparse penalty kept, one column of the design a row; empty without either.
-
-        Columns: selected; with screening how, "screened" in or out, "penalty" where a sparse one put a column out, or
-        "always" for what is kept unasked; with a sparse penalty weight, the lasso weight of the column in model units
-        (the slope at zero of another sparse penalty), and threshold, what the noise brought into it: a bound noise
-        alone rarely passes ("noise_aware"), or its root mean square, below which no weight is kept ("auto").
-        """
-        return selection_facts(self.plan, self.scaled_params)
 
     def __getattr__(self, name: str) -> Any:
         own = getattr(type(self), name, None)
@@ -274,9 +215,6 @@ class GLMResults(InferenceMixin):
             values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
         return pd.Series(values, index=rows.labels, name="predicted")
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<GLMResults: {self.plan.description}>"
 
@@ -353,18 +291,6 @@ class GLMResults(InferenceMixin):
         """
         return summarize(self, full=check_flag("full", full), n=n)
 
-    def to_latex(self) -> str:
-        """The summary as LaTeX."""
-        return self.summary().as_latex()
-
-    def to_markdown(self) -> str:
-        """The summary as Markdown."""
-        return self.summary().as_markdown()
-
-    def _repr_html_(self) -> str:
-        """What notebooks show."""
-        return self.summary().as_html()
-
     def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
         """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`.
 
@@ -376,21 +302,6 @@ class GLMResults(InferenceMixin):
         """
         return draw_result(self, kind, **arguments)
 
-    def save(self, path: str | Path) -> None:
-        """Write the released values and the public plan as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/fit.json"
-        >>> fit.save(path)
-        >>> bool((dp.GLMResults.load(path).params == fit.params).all())
-        True
-        >>> dp.GLMResults.from_dict(fit.to_dict())
-        <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
-        """
-        stored.save_released(path, "GLMResults", self.to_dict())
-
     def to_dict(self) -> dict[str, Any]:
         """The released values and the public plan, for JSON."""
         released = None if self.released is None else self.released.to_dict()
@@ -398,23 +309,12 @@ class GLMResults(InferenceMixin):
         return {**facts, "information": released, "advice": list(self.plan.advice)}
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> GLMResults:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """What `to_dict` gave `facts` of."""
         kept = facts.get("information")
         released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
         plan = replace(Plan.from_dict(facts["plan"]), advice=tuple(map(str, facts.get("advice", ()))))
         return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released)
-
-    @classmethod
-    def load(cls, path: str | Path) -> GLMResults:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        DataError
-            If there is no such file, or it is not one that `save` wrote.
-        """
-        return stored.load_released(path, "GLMResults", cls.from_dict)
 
     def _respond(self, linear: Vector, which: str) -> Vector:
         """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""

@@ -10,29 +10,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number
-from dpstats.cached import cached_property
 from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
-from dpstats.plan import Plan
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
-from dpstats.results.standard_errors import (
-    ReleasedErrors,
-    inference_of,
-    missing_information,
-    noise_bounds,
-    selects,
-    sums_inference,
-    sums_noise,
-)
+from dpstats.results.standard_errors import ReleasedErrors
 
 Vector = NDArray[np.float64]
 
@@ -66,13 +55,7 @@ def missing_offset(design: DesignSpec, table: Table) -> str | None:
 
 
 def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
-    """The offset that an exposure stands for, beside another one if there is one.
-
-    Raises
-    ------
-    ArgumentError
-        If the link is no logarithm, or an exposure is not positive.
-    """
+    """The offset that a positive exposure stands for, added to another if there is one. It needs a log link."""
     if exposure is None:
         return offset
     if link != "log":
@@ -87,13 +70,7 @@ def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
 
 
 def as_offset(offset: Any, rows: int) -> Vector:
-    """A number, or one for each of some rows, shape (rows,).
-
-    Raises
-    ------
-    ArgumentError, DataError
-        If it is neither.
-    """
+    """A number, or one for each of some rows, shape (rows,); ArgumentError or DataError if it is neither."""
     if is_number(offset):
         return np.full(rows, float(offset))
     column = as_endog(offset, "offset")
@@ -103,7 +80,7 @@ def as_offset(offset: Any, rows: int) -> Vector:
 
 
 class InferenceMixin:
-    """Errors of released coefficients; for classes with a plan, coefficients and perhaps their information.
+    """Errors of released coefficients; for every model, of rows, of a stream and of released sums.
 
     Examples
     --------
@@ -122,10 +99,25 @@ class InferenceMixin:
     ((2, 2), ['sampling', 'noise', 'information'])
     """
 
-    plan: Plan
-    scaled_params: Vector
-    nobs: int | None
-    released: Information | ReleasedSums | None
+    @property
+    def _design(self) -> PublicDesign:
+        """The columns whose coefficients were released."""
+        raise NotImplementedError
+
+    @property
+    def _family(self) -> Family:
+        """The loss as it was fitted, every cap filled in."""
+        raise NotImplementedError
+
+    @property
+    def _inferred(self) -> ReleasedErrors:
+        """Errors of the columns that were fitted last; NotReleasedError if there are none."""
+        raise NotImplementedError
+
+    @property
+    def _fitted_columns(self) -> NDArray[np.intp]:
+        """Positions in the design of the columns that were fitted last."""
+        raise NotImplementedError
 
     @property
     def params(self) -> pd.Series[float]:
@@ -133,38 +125,8 @@ class InferenceMixin:
         raise NotImplementedError
 
     @property
-    def has_errors(self) -> bool:
-        """Whether standard errors were released; a sparse penalty on released sums leaves none that are valid."""
-        if isinstance(self.released, ReleasedSums):
-            return self.plan.request.options.inference is not None and not selects(self.plan)
-        return self.released is not None
-
-    @cached_property
-    def _inferred(self) -> ReleasedErrors:
-        if self.released is None or not self.has_errors:
-            raise NotReleasedError(missing_information(self.plan))
-        with quiet():
-            if isinstance(self.released, ReleasedSums):
-                return sums_inference(self.plan, self.released, self.nobs)
-            return inference_of(self.plan, self.scaled_params, self.released)
-
-    @property
     def _inference(self) -> Inference:
         return self._inferred.table
-
-    @property
-    def information(self) -> pd.DataFrame:
-        """The information matrix of the fitted columns as released, with its noise, in model units, shape (k, k).
-
-        Raises
-        ------
-        NotReleasedError
-            If the call did not release it, like all below.
-        """
-        if self.released is None:
-            raise NotReleasedError(missing_information(self.plan))
-        names = self._fitted_names
-        return WideFrame(self.released.matrix, index=names, columns=names)
 
     @property
     def debiased(self) -> pd.Series[float]:
@@ -256,28 +218,8 @@ class InferenceMixin:
         spread = self._inference.estimates.spread
         if not hasattr(spread, "value"):
             raise NotReleasedError("scale: robust errors do without a dispersion; inference='model' buys it")
-        ratio = self.plan.design.score_ratio or 1.0
-        return float(spread.value) / ratio * self.plan.design.response_scaling()[1] ** 2
-
-    @property
-    def noise_at_most(self) -> pd.Series[float]:
-        """A proved bound on the standard deviation that the noise gives each coefficient, in the user's units.
-
-        Of the part that is linear in the noise, from public values alone (docs/proofs/inference, 10); of two stages,
-        of the last. It needs no inference. It holds however few the rows are, so with many of them the noise is far
-        less: only a coefficient beyond it says something. Of output perturbation it is the exact standard deviation of
-        the noise, however many rows there are; of released statistics what it is at the released sums.
-        """
-        columns = np.flatnonzero(self.plan.kept) if self.released is None else np.array(self.released.columns)
-        last = self.plan.stages[-1].plan
-        if self.released is None and last.size != len(columns):
-            columns = np.flatnonzero(self.scaled_params)
-        bounds = np.full(len(self.plan.names), np.nan)
-        if isinstance(self.released, ReleasedSums):
-            bounds[columns] = sums_noise(self.plan, self.scaled_params, self.released)
-        elif len(columns) == last.size:
-            bounds[columns] = noise_bounds(self.plan, columns)
-        return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
+        ratio = self._design.score_ratio or 1.0
+        return float(spread.value) / ratio * self._design.response_scaling()[1] ** 2
 
     def t_test(self, r_matrix: Any, alpha: float = 0.05) -> ContrastTests:
         """Test linear combinations of the coefficients one by one.
@@ -332,7 +274,7 @@ class InferenceMixin:
         """
         found, columns = self._inferred, self._fitted_columns
         rows: dict[str, tuple[float, ...]] = {}
-        for term in self.plan.design.terms:
+        for term in self._design.terms:
             inside = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if len(inside):
                 # A term's coefficients are zero if they are so from whichever level they are measured.
@@ -386,7 +328,7 @@ class InferenceMixin:
         >>> fit.get_prediction({"x": [0.2, 0.8]}).summary_frame().shape[0]
         2
         """
-        found, family = self._inferred, self.plan.family
+        found, family = self._inferred, self._family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
         offset = with_exposure(family.link, offset, exposure)
@@ -398,7 +340,7 @@ class InferenceMixin:
             step = 1e-6
             slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
             error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
-        size, half = len(rows), self.plan.design.response_scaling()[1]
+        size, half = len(rows), self._design.response_scaling()[1]
 
         def spread(values: Vector) -> Vector:
             whole = np.full((size, *values.shape[1:]), np.nan)
@@ -419,31 +361,26 @@ class InferenceMixin:
         )
 
     @property
-    def _fitted_columns(self) -> NDArray[np.intp]:
-        assert self.released is not None
-        return np.array(self.released.columns)
-
-    @property
     def _fitted_names(self) -> list[str]:
-        return [self.plan.names[column] for column in self._fitted_columns]
+        return [self._design.names[column] for column in self._fitted_columns]
 
     def _series(self, values: Vector, name: str, other: float = np.nan) -> pd.Series[float]:
         """Values of the fitted columns among all columns."""
-        whole = np.full(len(self.plan.names), other)
+        whole = np.full(len(self._design.names), other)
         whole[self._fitted_columns] = values
-        return pd.Series(whole, index=list(self.plan.names), name=name)
+        return pd.Series(whole, index=list(self._design.names), name=name)
 
     def _mean(self, linear: Vector) -> Vector:
         """Scaled linear predictors as mean responses in the user's units."""
-        values = np.asarray(self.plan.family.mean(linear), dtype=np.float64)
-        if self.plan.family.response != "continuous":
+        values = np.asarray(self._family.mean(linear), dtype=np.float64)
+        if self._family.response != "continuous":
             return values
-        middle, half_width = self.plan.design.response_scaling()
+        middle, half_width = self._design.response_scaling()
         return np.asarray(middle + half_width * values)
 
     def _model_rows(self, newdata: Any, offset: Any) -> NewRows:
         """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
-        design = self.plan.design
+        design = self._design
         if not isinstance(design, DesignSpec):
             return _array_rows(design, newdata, offset)
         table = as_table(newdata)
@@ -460,7 +397,7 @@ class InferenceMixin:
 
     def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:
         """Weights among the fitted columns, shape (k, fitted), values to test against, and names."""
-        names = list(self.plan.names)
+        names = list(self._design.names)
         try:
             constraint = DesignInfo(names).linear_constraint(r_matrix)
         except (PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:

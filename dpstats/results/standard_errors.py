@@ -41,21 +41,11 @@ CURVED = ("logit", "log")
 
 @dataclass(frozen=True, eq=False)
 class ReleasedErrors:
-    """Errors of the k columns that were fitted last.
+    """Errors of the k columns that were fitted last."""
 
-    Attributes
-    ----------
-    table : Inference
-        Of the coefficients in the user's units.
-    basis : ndarray, shape (k, k)
-        T: coefficients in model units are center + T times those of ``table.estimates``.
-    center : ndarray, shape (k,)
-        Where the quadratic term of the fit had its minimum.
-    """
-
-    table: Inference
-    basis: Vector
-    center: Vector
+    table: Inference  # of the coefficients in the user's units
+    basis: Vector  # T, shape (k, k): model units are center + T times table.estimates
+    center: Vector  # where the quadratic term of the fit had its minimum, shape (k,)
 
     @property
     def nulls(self) -> Vector:
@@ -64,16 +54,7 @@ class ReleasedErrors:
 
 
 def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> ReleasedErrors:
-    """Debiased coefficients of the columns that were fitted last, with their errors.
-
-    Parameters
-    ----------
-    plan : Plan
-        As it was carried out.
-    scaled_params : ndarray, shape (p,)
-        Released, in model units.
-    released : Information
-    """
+    """Debiased coefficients of the columns fitted last, with their errors; `scaled_params` (p,) as released."""
     stage, columns = plan.stages[-1].plan, np.array(released.columns)
     assert stage.information is not None
     part = SubDesign(plan.design, columns)
@@ -178,16 +159,10 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
 
 
 def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
-    """Terms measured from a level too rare for this budget, of which a common reference would show more.
+    """Terms fitted last that are measured from a level too rare for this budget: a common reference would show more.
 
     In the basis that measures each factor from its commonest level (docs/proofs/inference, 4) the column of the old
     reference has no bounded interval, whether or not it is identified, and another level's has one.
-
-    Parameters
-    ----------
-    design : Bounds
-        Of the columns that were fitted last.
-    inferred : Inferred
     """
     turned = np.diag(inferred.basis) < 0
     if not np.any(turned):
@@ -208,16 +183,9 @@ def shrunk_towards(stage: ObjectivePlan) -> Vector:
 
 
 def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
-    """A bound on the standard deviation that the noise gives each coefficient, in the user's units, shape (k,).
+    """A bound on the standard deviation that the noise gives each column fitted last, in the user's units, shape (k,).
 
-    Of output perturbation the standard deviation itself.
-
-    Parameters
-    ----------
-    plan : Plan
-        As it was carried out.
-    columns : ndarray of int (k,)
-        Positions in the design of the columns that were fitted last.
+    Of output perturbation the standard deviation itself. `columns` are positions in the design.
     """
     stage = plan.stages[-1].plan
     transform, _ = plan.design.back_transform()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,13 +16,11 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.cached import cached_property
 from dpstats.data import as_table
 from dpstats.errors import ArgumentError
-from dpstats.families import Gaussian
+from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
-from dpstats.inference import Inference
-from dpstats.inference.estimates import LEVEL
 from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
@@ -32,14 +29,10 @@ from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, short
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results import stored
-from dpstats.results.contrasts import (
-    COEFFICIENT_WIDTHS,
-    ContrastTests,
-    coefficient_cells,
-    coefficient_headers,
-    hypotheses,
-)
+from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
+from dpstats.results.inference_mixin import InferenceMixin
+from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.results.stored import Released
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
@@ -70,7 +63,7 @@ def summarize_model(model: StatisticsResults) -> Summary:
     summary = Summary()
     summary.tables = [
         _header("Private Linear Model", facts, model.statistics.plan),
-        _plain_table(model) if sparse else _inference_table(model),
+        _plain_table(model) if sparse else inference_table(model.uncertainty()),
     ]
     summary.add_extra_txt(wrap_notes(_notes(model, sparse)))
     return summary
@@ -80,13 +73,6 @@ def _plain_table(model: StatisticsResults) -> SimpleTable:
     values = zip(model.params.items(), model.scaled_params, strict=True)
     lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
     return full_width(["coef", "scaled coef"], lines, [14, 14])
-
-
-def _inference_table(model: StatisticsResults) -> SimpleTable:
-    columns = [model.debiased, model.bse, model.tvalues, model.pvalues, *(model.conf_int()[side] for side in (0, 1))]
-    values = np.column_stack(columns)
-    lines = [(name, coefficient_cells(row)) for name, row in zip(model.design.names, values, strict=True)]
-    return full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
 
 
 def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
@@ -140,7 +126,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedStatistics:
+class ReleasedStatistics(Released):
     """X'X, X'y and y'y of one data set with noise; `dpstats.release_statistics` makes it.
 
     Attributes
@@ -166,6 +152,13 @@ class ReleasedStatistics:
     (('Intercept', 'y', 'x'), True)
     >>> sums.rows > 0, list(sums.budget.index)
     (True, ['statistics', 'cover'])
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/sums.json"
+    >>> sums.save(path)
+    >>> dp.ReleasedStatistics.load(path).names
+    ('Intercept', 'y', 'x')
+    >>> "tabular" in sums.to_latex(), "|---:|" in sums.to_markdown()
+    (True, True)
     """
 
     plan: StatisticsPlan
@@ -269,9 +262,6 @@ class ReleasedStatistics:
     def __repr__(self) -> str:
         return f"<ReleasedStatistics of {len(self.names)} columns: {self.guarantee}>"
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def summary(self) -> Summary:
         """What was released, at what price, with what noise; as_text, as_html and as_latex.
 
@@ -288,7 +278,7 @@ class ReleasedStatistics:
         return facts | {"ranges_eps": self.ranges_eps}
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> ReleasedStatistics:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """The statistics whose `to_dict` gave `facts`.
 
         Examples
@@ -302,33 +292,9 @@ class ReleasedStatistics:
             raise ValueError("the stored matrix does not suit the plan")
         return cls(plan, released, facts["nobs"], facts.get("ranges_eps", 0.0))
 
-    def save(self, path: str | Path) -> None:
-        """Write the released values and the public plan as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/sums.json"
-        >>> sums.save(path)
-        >>> dp.ReleasedStatistics.load(path).names
-        ('Intercept', 'y', 'x')
-        """
-        stored.save_released(path, "ReleasedStatistics", self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | Path) -> ReleasedStatistics:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        DataError
-            If there is no such file, or it is not one that `save` wrote.
-        """
-        return stored.load_released(path, "ReleasedStatistics", cls.from_dict)
-
 
 @dataclass(frozen=True, eq=False)
-class StatisticsResults:
+class StatisticsResults(InferenceMixin, Released):
     """A linear model from released statistics.
 
     Attributes
@@ -353,6 +319,15 @@ class StatisticsResults:
     >>> model = dp.release_statistics(domain, ["x", "y"], 1.0, data=rows, delta=1e-6).fit("y ~ x")
     >>> model.guarantee.certified, model.params.index.tolist()
     (True, ['Intercept', 'x'])
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/model.json"
+    >>> model.save(path)
+    >>> bool((dp.StatisticsResults.load(path).params == model.params).all())
+    True
+    >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
+    True
+    >>> "tabular" in model.to_latex(), "|---:|" in model.to_markdown()
+    (True, True)
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
     True
     """
@@ -368,7 +343,7 @@ class StatisticsResults:
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, shrunk as the noise asks for: for prediction."""
         matrix, shift = self.design.back_transform()
-        return self._series(matrix @ self.scaled_params + shift, "params")
+        return pd.Series(matrix @ self.scaled_params + shift, index=list(self.design.names), name="params")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -401,45 +376,36 @@ class StatisticsResults:
             predicted[complete] = middle + half_width * (exog[complete] @ self.scaled_params)
         return pd.Series(predicted, index=table.index, name="predicted")
 
+    @property
+    def _design(self) -> DesignSpec:
+        return self.design
+
+    @property
+    def _family(self) -> Family:
+        return Gaussian()
+
+    @property
+    def _fitted_columns(self) -> NDArray[np.intp]:
+        return np.arange(len(self.design.names))
+
     @cached_property
-    def _inference(self) -> Inference:
+    def _inferred(self) -> ReleasedErrors:
         if self.penalty is not None and self.penalty.sparse:
             raise ArgumentError("penalty: errors are not valid after a selection by the same statistics; fit without")
-        own = self.statistics
+        sums = self.statistics
         with quiet():
-            return inference_of(own.plan, own._moments, self.design, self.mapped, own.nobs, self.radius)[0]
+            table, basis = inference_of(sums.plan, sums._moments, self.design, self.mapped, sums.nobs, self.radius)
+        return ReleasedErrors(table, basis, np.zeros(len(basis)))
 
     @property
     def debiased(self) -> pd.Series[float]:
         """Coefficients without ridge and penalty: what errors, tests and intervals refer to."""
         return self._series(self._inference.coef, "debiased")
 
-    @property
-    def bse(self) -> pd.Series[float]:
-        """Standard errors of `debiased`, of sampling and noise together; inf where the budget does not identify it."""
-        return self._series(self._inference.se, "bse")
-
-    @property
-    def tvalues(self) -> pd.Series[float]:
-        """`debiased` over `bse`."""
-        return self._series(self._inference.tvalues, "tvalues")
-
-    @property
-    def pvalues(self) -> pd.Series[float]:
-        """p-values of the tests that a coefficient is zero."""
-        return self._series(self._inference.pvalues, "pvalues")
-
-    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
-
-        Examples
-        --------
-        >>> model.conf_int(alpha=0.1).shape
-        (2, 2)
-        """
-        return WideFrame(self._inference.conf_int(alpha), index=list(self.design.names))
-
-    def t_test(self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05) -> ContrastTests:
+    # Weights and values are arguments of their own here, as they always were.
+    def t_test(  # type: ignore[override]
+        self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05
+    ) -> ContrastTests:
         """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
 
         Examples
@@ -464,39 +430,18 @@ class StatisticsResults:
     def __repr__(self) -> str:
         return f"<StatisticsResults: {self.design.formula}, {self.guarantee}>"
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
-    def save(self, path: str | Path) -> None:
-        """Write the model and the statistics it comes from as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/model.json"
-        >>> model.save(path)
-        >>> bool((dp.StatisticsResults.load(path).params == model.params).all())
-        True
-        """
-        facts = {
+    def to_dict(self) -> dict[str, Any]:
+        """The released sums and what the model is of them, for JSON."""
+        return {
             "statistics": self.statistics.to_dict(),
             "formula": self.design.formula,
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "radius": self.radius,
         }
-        stored.save_released(path, "StatisticsResults", facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> StatisticsResults:
-        """Read what `save` wrote; errors as for `ReleasedStatistics.load`."""
-        return stored.load_released(path, "StatisticsResults", cls._from_dict)
-
-    @classmethod
-    def _from_dict(cls, facts: Mapping[str, Any]) -> StatisticsResults:
-        """The model whose facts `save` stored, fitted again: a function of the released statistics."""
+    def from_dict(cls, facts: Mapping[str, Any]) -> StatisticsResults:
+        """The model whose `to_dict` gave `facts`, fitted again: a function of the released statistics."""
         penalty = None if facts["penalty"] is None else penalty_from_dict(facts["penalty"])
         statistics = ReleasedStatistics.from_dict(facts["statistics"])
         return statistics.fit(facts["formula"], penalty=penalty, radius=facts["radius"])
-
-    def _series(self, values: Vector, name: str) -> pd.Series[float]:
-        return pd.Series(values, index=list(self.design.names), name=name)

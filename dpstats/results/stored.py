@@ -1,14 +1,15 @@
-"""Released values on disk, as JSON."""
+"""What every release has in common: its summary in every form, and its values on disk, as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from dpstats.arguments import check_path, safe_repr
 from dpstats.errors import ArgumentError, DataError
+from dpstats.plan.tables import Summary
 from dpstats.writing import write_whole
 
 Loaded = TypeVar("Loaded")
@@ -20,13 +21,7 @@ def text_of(kind: str, facts: Mapping[str, Any]) -> str:
 
 
 def save_released(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
-    """Write released values and public facts, whole or not at all: an older file stays until the new one is there.
-
-    Raises
-    ------
-    ArgumentError
-        If `path` is none, or cannot be written.
-    """
+    """Write released values and public facts, whole or not at all: an older file stays until the new one is there."""
     target = check_path("path", path)
     try:
         write_whole(target, text_of(kind, facts))
@@ -37,13 +32,7 @@ def save_released(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None
 
 
 def load_released(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
-    """What `build` makes of what `save_released` wrote. Files from before kinds were written are read too.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or it is not one of this kind.
-    """
+    """What `build` makes of a file of `save_released`, also from before kinds were written; DataError if it is none."""
     if not check_path("path", path).is_file():
         raise DataError(f"path: there is no file {safe_repr(str(path))}")
     try:
@@ -53,3 +42,54 @@ def load_released(path: str | Path, kind: str, build: Callable[[dict[str, Any]],
         return build(facts)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"path: {safe_repr(str(path))} is not a file written by {kind}.save") from error
+
+
+class Printed:
+    """What is shown by its summary."""
+
+    def summary(self) -> Summary:
+        """The tables and the notes; as_text, as_html, as_latex and as_markdown."""
+        raise NotImplementedError
+
+    def to_latex(self) -> str:
+        """The summary as LaTeX."""
+        return self.summary().as_latex()
+
+    def to_markdown(self) -> str:
+        """The summary as Markdown."""
+        return self.summary().as_markdown()
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return self.summary().as_html()
+
+    def __str__(self) -> str:
+        return self.summary().as_text()
+
+
+class Released(Printed):
+    """Released values and public facts, which a file of theirs names by their class."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain released and public values, for JSON."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write the released values and the public facts as JSON."""
+        save_released(path, type(self).__name__, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        DataError
+            If there is no such file, or it is not one that `save` wrote.
+        """
+        return load_released(path, cls.__name__, cls.from_dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,21 @@ from scipy.stats import norm
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
-from dpstats.inference.estimates import LEVEL
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.least_squares import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.plan.notes import assumed_response_note, cap_note, design_notes, guarantee_note, link_note, plan_notes
+from dpstats.plan.notes import (
+    assumed_response_note,
+    cap_note,
+    design_notes,
+    guarantee_note,
+    guaranteed,
+    link_note,
+    plan_notes,
+)
+from dpstats.plan.plan import Plan
 from dpstats.plan.tables import (
     RISK_LEVEL,
     WIDTH,
@@ -37,12 +45,9 @@ from dpstats.plan.tables import (
     plan_tables,
     wrap_notes,
 )
-from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers, to_the_noise
+from dpstats.results.contrasts import inference_table, to_the_noise
+from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
-
-if TYPE_CHECKING:
-    from dpstats.plan import Plan
-    from dpstats.results.glm_results import GLMResults
 
 __all__ = ["Summary", "summarize"]
 
@@ -57,15 +62,10 @@ LEAST_IDENTIFIED = 0.25
 bound."""
 
 
-def summarize(results: GLMResults, *, full: bool = False, n: int | None = None) -> Summary:
+def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = None) -> Summary:
     """Coefficients, then what is guaranteed and what was spent; or, in full, all tables and notes.
 
-    Parameters
-    ----------
-    results : GLMResults
-    full : bool
-    n : int, optional
-        A public number of rows, for the excess risk of one.
+    `n` is a public number of rows, for the excess risk of one.
     """
     summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
@@ -83,7 +83,7 @@ def summarize(results: GLMResults, *, full: bool = False, n: int | None = None) 
     return summary
 
 
-def heading(results: GLMResults) -> list[str]:
+def heading(results: ReleasedModel) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
     facts = [
@@ -107,11 +107,10 @@ def heading(results: GLMResults) -> list[str]:
 
 def guarantee_line(plan: Plan) -> str:
     """What is guaranteed, and whether it is proved."""
-    said = guarantee_note(plan)
-    return f"Certified: {said.removeprefix('Everything above is ')}" if plan.guarantee.certified else said
+    return f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
 
 
-def budget_line(results: GLMResults) -> str:
+def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
     plan, guarantee = results.plan, results.guarantee
     parts: dict[str, float] = {}
@@ -125,25 +124,25 @@ def budget_line(results: GLMResults) -> str:
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{apart}.{bought} Details: summary(full=True)."
 
 
-def risk_note(results: GLMResults, n: int | None) -> list[str]:
+def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     """What privacy adds to the mean loss of a row at most, where a number of rows is public."""
     plan = results.plan
     rows = stated_rows(results) if n is None else n
     if rows is None or not has_risk(plan):
         return []
     table = plan.excess_risk(RISK_LEVEL, n=rows).set_index("bound")["per_row"]
-    bounds = [value for name, value in table.items() if "unregularised, with probability" in str(name)]
-    if not bounds:
+    most = table.get(f"unregularised, with probability {1 - RISK_LEVEL:g}")
+    if most is None:
         return []
     loss = null_loss(plan)
     beside = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
     return [
-        f"Excess risk: privacy adds at most {bounds[0]:.2g} to the mean loss of {rows:,} rows, with probability "
+        f"Excess risk: privacy adds at most {most:.2g} to the mean loss of {rows:,} rows, with probability "
         f"{1 - RISK_LEVEL:g}{beside}."
     ]
 
 
-def stated_rows(results: GLMResults) -> int | None:
+def stated_rows(results: ReleasedModel) -> int | None:
     """The number of rows where it is public: by the guarantee, or as a guess that was made."""
     guess = results.plan.request.options.rows_guess
     return results.nobs or (None if guess == ROWS_GUESS else int(guess))
@@ -163,27 +162,22 @@ def _wrapped(said: Sequence[str]) -> list[str]:
     return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
 
 
-def coefficient_table(results: GLMResults, *, full: bool = False, title: str | None = None) -> SimpleTable:
+def coefficient_table(results: ReleasedModel, *, full: bool = False, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept."""
-    return inference_table(results, title) if shows_errors(results) else bounded_table(results, full, title)
+    if not shows_errors(results):
+        return bounded_table(results, full, title)
+    frame = results.uncertainty()
+    return inference_table(frame[frame["std_error"].notna()], title=title)
 
 
-def shows_errors(results: GLMResults) -> bool:
+def shows_errors(results: ReleasedModel) -> bool:
     """Whether the budget identifies enough of the coefficients for a table of their errors."""
     if results.released is None or not results.has_errors:
         return False
     return int(np.sum(results.identified)) >= max(1, LEAST_IDENTIFIED * len(results.released.columns))
 
 
-def inference_table(results: GLMResults, title: str | None = None) -> SimpleTable:
-    """The regression table: debiased coefficients with errors, tests and intervals."""
-    frame = results.uncertainty()
-    fitted = frame[frame["std_error"].notna()]
-    rows = [(name, coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in fitted.iterrows()]
-    return full_width(coefficient_headers(LEVEL), rows, columns=COEFFICIENT_WIDTHS, title=title)
-
-
-def bounded_table(results: GLMResults, full: bool, title: str | None = None) -> SimpleTable:
+def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units, in full also in model units, with a bound on the noise in them."""
     tested: dict[str, float] = {}
     if results.released is not None and results.has_errors:
@@ -215,18 +209,18 @@ def bound_mark(value: float, bound: float, pvalue: float | None) -> str:
     return "undecided" if abs(value) < 2 * bound else ""
 
 
-def bound_name(results: GLMResults) -> str:
+def bound_name(results: ReleasedModel) -> str:
     """What stands beside coefficients without errors."""
     exact = is_output(results.plan) or isinstance(results.released, ReleasedSums)
     return "noise sd" if exact else "noise at most"
 
 
-def shown_bound(results: GLMResults) -> str | None:
+def shown_bound(results: ReleasedModel) -> str | None:
     """What stands beside the coefficients, None for standard errors."""
     return None if shows_errors(results) else bound_name(results)
 
 
-def essential_notes(results: GLMResults) -> list[str]:
+def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
     notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
@@ -247,7 +241,7 @@ def essential_notes(results: GLMResults) -> list[str]:
     return notes
 
 
-def kept_note(results: GLMResults) -> list[str]:
+def kept_note(results: ReleasedModel) -> list[str]:
     """How many columns screening and a sparse penalty kept, if there was either."""
     if not len(results.selection):
         return []
@@ -255,7 +249,7 @@ def kept_note(results: GLMResults) -> list[str]:
     return [f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection."]
 
 
-def shrunk_note(results: GLMResults) -> str:
+def shrunk_note(results: ReleasedModel) -> str:
     """What coefficients without errors are not, and what buys those that are."""
     plan = results.plan
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
@@ -265,7 +259,7 @@ def shrunk_note(results: GLMResults) -> str:
     return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 
 
-def inference_notes(results: GLMResults) -> list[str]:
+def inference_notes(results: ReleasedModel) -> list[str]:
     """What a reader of standard errors must know."""
     if results.released is None or not results.has_errors:
         return []
@@ -310,7 +304,7 @@ def column_of_term(term: str) -> str:
     return term.removeprefix("C(").partition(",")[0].rstrip(")")
 
 
-def rare_note(results: GLMResults) -> list[str]:
+def rare_note(results: ReleasedModel) -> list[str]:
     """Which factors would show more from another reference level."""
     assert results.released is not None
     design = SubDesign(results.plan.design, np.array(results.released.columns))
@@ -324,10 +318,7 @@ def rare_note(results: GLMResults) -> list[str]:
 def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     """Whether a printed p-value of a finite error is visibly other than a normal table gives for its statistic.
 
-    Parameters
-    ----------
-    statistics, pvalues : ndarray, shape (k,)
-        A statistic of 0 or NaN stands for a coefficient that is not identified.
+    A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
     normal = 2 * norm.sf(np.abs(statistics[tested]))
@@ -335,7 +326,7 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 
 
-def selection_table(results: GLMResults) -> SimpleTable:
+def selection_table(results: ReleasedModel) -> SimpleTable:
     """Which columns a sparse penalty kept, or screening: of those that it put out the number alone."""
     facts = results.selection[results.plan.kept]
     rows = [(name, [_cell(row[column]) for column in facts.columns]) for name, row in facts.iterrows()]

@@ -1,0 +1,259 @@
+"""The public facts of a plan, with the tables of what it costs: its budget and its excess risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_flag
+from dpstats.call import Request
+from dpstats.families import Family
+from dpstats.frames import WideFrame
+from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.information import InformationPlan
+from dpstats.mechanisms.least_squares import LeastSquaresPlan
+from dpstats.mechanisms.napp import Stage
+from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.posterior import ACROSS, PosteriorPlan
+from dpstats.mechanisms.posterior_sampler import lattice_points
+from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.plan.methods import ResponsePurchase, range_eps
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.k_norm import KNormNoise
+from dpstats.privacy.noise import Noise
+from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
+from dpstats.risk.proved import posterior_bounds, region_bounds
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanFacts:
+    """What a plan has settled, all of it public: what tables and notes read."""
+
+    request: Request
+    design: PublicDesign
+    formula: str | None
+    bought: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    guarantee: Guarantee
+    response: ResponsePurchase | None = None
+    completed: bool = False
+    screening: ScreeningPlan | None = None
+    advice: tuple[str, ...] = ()
+    call: Any = field(default=None, repr=False)
+
+    @property
+    def objective(self) -> ObjectivePlan:
+        """The release of the penalised fit itself."""
+        return next(plan for role, plan in self.stages if role == "fit")
+
+    @property
+    def family(self) -> Family:
+        """The loss, every cap filled in from the public range of the response."""
+        return self.objective.family
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return self.design.names
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Whether the fit has each column, shape (p,): all of them without screening."""
+        if self.screening is None:
+            return np.ones(len(self.names), dtype=bool)
+        return np.isin(np.arange(len(self.names)), self.screening.kept)
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients of the fit besides the intercept."""
+        return int(self.kept.sum()) - int(self.design.has_intercept)
+
+    @property
+    def curvature(self) -> Vector:
+        """M, the diagonal of the quadratic term in model units, one a column of the fit."""
+        return self.objective.curvature
+
+    @property
+    def noise(self) -> Noise | KNormNoise:
+        """The law of the objective's linear term: cut to the design, or in the metric x * noise_shape."""
+        return self.objective.noise
+
+    @property
+    def one_law(self) -> bool:
+        """Whether the noise of every stage is of one kind."""
+        return len({plan.noise.kind for _, plan in self.stages}) == 1
+
+    @property
+    def noise_shape(self) -> Vector:
+        """Public column weights a: the objective's linear term is b / a."""
+        return self.objective.noise_shape
+
+    @property
+    def linear(self) -> Vector:
+        """The public linear term of the objective, shape (p,): -linear / curvature is what coefficients shrink to."""
+        return self.objective.linear
+
+    @property
+    def noise_sd(self) -> pd.Series[float]:
+        """Standard deviation of the linear term of each column, in model units; released noise is about it over n h.
+
+        Of output perturbation that of the noise in the released coefficients.
+        """
+        names = [name for name, kept in zip(self.names, self.kept, strict=True) if kept]
+        return pd.Series(np.sqrt(self.objective.noise_variances), index=names, name="noise_sd")
+
+    @property
+    def kappa(self) -> float:
+        """sup x' M^-1 x."""
+        return self.objective.kappa
+
+    @property
+    def eps(self) -> float:
+        """The total epsilon."""
+        return self.guarantee.eps
+
+    @property
+    def delta(self) -> float:
+        """The total delta."""
+        return self.guarantee.delta
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets count as neighbours."""
+        return self.guarantee.adjacency
+
+    @property
+    def radius(self) -> float:
+        """The guess at the coefficients' norm behind the default curvature."""
+        return self.objective.radius
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """The purchases, one a row, and their total.
+
+        Returns
+        -------
+        DataFrame
+            Columns: eps and delta as charged; planned, the eps set aside; need, the eps that noise of the classical
+            scale really costs by the joint bound; retrieved, planned less need; and buys, in words.
+        """
+        return _budget_frame(self)
+
+    def excess_risk(
+        self, pi: float = 0.05, radius: float | None = None, n: int | None = None, *, printed: bool = False
+    ) -> pd.DataFrame:
+        """Proved bounds on what privacy costs in the objective.
+
+        Parameters
+        ----------
+        pi, radius, n
+            As for `dpstats.risk.excess_risk`.
+        printed : bool
+            Its whole table, with the sources and the bounds that papers print.
+
+        Returns
+        -------
+        DataFrame
+            Columns bound; value, on the sum of losses; per_row, value / n.
+        """
+        table = _risk_frame(self, pi, radius, n)
+        if check_flag("printed", printed):
+            return table
+        proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
+        return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
+
+
+def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
+    """The excess-risk table of the plan's method."""
+    fit = plan.objective
+    if isinstance(fit, LeastSquaresPlan):
+        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
+    if isinstance(fit, PosteriorPlan):
+        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
+    if isinstance(fit, OutputPlan):
+        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
+        return output_risk(plan, facts, pi, radius, n)
+    return excess_risk(plan, pi, radius, n)
+
+
+def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:
+    """What is proved of a draw: nothing of one from a Markov chain."""
+    if not plan.exact:
+        return []
+    if plan.semi_axes is not None:
+        return region_bounds(plan.temperature, len(lattice_points(plan.semi_axes, ACROSS[plan.size])), pi)
+    return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
+
+
+COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
+
+
+def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
+    """The purchases, a row each, then their total."""
+    rows: list[tuple[Any, ...]] = []
+    if plan.bought:
+        cost = range_eps(plan.request, plan.bought)
+        rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
+    if plan.response is not None:
+        cost = plan.response.eps
+        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
+    if plan.screening is not None:
+        rows += _screening_rows(plan.screening)
+    for role, stage in plan.stages:
+        retrieved = max(0.0, stage.planned_eps - stage.joint_need)
+        need, final = stage.planned_eps - retrieved, stage.final.eps
+        rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, stage.bought_law))
+        if final > 0:
+            rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
+        if stage.information is not None:
+            rows += _information_rows(stage.information)
+    sums = [sum(row[column] for row in rows) for column in (4, 5)]
+    if plan.request.options.split is not None:
+        sums = [float("nan")] * 2  # parts of the rows pay side by side
+    # A person may have several rows of weight 1, each of which costs what is planned for one.
+    times = plan.request.options.record.rows
+    rows = [(row[0], *(times * cell for cell in row[1:6]), row[6]) for row in rows]
+    sums = [times * total for total in sums]
+    planned = plan.request.eps
+    if plan.guarantee.eps > planned * (1 + 1e-9):  # the fit is one of several, of which the rows chose
+        rest, delta = plan.guarantee.eps - sum(row[1] for row in rows), plan.guarantee.delta - sum(r[2] for r in rows)
+        rows.append(("choice, others", rest, delta, rest, rest, 0.0, "candidates and choice"))
+        sums[0], planned = sums[0] + rest, plan.guarantee.eps
+    rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, planned, sums[0], sums[1], ""))
+    return WideFrame(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
+
+
+def _screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
+    """The purchases of screening, as rows of the budget table."""
+    choices = screening.eps - screening.null_eps
+    terms = f"{screening.choices} of {screening.candidates} terms"
+    rows: list[tuple[Any, ...]] = [("screening", choices, 0.0, choices, choices, 0.0, terms)]
+    if screening.null is not None:
+        cost = screening.null_eps
+        rows.insert(0, ("null model", cost, 0.0, cost, cost, 0.0, "what to score against"))
+    return rows
+
+
+def _information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
+    """The purchases of inference, as rows of the budget table."""
+    found = {
+        "known": "",
+        "dispersion": "dispersion",
+        "robust": "robust variances",
+        "clustered": "variances by persons",
+    }[plan.purchase.spread]
+    costs = {
+        ("information", "standard errors"): plan.eps,
+        ("info: rounding", "discrete noise"): plan.purchase.cover_eps,
+        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
+    }
+    return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]
