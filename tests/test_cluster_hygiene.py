@@ -167,7 +167,7 @@ class _Listening:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.sent, self.noise = list[bytes](), list[np.ndarray]()
-        patch.setattr(distributed_rows, "Sealed", self.seal)
+        patch.setattr(distributed_rows, "Pickled", self.seal)
         kept = PerturbedObjective.__init__
 
         def build(objective: PerturbedObjective, *arguments: Any, **named: Any) -> None:

@@ -101,7 +101,7 @@ class Tuning:
     ) -> Callable[..., Any]:
         def tuned(data: pd.DataFrame, rng: np.random.Generator) -> Any:
             shown = as_table(data if own else PUBLIC) if plan.strategy == "public" else None
-            with patch.object(strategies, "parted", parted or strategies.partition):
+            with patch.object(strategies, "partition", parted or strategies.partition):
                 found = release_tuned(plan, FormulaSource(plan.formula, as_table(data), DOMAIN), shown, rng)
             return [float(plan.names.index(found.chosen)), float(found.fit.scaled_params[0])]
 

@@ -83,7 +83,7 @@ def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(napp, "release_objective", watched)
     monkeypatch.setattr(
         napp,
-        "divided",
+        "divide",
         lambda rows, key: tuple(rows.each(lambda block, at=at: block.part(slice(at, None, 2))) for at in (0, 1)),
     )
     exog = np.column_stack((np.linspace(0.1, 0.5, 600), np.full(600, 0.2)))

@@ -192,11 +192,11 @@ class TestPlantedBugs:
             tallied = persons.tally(rows, most, key)
             return rows.numbered(lambda number, part: persons._drawn(most, key[::-1], choose, tallied, number, part))
 
-        monkeypatch.setattr(person_code, "drawing", other)
+        monkeypatch.setattr(person_code, "draw_rows", other)
         people = pd.DataFrame({"who": np.repeat(np.arange(300), 6), "x": 0.5, "y": 1.0})
         source, plan = plan_of("binomial", people, "add_remove", max_rows=2)
         assert np.bincount(block_of(source, plan).person).max() > 2  # type: ignore[arg-type]
-        monkeypatch.setattr(person_code, "drawing", true)
+        monkeypatch.setattr(person_code, "draw_rows", true)
         assert np.bincount(block_of(source, plan).person).max() == 2  # type: ignore[arg-type]
         assert calls
 

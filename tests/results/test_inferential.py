@@ -440,7 +440,7 @@ class TestBasis:
         """Measured from the commonest level or as coded: the same table, tests and predictions."""
         tables = []
         for rebased in (basis.reference_levels, lambda information, factors: np.eye(len(information))):
-            monkeypatch.setattr(basis, "rebased", rebased)
+            monkeypatch.setattr(basis, "reference_levels", rebased)
             found = fit(family, eps=5.0, inference=kind)
             assert found.identified.all()
             linear = found.get_prediction(DATA.head(20))
@@ -471,7 +471,7 @@ def test_made_up_rows_serve_where_they_say_enough(
         seen.append(True)
         return average_along_path(found, *rest)
 
-    monkeypatch.setattr(standard_errors, "along_way", spied)
+    monkeypatch.setattr(standard_errors, "average_along_path", spied)
     assert np.isfinite(fit(family, right, 100.0).bse).any()
     assert bool(seen) is used
 
