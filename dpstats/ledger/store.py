@@ -260,10 +260,11 @@ class Store:
             status = os.stat(self.path)
         except OSError as error:
             raise LedgerError(f"ledger {self.path} is missing; restore the file, or correct the path") from error
+        # Each time: a second name may have come while the connection was open, beside which another process charges.
+        _check_file(self.path)
         if self._connection is not None and self._file == (status.st_dev, status.st_ino):
             return self._connection
         self.disconnect()
-        _check_file(self.path)
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode=rw",
             uri=True,

@@ -126,6 +126,8 @@ class NoiseBudget:
         What is spent on inference besides `eps`, which then pays for fit and information matrix together.
     shared : bool
         Whether a record is a person's rows, which share a weight of 1 (docs/proofs/persons), or one row.
+    charged : bool
+        Whether it is spent already, so that information without a price is left out instead of refused.
     """
 
     eps: float
@@ -140,6 +142,7 @@ class NoiseBudget:
     rows_at_most: float = ROWS_AT_MOST
     information: InformationPurchase | None = None
     shared: bool = False
+    charged: bool = False
 
     @property
     def whole(self) -> NoiseBudget:

@@ -71,6 +71,7 @@ def plan_stages(
     delta: float,
     adjacency: Adjacency,
     options: Options,
+    charged: bool = False,
 ) -> tuple[Stage, ...]:
     """Split a budget over the releases of one fit and plan each, without rows.
 
@@ -109,7 +110,7 @@ def plan_stages(
     for role, share in shares.items():
         if share == 0:
             continue
-        purchase = _purchase(share * eps, share * delta, adjacency, options)
+        purchase = replace(_purchase(share * eps, share * delta, adjacency, options), charged=charged)
         if role == last:
             purchase = with_inference(purchase, design, family, penalty if role == "fit" else None, options)
         if role != "fit":
@@ -332,6 +333,7 @@ def _refit(
         final_eps=planned.final.eps,
         retrieval=None if options.retrieval is None else "recycle",
         information=None if inference is None else inference.purchase.suited(part),
+        charged=True,
     )
     plan = plan_objective(part, planned.family, purchase)
     if inference is None:

@@ -423,7 +423,7 @@ def _priced(
             if least_gradient_tolerance(family, **facts(price.scale, inside)) <= tolerance * ROUNDED:
                 return _Priced(price, inside, tolerance, final, information)
             scale = price.scale * ahead
-        if purchase.information is None or purchase.information.free:
+        if purchase.information is None or purchase.information.free or purchase.charged:
             return None
         raise ArgumentError(
             "inference costs too much beside a last step for so many rows: lower rows_at_most, raise curvature or "

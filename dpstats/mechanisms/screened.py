@@ -106,7 +106,7 @@ def release_screened(
     choosing, fitting = divide(rows, secret_key(random)) if options.split else (rows, rows)
     chosen = release_screening(screening, design, family, weights, choosing, random)
     kept = np.array(chosen)
-    planned = _plan_part(screening, kept, design, family, penalty, weights, options)
+    planned = _plan_part(screening, kept, design, family, penalty, weights, options, charged=True)
     planned = tuple(
         Stage(role, _centred(plan, stand_in, screening.kept, kept, len(weights)))
         for (role, plan), (_, stand_in) in zip(planned, stages, strict=True)
@@ -128,6 +128,8 @@ def _plan_part(
     penalty: Penalty | None,
     weights: Vector,
     options: Options,
+    *,
+    charged: bool = False,
 ) -> tuple[Stage, ...]:
     """The stages of a fit on some columns with what screening leaves of the budget."""
     return plan_stages(
@@ -139,6 +141,7 @@ def _plan_part(
         delta=screening.fit_delta,
         adjacency=screening.adjacency,
         options=options,
+        charged=charged,
     )
 
 

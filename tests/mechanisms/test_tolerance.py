@@ -410,3 +410,16 @@ def test_absurd_noise_is_refused_in_public() -> None:
         Options(curvature=1e-200)
     with pytest.raises(ArgumentError, match="release_share leaves eps"):
         dp.plan("g ~ x", {"x": (-1, 1), "g": [0, 1]}, 1.0, family="binomial", release_share=1e-30)
+
+
+def test_paid_errors_without_a_price_after_the_choice_lose_no_fit() -> None:
+    """Whether the terms that screening kept leave room for the information is known once all is charged."""
+    random = np.random.default_rng(0)
+    rows = {"a": random.uniform(-1, 1, 200), "b": random.uniform(0, 1, 200), "y": random.integers(0, 11, 200) * 1.0}
+    family = dp.families.Poisson(mean_cap=10 * (1 - 1e-7), y_max=10.0)
+    domain = {"a": (-1, 1), "b": (0, 1), "y": (0, 10)}
+    asked: dict[str, Any] = {"domain": domain, "delta": 1e-6, "inference": True, "screen": 1, "family": family}
+    fits = [dp.glm("y ~ a + bs(b, df=4)", rows, 0.1, seed=seed, **asked) for seed in range(6)]
+    informed = {fit.plan.stages[-1].plan.information is not None for fit in fits}
+    assert informed == {True, False}
+    assert all("0.1" in str(fit) for fit in fits)

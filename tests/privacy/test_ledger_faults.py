@@ -171,6 +171,16 @@ MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 """
 
 
+def test_a_second_name_that_comes_while_a_ledger_is_open_is_refused(made: Path, tmp_path: Path) -> None:
+    """Moved, and given its old name back: whoever opens the other name meanwhile would spend the same budget."""
+    with Ledger.open(made) as ledger:
+        assert ledger.remaining.eps > 0.9
+        made.rename(tmp_path / "other.db")
+        os.link(tmp_path / "other.db", made)
+        with pytest.raises(LedgerError, match="second hard link"):
+            ledger.charge(SMALL, label="more")
+
+
 @pytest.mark.parametrize(
     ("path", "found"),
     [
