@@ -22,8 +22,8 @@ class WideFrame(pd.DataFrame):
 
     Examples
     --------
-    >>> from dpstats.frames import Printed
-    >>> table = Printed({f"a name of some length, {place}": [place] for place in range(9)})
+    >>> from dpstats.frames import WideFrame
+    >>> table = WideFrame({f"a name of some length, {place}": [place] for place in range(9)})
     >>> max(map(len, repr(table).splitlines())) <= 80 and "..." not in repr(table)
     True
     """
