@@ -5,8 +5,9 @@
 A plan is drawn from formula, Domain and options: factors (of one level too), numbers, interactions, splines, ranges
 that are tiny, huge or far from zero; families, penalties, methods, kinds of inference, budgets of 1e-12 to 1e12. If it
 is accepted it is printed, stored and loaded, and carried out on 0, 1, 2 and 50 rows that are made up from the Domain,
-with cells that are missing or out of range; each result is printed, saved and loaded. Every error, every warning and
-every coefficient that is not a number is a finding, as is an error of `dp.plan` that is none of dpstats'.
+with cells that are missing or out of range; each result is printed, saved and loaded. Every error, every warning,
+every coefficient that is not a number and every plan without an end is a finding, as is an error of `dp.plan` that is
+none of dpstats'.
 
 With ``--kept`` each plan's outcome is a line of a file, and plans that have one are not carried out again. One plan:
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +39,9 @@ from dpstats.errors import DPStatsError, NotReleasedError
 
 ROWS = (0, 1, 2, 50)
 """Numbers of rows that every plan is carried out on."""
+
+LIMIT = 300
+"""Seconds after which a plan is taken for one that does not end."""
 
 RANGES: tuple[tuple[float, float], ...] = (
     (0, 1), (-1, 1), (0, 10), (-5, 20), (17, 90), (1e-3, 2e-3), (1000, 1001), (0, 1e6), (-1e12, 1e12), (1e15, 1e15 + 2),
@@ -288,6 +293,8 @@ class Outcome:
 def carried_out(case: Case, seed: int, folder: Path, rows: Sequence[int] = ROWS) -> Outcome:
     """Ask for a plan and, if it is accepted, carry it out on so many rows, which a seed makes up; files in a folder."""
     start, kind, said = time.perf_counter(), "", ""
+    before = signal.signal(signal.SIGALRM, _stop)
+    signal.alarm(LIMIT)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -299,7 +306,14 @@ def carried_out(case: Case, seed: int, folder: Path, rows: Sequence[int] = ROWS)
         said = traceback.format_exc()
     else:
         kind = "carried out"
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
     return Outcome(seed, kind, said, time.perf_counter() - start)
+
+
+def _stop(*_: object) -> None:
+    raise TimeoutError(f"not done after {LIMIT} s")
 
 
 class _Refused(Exception):

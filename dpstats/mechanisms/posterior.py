@@ -109,6 +109,9 @@ NOT_EXACT = (
 FARTHEST = 10.0
 """No proposal is farther than this, in root mean squares, unless a uniform is below 2**-60."""
 
+LEAST_ACCEPTED = 1e-6
+"""Of the proposals, as far as public facts tell: with fewer a draw would take hours or never end."""
+
 LEAST_REACH, MOST_REACH = 2.0**-10, 2.0**20
 """Between which linear predictors on a region must reach, so that its losses are whole numbers of some size."""
 
@@ -341,7 +344,41 @@ def _curved(
             "eps is too large for method='posterior' with a delta: rounding would cost nearly all of delta; lower eps, "
             "or take method='napp'"
         )
+    _check_accepted(hottest, None if purchase.curvature is None else _bend(design, rows))
     return assembled(purchase.eps - 4 * error, purchase.delta * math.exp(-2 * error), 4 * error)
+
+
+def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
+    """Raise ArgumentError if hardly any proposal could be accepted: the draw would not end, after the charge.
+
+    Parameters
+    ----------
+    plan : PosteriorPlan
+    bend : ndarray, shape (p,), or None
+        A guess at the sum of l'' over the rows, along each column; None for a curvature that was chosen by it.
+    """
+    if bend is not None and np.prod(np.sqrt(plan.curvature / (plan.curvature + bend))) < LEAST_ACCEPTED:
+        raise ArgumentError(
+            "curvature is too small for method='posterior', which draws from the normal law of the curvature alone "
+            "until the rows agree, and that would take millions of draws: give more, or leave it out"
+        )
+    if plan.penalty is None:
+        return
+    # Without rows the optimum is 0, where a penalty is steepest: with them it takes no more proposals.
+    sizes = np.geomspace(1e-14, FARTHEST, 2000)
+    step = math.log(sizes[1] / sizes[0])
+    density = np.exp(-(sizes**2) / 2) * math.sqrt(2 / math.pi) * sizes * step
+    share = 1.0
+    for column, deviation in enumerate(1 / np.sqrt(plan.temperature * plan.curvature)):
+        points = np.zeros((len(sizes), plan.size))
+        points[:, column] = sizes * deviation
+        costs = np.array([plan.penalty.value(point, plan.penalty_weights) for point in points])
+        share *= float(np.sum(density * np.exp(-plan.temperature * costs)))
+    if share < LEAST_ACCEPTED:
+        raise ArgumentError(
+            "alpha, or a penalty weight, is too large for method='posterior', which draws from a law without the "
+            "penalty until it agrees, and that would take millions of draws: lower it, or take method='napp'"
+        )
 
 
 def _assembled(
@@ -404,13 +441,22 @@ def _assembled(
     )
 
 
+def _bend(design: Bounds, rows: float) -> Vector:
+    """The sum of l'' x_j^2 over rows that fill the design's bounds, for a guess at the sum of l'', shape (p,)."""
+    square = np.ones(len(design.names))
+    for term in design.terms:
+        # A factor of one level has no columns beside an intercept.
+        square[term.columns] = max(term.l2, 1e-3) ** 2 / max(term.columns.stop - term.columns.start, 1)
+    return rows * square
+
+
 def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector, rows: float) -> Vector:
     """The diagonal M that makes spread and shrinkage cheapest for a guess at the sum of l'' over rows, shape (p,).
 
     Along m_j in proportion to 1 / r_j; the cost is tr(H (H + M)^-1) / (2 c) + r'M (H + M)^-1 H (H + M)^-1 M r / 2 with
     H diagonal (docs/proofs/posterior, 5).
     """
-    direction = np.mean(sizes) / sizes
+    direction, bend = np.mean(sizes) / sizes, _bend(design, rows)
     unit = gaussian_temperature(
         family,
         eps=purchase.eps,
@@ -418,11 +464,6 @@ def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, s
         curvature_ratio=design.curvature_ratio(direction),
         adjacency=purchase.adjacency,
     )
-    square = np.ones(len(sizes))
-    for term in design.terms:
-        # A factor of one level has no columns beside an intercept.
-        square[term.columns] = max(term.l2, 1e-3) ** 2 / max(term.columns.stop - term.columns.start, 1)
-    bend = rows * square
 
     def cost(log_level: float) -> float:
         level = math.exp(log_level)

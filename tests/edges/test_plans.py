@@ -52,6 +52,27 @@ def test_plans_that_failed_after_the_charge(formula: str, arguments: dict[str, A
     assert found.kind == "carried out", found.said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (
+            {"penalty": "lasso", "alpha": 30.0, "penalty_weights": {"x": 1e9}, "adjacency": "replace_one"},
+            "penalty weight",
+        ),
+        ({"penalty": dp.penalties.Bridge(1e6, 1.5)}, "alpha"),
+        ({"curvature": 0.003}, "curvature"),
+    ],
+    ids=str,
+)
+def test_draws_that_would_not_end_are_refused(arguments: dict[str, Any], named: str) -> None:
+    """By rejection from a law that the penalty or the rows leave nothing of: the fit hung, after the charge."""
+    formula, domain = "y ~ x + I(x**2)", {"x": (0, 10), "y": (0, 1)}
+    with pytest.raises(ArgumentError, match=f"{named}.* is too (large|small) for method='posterior'"):
+        dp.plan(formula, domain, 4.0, delta=1e-6, family="binomial", method="posterior", **arguments)
+    usual = dp.plan(formula, domain, 4.0, delta=1e-6, family="binomial", method="posterior", penalty="lasso", alpha=3.0)
+    assert usual.objective.exact  # type: ignore[attr-defined]
+
+
 FAR = {"x": (0, 1e-160), "y": (0, 1)}
 
 
