@@ -351,11 +351,7 @@ def _curved(
 def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
     """Raise ArgumentError if hardly any proposal could be accepted: the draw would not end, after the charge.
 
-    Parameters
-    ----------
-    plan : PosteriorPlan
-    bend : ndarray, shape (p,), or None
-        A guess at the sum of l'' over the rows, along each column; None for a curvature that was chosen by it.
+    `bend`, shape (p,), guesses the sum of l'' over the rows along each column; None for a curvature chosen by it.
     """
     if bend is not None and np.prod(np.sqrt(plan.curvature / (plan.curvature + bend))) < LEAST_ACCEPTED:
         raise ArgumentError(
