@@ -19,6 +19,7 @@ from corpus_text import lines
 import dpstats as dp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", make_corpus.GROUPS)
 def test_it_is_as_recorded(group: str) -> None:
     found = make_corpus.compare(group, exact=os.environ.get("DPSTATS_CORPUS") == "exact")

@@ -36,6 +36,7 @@ def page_id(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [page for page in PAGES if "```python" in page.read_text()], ids=page_id)
 def test_blocks_run(path: Path, run_page: Callable[..., str]) -> None:
     run_page(path.read_text(), page_id(path))
@@ -63,6 +64,7 @@ def run_examples(module: ModuleType) -> int:
     return runner.failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name: str) -> None:
     assert run_examples(importlib.import_module(name)) == 0

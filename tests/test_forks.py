@@ -159,6 +159,7 @@ def test_a_child_forked_within_a_quiet_block_stays_quiet_to_its_end() -> None:
     assert warnings.filters == filters
 
 
+@pytest.mark.slow
 def test_children_of_busy_threads_neither_hang_nor_fall_silent() -> None:
     """Wherever the threads are, 30 times."""
     filters, done = list(warnings.filters), threading.Event()

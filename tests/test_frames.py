@@ -82,6 +82,7 @@ def tables(owner: Any) -> Iterator[tuple[str, pd.DataFrame]]:
             yield name, value
 
 
+@pytest.mark.slow
 def test_all_tables_of_all_objects_print_whole(objects: dict[str, Any]) -> None:
     seen = set()
     for owner, held in objects.items():
@@ -96,6 +97,7 @@ def test_all_tables_of_all_objects_print_whole(objects: dict[str, Any]) -> None:
     assert expected | {"curves", "table", "frame", "located", "cov_params", "summary_frame"} <= seen
 
 
+@pytest.mark.slow
 def test_a_forecast_prints_whole(objects: dict[str, Any]) -> None:
     for table in (objects["plan"].standard_errors(500), objects["plan"].excess_risk(n=500, printed=True)):
         assert isinstance(table, WideFrame)

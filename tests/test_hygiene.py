@@ -279,6 +279,7 @@ def told(error: BaseException) -> Iterator[bytes]:
             yield "".join(traceback.format_exception_only(link)).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_no_canary_leaves(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -92,11 +92,13 @@ def upward(module: str, source: str) -> list[str]:
     return [name for name in imported(source, with_types=True) if layer_of(name) > own]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_downward(module: str) -> None:
     assert not upward(module, MODULES[module].read_text())
 
 
+@pytest.mark.slow
 def test_no_import_cycle() -> None:
     graph = {module: set(imported(path.read_text(), with_types=False)) - {module} for module, path in MODULES.items()}
     # A submodule may be imported while its own package initialises; that is no cycle of ours.

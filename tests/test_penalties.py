@@ -31,6 +31,7 @@ class TestEvery:
         assert p.value(theta, weights) == pytest.approx(expected, rel=1e-14)
         assert p.value(np.zeros(4)) == 0.0
 
+    @pytest.mark.slow
     def test_prox_beats_a_fine_grid(self, p: Penalty):
         random = np.random.default_rng(1)
         for z, metric, weight in random.uniform([-6, 0.05, 0], [6, 5, 3], size=(60, 3)):

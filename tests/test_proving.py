@@ -45,6 +45,7 @@ def said(source: str) -> set[str]:
     return {str(node.value) for node in texts if id(node) not in told}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_printed_points_into_the_repository(path: Path) -> None:
     """An installed package has no docs: what is said cites ``dp.proof("objective")``, see `cite_proof`."""
@@ -91,6 +92,7 @@ PRINTED: dict[str, Callable[[pd.DataFrame], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
 def test_nothing_that_is_printed_names_a_path_of_the_repository(name: str, rows: pd.DataFrame) -> None:
     text = str(PRINTED[name](rows))

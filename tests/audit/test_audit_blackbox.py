@@ -66,6 +66,7 @@ def test_the_bounds_reported_share_the_probability_of_error_among_eight():
 # --- Validity --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_tight_mechanism_is_refuted_no_more_often_than_stated():
     """Laplace noise spends exactly eps. 150 audits at confidence 0.9: more than 30 refuted has probability 1e-4."""
     refuted = sum(
@@ -75,12 +76,14 @@ def test_a_tight_mechanism_is_refuted_no_more_often_than_stated():
     assert refuted <= binom.isf(1e-4, 150, 0.1)
 
 
+@pytest.mark.slow
 def test_the_bound_comes_close_to_the_truth():
     result = audit(laplace(0.5), [], [1.0], eps=2, runs=200_000, seed=1, vectorized=True)
     assert 1.8 < result.eps_lower <= 2
     assert result.passed
 
 
+@pytest.mark.slow
 def test_the_hockey_stick_estimate_is_near_the_exact_divergence():
     """Laplace scale 0.5, sensitivity 1, at eps = 1: 1 - exp(-(2 - 1) / 2). Standard error .003 on 100,000 runs."""
     stick = audit(laplace(0.5), [], [1.0], eps=1, runs=200_000, seed=2, vectorized=True).hockey_stick
@@ -88,6 +91,7 @@ def test_the_hockey_stick_estimate_is_near_the_exact_divergence():
     assert stick.lower < 1 - np.exp(-0.5)
 
 
+@pytest.mark.slow
 def test_both_directions_are_searched():
     """An atom under one data set only is seen whichever of the two is named first."""
     halves = {"with": [0.0, 1.0], "without": [0.0]}
@@ -119,6 +123,7 @@ def logging_mechanism(neighbour, rng):
     return rng.normal()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -149,6 +154,7 @@ def test_two_messages_of_one_exception_are_told_apart():
     assert counted(mechanism).eps_lower > 5
 
 
+@pytest.mark.slow
 def test_a_rare_failure_is_weighed_by_its_frequency():
     def mechanism(neighbour, rng):
         if rng.random() < (0.2 if neighbour else 0.1):
@@ -168,6 +174,7 @@ def test_warnings_are_heard_though_the_caller_turns_them_into_errors():
 # --- Events of several numbers ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_event_that_is_no_half_line_is_found():
     """Under the neighbour a gap opens in the middle: an event of probability .1 against 0."""
 
@@ -186,6 +193,7 @@ def test_noise_shared_by_two_outputs_is_found():
     assert audit(mechanism, 0, 1, eps=1, runs=20_000, seed=1, vectorized=True).eps_lower > 6
 
 
+@pytest.mark.slow
 def test_a_combination_free_of_noise_is_found():
     """The sixth output is the sum of the other five, plus one under the neighbour."""
 
@@ -198,6 +206,7 @@ def test_a_combination_free_of_noise_is_found():
     assert "difference of means" in result.event
 
 
+@pytest.mark.slow
 def test_one_telling_coordinate_among_forty_is_found():
     """Under the neighbour the 32nd is near 1 or -1: neither its mean nor the norm of all forty tells."""
 
@@ -212,6 +221,7 @@ def test_one_telling_coordinate_among_forty_is_found():
     assert "[31]" in result.event or "regression" in result.event
 
 
+@pytest.mark.slow
 def test_a_pattern_of_zeros_that_no_single_coordinate_betrays_is_found():
     """An odd number of the six coordinates is zero under the neighbour, else an even one; each is, half the time."""
 
@@ -225,6 +235,7 @@ def test_a_pattern_of_zeros_that_no_single_coordinate_betrays_is_found():
     assert "support" in result.event
 
 
+@pytest.mark.slow
 def test_exact_values_that_no_single_coordinate_betrays_are_found():
     def mechanism(neighbour, rng, runs):
         bits = rng.integers(0, 2, (runs, 6)) + 1.0
@@ -239,6 +250,7 @@ def test_exact_values_that_no_single_coordinate_betrays_are_found():
 # --- Running it ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_seed_fixes_the_result_whoever_runs_it():
     options = {"eps": 1, "runs": 2000, "seed": 4}
     alone = audit(noisy_one, [], [1.0], **options)

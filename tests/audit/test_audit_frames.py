@@ -14,6 +14,7 @@ from dpstats.audit import audit
 SEED = 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 def test_the_claim_is_not_refuted(call: Tuning | Kernel) -> None:
     runs = min(call.fast // 2, 1000)
@@ -21,6 +22,7 @@ def test_the_claim_is_not_refuted(call: Tuning | Kernel) -> None:
     assert result.passed, result.summary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [call for call in CALLS if call.adjacency == "add_remove"], ids=lambda call: call.name)
 def test_the_planted_error_is_caught(call: Tuning | Kernel) -> None:
     result = audit(call.wrong(), call.pair.data, call.pair.neighbour, **call.claim, runs=call.fast, seed=SEED)

@@ -22,6 +22,7 @@ def by_name(case: Case) -> str:
     return case.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=by_name)
 def test_the_claim_is_not_refuted(case):
     pair = case.worst_pair
@@ -29,6 +30,7 @@ def test_the_claim_is_not_refuted(case):
     assert result.passed, result.summary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[9]], ids=by_name)
 def test_as_many_runs_refute_a_fifth_of_the_noise(case):
     """The audit above has the power to fail: the same plan with its noise scale divided by five is caught."""
@@ -43,6 +45,7 @@ def test_the_plan_reads_no_row(case):
     assert case.plan_for(pair.data).digest() == case.plan_for(pair.neighbour).digest() == case.plan.digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ONE_STAGE, ids=by_name)
 def test_the_same_noise_moves_the_optimum_no_further_than_one_row_can(case):
     """L X / min(m), twice that when a row is replaced; what the final noise adds is a thousand times smaller."""

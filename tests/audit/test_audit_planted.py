@@ -33,6 +33,7 @@ def run(plant: Plant, mechanism):
     return audit(mechanism, plant.data, plant.neighbour, **claim, runs=runs, seed=SEED, vectorized=plant.vectorized)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_the_planted_error_is_caught(plant):
     result = run(plant, plant.planted)
@@ -40,6 +41,7 @@ def test_the_planted_error_is_caught(plant):
     assert not result.passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_the_sound_counterpart_passes(plant):
     result = run(plant, plant.sound)
@@ -51,6 +53,7 @@ def test_there_are_enough_of_them():
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 12
 
 
+@pytest.mark.slow
 def test_moor_leaks_more_the_longer_it_iterates():
     bounds = [
         audit(

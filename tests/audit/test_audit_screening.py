@@ -50,6 +50,7 @@ def result(adjacency: str, found: Screened, claim: float):
     return audit(found.mechanism(), *PAIRS[adjacency], eps=claim, runs=RUNS, seed=SEED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", PAIRS)
 @pytest.mark.parametrize("options", [{}, {"penalty_weights": {"x1": 0.0}, "screen": 1}], ids=["arrays", "null model"])
 def test_the_claim_is_not_refuted(adjacency, options):
@@ -62,6 +63,7 @@ def test_the_claim_is_not_refuted(adjacency, options):
     assert outcome.passed, outcome.summary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", PAIRS)
 def test_a_sixth_of_the_noise_is_refuted(adjacency, monkeypatch):
     sound = screening.noise_scale
@@ -75,6 +77,7 @@ def test_the_plan_reads_no_row():
     assert found.plan_for(first).digest() == found.plan_for(second).digest() == found.plan.digest()
 
 
+@pytest.mark.slow
 def test_the_charge_and_the_noise_of_the_fit_do_not_follow_the_rows():
     """Columns alike in their bounds: every release has the noise of the plan."""
     found = case("add_remove")

@@ -194,6 +194,7 @@ class TestGuaranteeHolds:
         assert worst_excess(setting, noise, noise.scale) <= 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row_bound", [0.1, 30.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("family", FAMILIES, ids=label)
@@ -203,6 +204,7 @@ def test_intercept_gaussian_noise(family: Family, adjacency: str, row_bound: flo
     assert worst_excess(setting, noise, noise.scale, random=1) <= 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_density_integrates_to_one_over_its_box(kind: str, columns: int) -> None:
@@ -227,6 +229,7 @@ class ScaledNoise:
         return self.noise.log_density(noise * self.factors) + np.log(self.factors).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("family", FAMILIES, ids=label)

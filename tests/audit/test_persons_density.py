@@ -104,6 +104,7 @@ class TestGuaranteeHolds:
         worst = self.worst(family, adjacency, kappa, scale, rows, None)
         assert 0.05 * EPS < worst <= EPS * (1 + 1e-9)
 
+    @pytest.mark.slow
     def test_rows_of_weight_one(self, family: Family, adjacency: str, share: float, rows: int) -> None:
         kappa = math.expm1(share * EPS / rows) / family.curvature_bound
         scale = joint_scale(family, eps=EPS / rows, curvature_ratio=kappa, row_norm=1.0, adjacency=adjacency)  # type: ignore[arg-type]
@@ -169,6 +170,7 @@ class TestSeveralColumns:
         if size == 64:
             assert loss > kappa * curvature + gradient / scale - 0.003
 
+    @pytest.mark.slow
     def test_a_logarithm_kept_for_shared_weights_is_caught(self, family: Family, eta: float, response: float) -> None:
         """The calibration of one row passes with one column; two are enough to exceed it."""
         kappa = 0.95 * EPS / family.curvature_bound

@@ -23,6 +23,7 @@ FAMILIES: list[Family] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("row_norm", [0.1, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -44,6 +45,7 @@ def test_the_gradient_moves_by_at_most_the_row_bound_times_lipschitz(
     assert result.largest > 0.4 * declared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_the_optimum_moves_by_at_most_output_sensitivity(family: Family) -> None:
     """With the same b the exact optimum moves by at most L X / m (privacy.md section 5)."""

@@ -122,6 +122,7 @@ def random_records(rng: np.random.Generator, count: int) -> list[Record]:
     return [Record(*(float(rng.choice(choice)) for choice in choices)) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("family", FAMILIES, ids=label)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
@@ -171,6 +172,7 @@ def test_less_weight_costs_less(family: Family, weight: float) -> None:
 class TestPlantedErrorsAreCaught:
     """Each wrong weight or offset exceeds the guarantee by the check that the right one passes."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("family", FAMILIES, ids=label)
     @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
     def test_weights_normalised_by_the_data(self, family: Family, kind: str) -> None:
@@ -187,6 +189,7 @@ class TestPlantedErrorsAreCaught:
             found.append(excess(*pair, kind, noise.scale))
         assert max(found) > 0.5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("family", FAMILIES, ids=label)
     @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
     def test_weights_not_divided_by_their_upper_end(self, family: Family, kind: str) -> None:

@@ -41,6 +41,7 @@ def census() -> tuple[np.ndarray, np.ndarray]:
     return adult.adult_arrays()
 
 
+@pytest.mark.slow
 def test_adult_arrays_are_those_of_the_literature(census: tuple[np.ndarray, np.ndarray]) -> None:
     endog, exog = census
     assert exog.shape == (45222, 105)
@@ -49,6 +50,7 @@ def test_adult_arrays_are_those_of_the_literature(census: tuple[np.ndarray, np.n
     assert endog.mean() == pytest.approx(0.248, abs=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "norms", "mark"),
     [
@@ -63,11 +65,13 @@ def test_adult_arrays_error(
     assert adult.array_error(adult.private(family, 0.1, norms), *census, draws=5).mean <= mark
 
 
+@pytest.mark.slow
 def test_adult_arrays_with_delta(census: tuple[np.ndarray, np.ndarray]) -> None:
     fit = adult.private("binomial", 0.1, adult.ROW_L2, approximate=True)
     assert adult.array_error(fit, *census, draws=5).mean <= 0.213  # 0.199, 0.006
 
 
+@pytest.mark.slow
 def test_adult_by_formula() -> None:
     assert adult.formula_error(0.1, draws=4).mean <= 0.176  # 0.1665, 0.0035
 
@@ -114,6 +118,7 @@ def test_adassp_with_a_large_budget_is_least_squares() -> None:
     assert min(misses) > 0.01
 
 
+@pytest.mark.slow
 def test_time_is_linear_in_rows_and_less_than_statsmodels() -> None:
     """CPU seconds on one thread, the faster of two runs; four times the rows take about four times as long."""
     few, many = (min(speed.in_subprocess("time", "arrays", n, 2, "dpstats")["dpstats"]) for n in (100_000, 400_000))
@@ -122,11 +127,13 @@ def test_time_is_linear_in_rows_and_less_than_statsmodels() -> None:
     assert min(seconds["dpstats"]) <= 0.6 * min(seconds["statsmodels"])
 
 
+@pytest.mark.slow
 def test_memory_stays_below_the_size_of_the_data() -> None:
     used = speed.in_subprocess("memory", "arrays", 200_000, "dpstats")
     assert used["extra"] <= used["data"]
 
 
+@pytest.mark.slow
 def test_a_bought_response_makes_up_for_a_wide_range() -> None:
     """At eps = 1 single samples are 0.494 (deviation 0.020) and 0.162 (0.035); declared so wide, counts are at -0.2."""
     for name, mark in (("bell errors, 5,000 rows", 0.44), ("counts of mean 3, 5,000 rows", 0.08)):
@@ -143,6 +150,7 @@ def test_ranges_of_columns_with_a_common_value_are_found() -> None:
         assert found[:, 1].max() == 0, name
 
 
+@pytest.mark.slow
 def test_what_errors_cost_is_measured_for_each_family_and_kind() -> None:
     found = error_times.measure(3000, 1)
     assert list(found.index) == ["binomial", "gaussian", "poisson"]

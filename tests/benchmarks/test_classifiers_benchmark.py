@@ -63,6 +63,7 @@ def test_the_stored_figures_are_of_this_script() -> None:
     assert (wide["error"] < 0.003).all()
 
 
+@pytest.mark.slow
 def test_every_method_has_an_error_at_every_budget() -> None:
     random = np.random.default_rng(2)
     training, test = connections(3000, random), connections(1000, random)

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.prediction import grid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "eps"), [("HMDA", 1.0), ("Computers", 0.3), ("DoctorVisits", 0.3)])
 def test_no_fit_is_below_a_constant_and_a_delta_costs_nothing(name: str, eps: float) -> None:
     """Insisting on Gaussian noise costs some of what is explained, most where it is a mean: that choice is tested."""

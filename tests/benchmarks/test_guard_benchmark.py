@@ -11,6 +11,7 @@ from benchmarks.defaults.guard import coverage
 from dpstats.inference import delta_method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.3, 0.65), (0.4, 0.4), (0.5, 0.1)])
 def test_coverage_is_nominal_to_second_order(shares: tuple[float, float]) -> None:
     """An error of fourth order falls sixteen-fold where the noise halves; that of second order fourfold."""
@@ -23,6 +24,7 @@ def test_coverage_is_nominal_to_second_order(shares: tuple[float, float]) -> Non
     assert apart[1] > 1e-3
 
 
+@pytest.mark.slow
 def test_the_guard_holds_coverage_where_the_information_is_poor() -> None:
     for ratio in (3.0, 5.0):
         assert coverage(ratio, 0.7, 0.2, points=201) > 0.94

@@ -28,6 +28,7 @@ def test_truth_is_the_populations_own_fit() -> None:
     assert truth.plain == pytest.approx(fit.bse.to_numpy() * np.sqrt(len(frame) / CELL.rows), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_intervals_of_a_real_population_cover() -> None:
     line = inference.measure(CELL, 12)
     assert line["bounded"] == 1
@@ -51,6 +52,7 @@ def test_shares_have_a_line() -> None:
     assert 0.9 < line["width/plain"] < 2
 
 
+@pytest.mark.slow
 def test_rivals_are_wider_or_cover_less() -> None:
     cell = inference_core.Cell("gaussian", 3, 10_000, 0.1)
     lines = {line["scheme"]: line for line in inference_rivals.figures(cell, 15)}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.methods import kernels
 
 
+@pytest.mark.slow
 def test_features_find_the_circle_and_pairs_the_kernel():
     """One seeded run; lines err on three rows in ten, features on little more than the one in twenty."""
     found = kernels.errors(4_000, 2.0, 1)

@@ -49,6 +49,7 @@ def test_sums_drawn_at_once_have_the_law_of_reports(family: str) -> None:
     assert np.abs(one.values - other.values).max() < 8 * spec.lattice.scale * np.sqrt(2 * 256)
 
 
+@pytest.mark.slow
 def test_the_figures_have_every_method_and_a_table() -> None:
     found = local_figures.summarised(local_figures.results(1, (512,)))
     assert set(found["method"]) == set(local_figures.LABELS) == set(local_figures.read()["method"])
@@ -66,6 +67,7 @@ def test_reports_are_drawn_anew_beside_what_is_stored() -> None:
     assert found["error"].notna().all()
 
 
+@pytest.mark.slow
 def test_speed_is_measured() -> None:
     """Machines differ: a twentieth of the stated speed is a defect of the code."""
     found = local.speed(5000)

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.methods import screening
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("eps", "mark"), [(0.3, 0.29), (1.0, 0.31)])
 def test_sparse_logistic_regression_on_500_columns(eps: float, mark: float) -> None:
     """The means are .328 and .334, of draws .007 apart; what is needed is .26 and .32."""
@@ -25,6 +26,7 @@ def test_dense_truths_lose() -> None:
     assert found["screen"].mean < found["all"].mean - 0.1
 
 
+@pytest.mark.slow
 def test_a_formula_of_500_columns_takes_seconds() -> None:
     start = time.process_time()
     screening.seconds()

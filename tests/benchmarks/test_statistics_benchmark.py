@@ -9,6 +9,7 @@ from benchmarks.methods.statistics import excess
 from benchmarks.shared.census import COLUMNS, people
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "eps", "mark"), [(1_000, 0.1, 1.0), (1_600, 1.0, 0.4), (16_000, 0.1, 0.4)])
 def test_excess_error_beside_adassp(rows: int, eps: float, mark: float) -> None:
     found = excess(rows, eps, runs=12).mean()

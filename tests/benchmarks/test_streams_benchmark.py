@@ -14,6 +14,7 @@ def test_noise(figure: streams.Figure) -> None:
     assert figure.value == pytest.approx(figure.target, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_months_and_persons() -> None:
     """The square root to 1e-4; buffers within .2 % of it, and below it for the CPS panel they are made for."""
     for figure in streams.interval_figures():
@@ -43,6 +44,7 @@ def test_pure_trees_choose_more_than_two_children() -> None:
         assert figure.value < 0.55 * figure.target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [Blt(), Blt(window=12), Tree(horizon=200)], ids=repr)
 def test_a_tick_takes_milliseconds_besides_its_draws(mechanism: Mechanism) -> None:
     """Ten times what was measured on an idle core, so that load does not fail it."""
@@ -51,16 +53,19 @@ def test_a_tick_takes_milliseconds_besides_its_draws(mechanism: Mechanism) -> No
     assert cost.state_bytes < 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [Blt(horizon=4), Toeplitz(horizon=4), Tree(horizon=4), Honaker(horizon=4)])
 def test_a_short_audit(mechanism: Mechanism) -> None:
     """1,000 runs; a sound mechanism fails with probability at most .001."""
     assert streams.audit_transcripts(mechanism, size=2, runs=1000).passed
 
 
+@pytest.mark.slow
 def test_a_short_audit_of_pure_noise() -> None:
     assert streams.audit_transcripts(KNormTree(horizon=4, arity=2), size=2, runs=1000).passed
 
 
+@pytest.mark.slow
 def test_the_audit_catches_a_row_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the row moves its tick by four times what the plan was told."""
     total = SumsPlan.total

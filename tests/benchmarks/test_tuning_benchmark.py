@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.methods import tuning
 
 
+@pytest.mark.slow
 def test_the_default_errs_least_where_rows_are_few():
     """Six runs of one cell, seeded: the default is ahead of the printed algorithm by many standard errors."""
     found = tuning.errors(4_000, 1.0, 6)

@@ -94,6 +94,7 @@ PYTHON = re.compile(r"dp\.check|(?<!--set )(inference|method|screen|residual_cap
 """Words of Python that a shell has others for."""
 
 
+@pytest.mark.slow
 def test_every_form_has_the_words_of_the_shell(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(2)
     data = {"x": np.linspace(0, 1, 90), "g": list("abc") * 30, "y": rng.integers(0, 2, 90)}
@@ -165,6 +166,7 @@ def test_messages_have_the_words_of_the_shell(said: str, meant: str) -> None:
     assert shell_message(said) == meant
 
 
+@pytest.mark.slow
 def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = ["income ~ age", "--domain", "adult.yaml", "--eps", "1", "--family", "binomial"]
     foreseen = dp.plan("income ~ age", dp.Domain.from_yaml("adult.yaml"), 1.0, family="binomial").standard_errors(5000)

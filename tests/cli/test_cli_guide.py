@@ -21,6 +21,7 @@ def block(language: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def spent() -> float:
         return ledger.total.eps - ledger.remaining.eps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet"])
 def test_plan_fit_and_evaluation_for_a_team(folder: Path, file: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "income ~ age + C(sex)", "--ledger", "adult.ledger", *LOGIT]) == 0
@@ -190,6 +191,7 @@ def test_other_options_reach_the_model(folder: Path, capfd: pytest.CaptureFixtur
     assert "information" not in [row["purchase"] for row in without]
 
 
+@pytest.mark.slow
 def test_caps_are_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plain = ["plan", "age ~ C(sex)", "--domain", "adult.yaml", "--eps", "1"]
     capfd.readouterr()
@@ -201,6 +203,7 @@ def test_caps_are_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert "--mean-cap is of 'poisson', not of --family gaussian" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_as_a_process(folder: Path) -> None:
     """The exit status and both streams as a shell sees them."""
     command = [sys.executable, "-m", "dpstats", *FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger"]
@@ -241,6 +244,7 @@ def test_a_domain_file_of_another_kind(tmp_path: Path) -> None:
         read_domain(tmp_path / "d.json")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_it_in_silence(tmp_path: Path) -> None:
     """As head does; what is left in the buffer must not be complained of at exit either."""
     (tmp_path / "domain.yaml").write_text("x: {range: [0, 1]}\ny: bool\n")
@@ -271,6 +275,7 @@ def test_a_reader_that_has_seen_enough_ends_it_in_silence(tmp_path: Path) -> Non
     assert run.returncode == 141
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("output", [None, "fit.json"])
 def test_what_was_paid_for_is_kept_where_nothing_can_be_printed(
@@ -306,6 +311,7 @@ def test_nothing_is_spent_where_standard_output_is_closed_and_no_file_named(
     assert dp.GLMResults.load("fit.json").params.size == 3
 
 
+@pytest.mark.slow
 def test_streams_that_are_closed_are_no_place_for_files(folder: Path) -> None:
     """What is opened first would get their number, and what is printed would be written into it."""
     environment = {**os.environ, "PYTHONPATH": str(Path(dp.__file__).parents[1])}

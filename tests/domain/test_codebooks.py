@@ -194,6 +194,7 @@ def domains(draw: st.DrawFn) -> dp.Domain:
         reject()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(domains())
 def test_what_is_written_is_read_back(domain: dp.Domain) -> None:

@@ -43,6 +43,7 @@ EMPTY: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("formula", "arguments"), ONE_LEVEL + EMPTY, ids=str)
 def test_plans_that_failed_after_the_charge(formula: str, arguments: dict[str, Any], tmp_path: Path) -> None:
     response = (0, 1) if "svm" not in arguments["family"] else [0, 1]

@@ -119,6 +119,7 @@ def test_what_noise_may_hide_is_said(eps: float, domain: Any, told: str) -> None
     assert told in words
 
 
+@pytest.mark.slow
 def test_stated_errors_hold() -> None:
     """200 seeded runs: mean within 4.5 standard errors (1 false alarm in 20,000 figures), spread within 12 %."""
     for adjacency in ("add_remove", "replace_one"):
@@ -142,6 +143,7 @@ def test_rows_without_a_fault_are_counted_by_where_they_lie() -> None:
     assert check.counts[0] == pytest.approx(len(clean), abs=0.01)
 
 
+@pytest.mark.slow
 def test_ranges_far_too_wide_are_found_and_right_ones_are_not() -> None:
     """40 seeded checks each: a wide range is missed, or a right one blamed, once in some 75 at worst."""
     rng = np.random.default_rng(5)

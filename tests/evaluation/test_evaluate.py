@@ -95,6 +95,7 @@ def test_without_noise_metrics_are_exact_up_to_their_cells(fit: dp.GLMResults) -
         assert found.metrics.loc[name, "noise_se"] < 1e-3
 
 
+@pytest.mark.slow
 def test_stated_noise_holds(fit: dp.GLMResults) -> None:
     """200 seeded runs on the same rows. Nominal 95 %: coverage below .89 or a bias beyond half an error is an alarm.
 
@@ -115,6 +116,7 @@ def test_stated_noise_holds(fit: dp.GLMResults) -> None:
         assert (0.5 if held else 0.7) < spread / np.median(errors) < 1.3, name
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_population() -> None:
     """150 samples of a population, a fit fixed beforehand: noise and sampling error together, as above."""
     fits = {name: fitted(name) for name in FORMULAS}
@@ -231,6 +233,7 @@ def test_a_loaded_fit_is_evaluated_alike(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one, two)
 
 
+@pytest.mark.slow
 def test_sums_do_not_depend_on_the_order_or_the_blocks(fit: dp.GLMResults) -> None:
     """To the last bit: or one row more would move others."""
     data = frame(997, 1)

@@ -27,6 +27,7 @@ def release(noise_for: Adjacency) -> Any:
     return mechanism
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_auditor_finds_no_fault(adjacency: Adjacency) -> None:
     neighbour = ROWS[:1] if adjacency == "add_remove" else REPLACED
@@ -35,6 +36,7 @@ def test_the_auditor_finds_no_fault(adjacency: Adjacency) -> None:
     assert result.eps_lower > 0.3  # and it has seen something
 
 
+@pytest.mark.slow
 def test_the_auditor_finds_a_forgotten_cell() -> None:
     """Planted: noise for one changed cell, though a replaced row changes two."""
     assert not dp.audit(release("add_remove"), ROWS, REPLACED, eps=EPS, runs=20_000, seed=1).passed

@@ -69,6 +69,7 @@ def counted(fit: dp.GLMResults, data: pd.DataFrame, blocks: Any = None) -> Any:
     return count_rows(model, blocks, fit.plan.design.blocks(data), fit.scaled_params)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_evaluation_keeps_its_eps_exactly(fit: dp.GLMResults, adjacency: Adjacency) -> None:
     blocks = plan_evaluation(fit, None, 10).blocks()
@@ -79,6 +80,7 @@ def test_evaluation_keeps_its_eps_exactly(fit: dp.GLMResults, adjacency: Adjacen
     assert max(ratios) > 0.7 * 0.8  # and little is given away
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_squared_distance_is_as_declared(fit: dp.GLMResults, adjacency: Adjacency) -> None:
     blocks = plan_evaluation(fit, None, 10).blocks()
@@ -89,6 +91,7 @@ def test_the_squared_distance_is_as_declared(fit: dp.GLMResults, adjacency: Adja
     assert max(squares) <= most
 
 
+@pytest.mark.slow
 def test_a_forgotten_second_cell_is_caught(fit: dp.GLMResults) -> None:
     """Planted: noise for one changed cell, though a replaced row leaves one and enters another."""
     largest = sum(block.largest for block in plan_evaluation(fit, None, 10).blocks())
@@ -111,6 +114,7 @@ def test_a_place_that_is_not_clipped_is_caught(monkeypatch: pytest.MonkeyPatch) 
     assert np.abs(block.count(rows[1], rows[0])).sum() > 1000 * block.largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("family", ["gaussian", "binomial"])
 def test_check_keeps_its_eps_exactly(adjacency: Adjacency, family: str) -> None:

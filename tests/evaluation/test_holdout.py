@@ -155,6 +155,7 @@ print(split.test.column("id").numbers().astype(int).tolist())
 """
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_same_split(ledger: dp.Ledger, tmp_path: Path) -> None:
     """From a file, with a column added and the rows in another order."""
     split = dp.holdout(frame(300), 0.3, ledger=ledger)

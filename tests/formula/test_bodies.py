@@ -107,6 +107,7 @@ def norm_of(part: np.ndarray, kind: str) -> float:
     return float(np.linalg.norm(part) if kind == "ball" else np.abs(part).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", [*KINDS, *OTHERS])
 def test_every_row_is_in_its_bodies(formula: str) -> None:
     """Rows of every kind, most of them beyond the declared ranges, written as images of points of the bodies."""

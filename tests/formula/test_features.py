@@ -121,6 +121,7 @@ def test_the_exact_density_keeps_eps_at_the_right_norm(shape, row_norm, adjacenc
     assert exact_audit(shape, row_norm, adjacency).max_log_ratio <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_norm_one_for_features_with_a_phase_is_caught():
     """Planted: the paper's norm."""
     assert exact_audit("phase", 1.0, "add_remove").max_log_ratio > 1.2
@@ -157,6 +158,7 @@ def test_gaussian_noise_of_pairs_is_less_by_the_root_of_two():
     assert spread["phase"] / spread["pairs"] == pytest.approx(2**0.5, rel=0.01)
 
 
+@pytest.mark.slow
 def test_saved_and_loaded_predictions_agree_bit_by_bit(tmp_path):
     data = frame(500)
     fit = dp.logit("y ~ rff(x, z, gamma=1.0, D=20, seed=3)", data, 1.0, domain=DOMAIN)

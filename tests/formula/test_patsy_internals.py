@@ -22,6 +22,7 @@ def imports_patsy(text: str) -> bool:
     return any(module.partition(".")[0] == "patsy" for module in modules)
 
 
+@pytest.mark.slow
 def test_one_file_imports_patsy() -> None:
     users = [path for path in sorted(PACKAGE.rglob("*.py")) if imports_patsy(path.read_text())]
     assert [path.relative_to(PACKAGE).as_posix() for path in users] == ["formula/patsy_internals.py"]

@@ -49,6 +49,7 @@ def test_bounds_hold_whatever_the_cells_are(formula: str, family: Family) -> Non
     assert np.isfinite(block.endog).all()
 
 
+@pytest.mark.slow
 @every_design
 def test_a_row_does_not_depend_on_the_others(formula: str, family: Family) -> None:
     """Nothing is normalised by the rows there are: each has alone what it has among others."""

@@ -115,6 +115,7 @@ def residual(inverse: np.ndarray, matrix: np.ndarray, law: MatrixLaw) -> float:
     return float(np.abs(root.T @ (matrix + law.square(inverse)) @ root - np.eye(len(matrix))).max())
 
 
+@pytest.mark.slow
 def test_inverse_undoes_the_bias_of_inverses() -> None:
     """E (H + E)^-1 is above H^-1 by many s.e. here; the self-consistent one's mean is closer by a factor of five."""
     exact, shape = np.array([[40.0, 8], [8, 30]]), np.ones(2)
@@ -128,6 +129,7 @@ def test_inverse_undoes_the_bias_of_inverses() -> None:
     assert ours < theirs / 5
 
 
+@pytest.mark.slow
 def test_noise_in_the_debiasing_part_is_taken_off() -> None:
     """Its mean is the variance of the debiasing's error, above which the plug-in value is by 8, 9 and 4 %.
 
@@ -165,6 +167,7 @@ def test_identify_drops_the_least_first() -> None:
     assert not identify(-information, wishart_difference(1.5, np.ones(4))).active.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     [
@@ -246,6 +249,7 @@ def test_joint_test_of_one_is_its_interval(normal: bool) -> None:
     assert np.diag(joint.correlation) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_noise_at_most() -> None:
     """The bounds hold for the deviation that noise alone gives a logistic fit, and are reached without rows."""
     random = np.random.default_rng(6)

@@ -69,6 +69,7 @@ def identified(information: Float, active: NDArray[np.bool_] | None = None) -> I
     return Identified(active, inverse, np.full(len(information), 1e9), law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", [LOGISTIC, COUNTS], ids=["logistic", "negative binomial"])
 def test_with_the_rows_themselves_the_shrinkage_is_undone(
     case: tuple[Float, Float, Float, float], response: MeanFunction

@@ -77,6 +77,7 @@ def test_reference_values(estimates: Estimates, column: int, expected: tuple[flo
     assert [value[column] for value in values] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 @given(
     st.floats(-50, 500),
     st.floats(-3, 3),
@@ -405,6 +406,7 @@ def test_bad_arguments() -> None:
         normal([[60, 10], [20, 40]], [0.5, -0.3], 4, [9, 9], 1.25, [1, 1]).contrasts(np.eye(2))
 
 
+@pytest.mark.slow
 def test_a_hundred_columns_in_a_second() -> None:
     """Least of three runs: other processes share the machine."""
     random = np.random.default_rng(3)

@@ -30,6 +30,7 @@ def law(of: MatrixNoise) -> SpanNoise:
     return SpanNoise(of.metric, of.entry_variance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projected", [False, True])
 def test_second_moments(projected: bool) -> None:
     """S(A) and Var(g'Em) against draws, and of a part of the columns."""
@@ -112,6 +113,7 @@ def test_errors() -> None:
     assert np.array_equal(same, np.eye(4))
 
 
+@pytest.mark.slow
 def test_levels() -> None:
     """Second moments of noise by levels against draws, whole and in part."""
     part = MatrixNoise("wishart", 0.8, *design_metric(unit_images([intercept(), box()])))

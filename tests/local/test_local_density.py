@@ -136,12 +136,14 @@ def test_noise_for_the_null_report_alone_is_caught(monkeypatch: pytest.MonkeyPat
     assert central(make(n=1)) > DELTA
 
 
+@pytest.mark.slow
 def test_forgotten_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the whole sensitivity on the lattice for the statistics, none for their rounding."""
     monkeypatch.setattr(ReportLattice, "unrounded", property(lambda self: self.sensitivity))
     assert max(central(make(n=1, eps=eps)) for eps in np.linspace(1, 2, 9)) > DELTA
 
 
+@pytest.mark.slow
 def test_forgotten_square_root_of_two_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: entries off the diagonal as they stand and the Frobenius norm of half of the matrix, twice too small."""
     half = spec_module.joint_sensitivity

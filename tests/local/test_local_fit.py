@@ -57,6 +57,7 @@ def test_hardly_any_noise_gives_least_squares(scheme: Any) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["statistics", "features"])
 def test_logistic_is_near_the_fit_to_rows(scheme: Any) -> None:
     """A uniform column, whose law is a beta law: the coefficients of the likelihood, not four times least squares."""
@@ -69,6 +70,7 @@ def test_logistic_is_near_the_fit_to_rows(scheme: Any) -> None:
     assert fit.predict(data).between(0, 1).all()
 
 
+@pytest.mark.slow
 def test_a_flag_has_the_shares_of_its_groups() -> None:
     """One 0/1 column: the law of its log odds is two points, and the model is saturated."""
     domain = {"b": (0, 1), "s": (0, 1)}
@@ -98,6 +100,7 @@ def test_a_sum_is_as_good_as_the_reports(tmp_path: Path) -> None:
     assert np.array_equal(fits[0].scaled_params, fits[2].scaled_params)
 
 
+@pytest.mark.slow
 def test_fewer_reports_than_promised_are_refused_and_more_are_not() -> None:
     data = people()
     sent = reports(make(), data)
@@ -109,6 +112,7 @@ def test_fewer_reports_than_promised_are_refused_and_more_are_not() -> None:
     assert "more reports than promised" in fit.summary().as_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "family"), [(FORMULA, "gaussian"), ("b ~ x + g", "binomial"), ("b ~ 0 + x", "binomial")]
 )

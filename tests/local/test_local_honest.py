@@ -62,6 +62,7 @@ def test_what_a_record_says_is_within_the_bounds_and_reaches_them(family: str, s
         assert said.min(axis=0)[rest] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "scheme"), KINDS)
 def test_honest_reports_pass(family: str, scheme: str) -> None:
     """2,000 of them; one false alarm in 1e15 runs."""

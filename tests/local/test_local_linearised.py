@@ -80,6 +80,7 @@ def test_moments_that_no_law_has_do_no_harm(mean: float, variance: float) -> Non
     assert np.isfinite(line.offset)
 
 
+@pytest.mark.slow
 def test_the_range_is_that_of_the_rows() -> None:
     """Every kind of body: the extreme points of each reach it, and no point passes it."""
     random = np.random.default_rng(2)
@@ -138,6 +139,7 @@ def test_what_noise_does_to_first_order(constant: bool) -> None:
     assert found == pytest.approx(inverse @ expected @ inverse.T, rel=1e-5, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_lasso_leaves_columns_out() -> None:
     loss, vector = logistic()
     weights = np.array([0.0, 1.0, 1.0, 1.0])
@@ -151,6 +153,7 @@ def test_a_lasso_leaves_columns_out() -> None:
     assert abs(slope[0]) < 1e-6 * np.linalg.norm(vector)
 
 
+@pytest.mark.slow
 def test_separated_rows_end() -> None:
     loss, _ = logistic(ridge=1e-3)
     loss = replace(loss, vector=np.array([0.0, 0.0, -370.0, 0.0]) * 10)
@@ -161,6 +164,7 @@ def test_separated_rows_end() -> None:
 FORMULAS = ["y ~ x + g", "y ~ 0 + x", "y ~ x*g + z", "y ~ 1", "y ~ 0 + g", "y ~ C(g, Sum) + x", "y ~ bs(z, df=4) + x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("penalty", [None, "lasso"])
 def test_whatever_the_sums_are_there_is_a_fit(formula: str, penalty: str | None) -> None:

@@ -251,6 +251,7 @@ print(dp.local.to_json(report))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_contributor_needs_neither_pandas_nor_statsmodels(formula: str) -> None:
     spec = make(formula)

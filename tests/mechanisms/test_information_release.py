@@ -243,6 +243,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class TestBudgets:
+    @pytest.mark.slow
     @pytest.mark.parametrize("inference", ["auto", True, "robust", None])
     @pytest.mark.parametrize("setting", SETTINGS)
     def test_parts_add_up_and_the_ledger_is_charged_once(self, setting: str, inference: Any, tmp_path: Any) -> None:

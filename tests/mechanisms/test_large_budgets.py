@@ -72,6 +72,7 @@ def without_noise() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("response", "family"), FAMILIES, ids=lambda value: getattr(value, "name", value))
 def test_a_fit_is_the_one_without_noise(frame: pd.DataFrame, response: str, family: Family) -> None:
     """Every family, penalty, number of stages and both entries; coefficients stood at the lattice's end here."""

@@ -188,6 +188,7 @@ def test_the_tables_fit_the_page() -> None:
         dp.plots.budget(plan, eps=[0.5, 1.0])
 
 
+@pytest.mark.slow
 def test_the_noise_sd_of_a_coefficient_is_what_noise_gives_it() -> None:
     """200 releases of the same rows: the standard deviation of each coefficient is within 25 % of the median of what
     is said of it. False alarm: a deviation of 200 normal draws errs by 5 %, so under 1e-5 for five coefficients."""

@@ -69,6 +69,7 @@ def test_the_budget_is_spent_and_no_more(adjacency: str) -> None:
     assert pure.guarantee.delta == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-2])
 def test_the_law_is_that_of_the_release(delta: float) -> None:
     """1500 releases: variances of all entries, y'y apart, within .25 (5 standard errors and more)."""
@@ -81,6 +82,7 @@ def test_the_law_is_that_of_the_release(delta: float) -> None:
     assert (draws**2).mean(axis=0) / right == pytest.approx(np.ones((size + 1, size + 1)), abs=0.25)
 
 
+@pytest.mark.slow
 def test_projection_takes_noise_off_and_nothing_else() -> None:
     plan = plan_statistics(design(), eps=1.0)
     size, gain = plan.noise.size, []
@@ -112,6 +114,7 @@ def test_stabilised_solves_its_equation(rows: int) -> None:
     assert np.linalg.eigvalsh(inner)[0] >= ridge * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_ridge_is_the_noise_over_the_radius() -> None:
     """E |b|^2 by 1500 releases, directions of theta at random; within .1 (5 standard errors and more)."""
     plan = plan_statistics(design("y ~ a + b"), eps=1.0, radius=2.0)
@@ -129,6 +132,7 @@ def test_ridge_is_the_noise_over_the_radius() -> None:
     assert plan.noise.gradient_variance(2.0) == pytest.approx((2.0 * ridge) ** 2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_number_of_rows() -> None:
     plan = plan_statistics(design(), eps=1.0)
     counts = [noisy_count(plan, Moments.of(plan, released(plan, 400, seed)[0]), None) for seed in range(100)]

@@ -111,6 +111,7 @@ def test_stage_2_is_centred_at_stage_1() -> None:
     assert after.sample(random_source(0)) - stages[1].plan.sample(random_source(0)) == pytest.approx(after.linear)
 
 
+@pytest.mark.slow
 def test_two_stages_beat_one_where_shrinkage_hurts() -> None:
     """n = 3000, eps = 1, least squares: mean squared distance to the truth over 40 seeds; far above noise."""
     truth = np.array([2.0, -1.0, 0.5, 0, 0, 0])

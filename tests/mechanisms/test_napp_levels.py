@@ -64,6 +64,7 @@ def caused_by_noise(family: dp.families.Family, theta: np.ndarray, rows: tuple) 
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_noise_causes_a_false_positive_at_most_at_the_level(name: str, delta: float) -> None:
@@ -72,6 +73,7 @@ def test_noise_causes_a_false_positive_at_most_at_the_level(name: str, delta: fl
     assert stats.binomtest(caused, DATA_SETS, LEVEL, alternative="greater").pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_test_has_power(name: str, delta: float) -> None:

@@ -106,6 +106,7 @@ def test_the_norm_follows_the_design() -> None:
     assert plan_objective(factors(), Binomial(), replace(PURCHASE, delta=1e-5, kind="gaussian")).noise.norm == "l2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.5])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @pytest.mark.parametrize("design", [arrays(), arrays(60), factors()], ids=["l2", "wide", "factors"])

@@ -178,6 +178,7 @@ def fitted_shift(plan: Plan, runs: int, seed: int):
     return np.array(fits) - centre
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-2])
 def test_the_release_has_the_planned_law(delta):
     """A Kolmogorov-Smirnov test of the radius and of each direction, each failing by chance with probability 1e-6."""
@@ -229,6 +230,7 @@ def test_noise_at_most_is_the_standard_deviation_of_the_noise(frame):
     np.testing.assert_allclose(fit.noise_at_most, expected)
 
 
+@pytest.mark.slow
 def test_a_sparse_penalty_stays_sparse_beside_noise():
     """No column that its lasso leaves out comes in beyond the level: 200 seeded runs, false alarm below 1e-6."""
     random = np.random.default_rng(2)

@@ -14,6 +14,7 @@ from dpstats.privacy.calibration import CELLS
 from dpstats.privacy.gaussian import corner_lines, highest, normal_grid
 
 
+@pytest.mark.slow
 def test_plans_have_their_stored_figures():
     stored = json.loads(STORED.read_text())
     found = {name: figures(plan) for name, plan in plans()}

@@ -171,6 +171,7 @@ def test_weights_within_one_stay_within_the_span():
         assert scores.max() - scores.min() <= weight * table.span + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["system", "seeded"])
 def test_the_index_has_the_exponential_law(source):
     """A chi-squared test of 4,000 draws."""
@@ -238,6 +239,7 @@ def test_its_bound_is_tight_and_a_colder_one_is_caught(adjacency):
     assert stick(replace(plan, temperature=4 * plan.temperature), plan.eps) > 10 * delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "penalty"), [(3, None), (300, None), (20, Lasso(8.0))])
 def test_draws_have_the_posterior_law(rows, penalty):
     """A Kolmogorov-Smirnov test of 400 seeded draws of one column against the integrated density."""
@@ -256,6 +258,7 @@ def test_draws_have_the_posterior_law(rows, penalty):
         assert stats.kstest(proposals + np.mean(draws), lambda at: np.interp(at, grid, cdf)).pvalue < 1e-3
 
 
+@pytest.mark.slow
 def test_a_penalty_is_part_of_the_public_score():
     """On two columns without rows: the mode of a lasso's lattice posterior is zero, its law the exponential one."""
     plan = planned(Binomial(), size=2, penalty=Lasso(30.0), radius=2.0)
@@ -362,6 +365,7 @@ def test_a_fit_and_its_tables(frame, delta, tmp_path):
         _ = fit.bse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_more_columns_are_not_certified(frame, delta, tmp_path):
     arguments = {"domain": DOMAIN, "method": "posterior", "delta": delta}
@@ -376,6 +380,7 @@ def test_more_columns_are_not_certified(frame, delta, tmp_path):
     assert ledger.remaining.eps == 5.0
 
 
+@pytest.mark.slow
 def test_the_spread_is_at_most_what_the_table_says(frame):
     """Draws of two columns in 60 fits: the standard deviation beside its bound."""
     fits = [
@@ -431,6 +436,7 @@ def test_the_ledger_is_charged_before_rows(frame, tmp_path):
     assert ledger.remaining.eps == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_the_auditor_does_not_refute_it_and_refutes_a_colder_one(delta):
     """Runs of one column, a row of response 1 or none; confidence 0.999 an audit."""
@@ -493,6 +499,7 @@ class TestScoresFitTheirIntegers:
         with pytest.raises(ArgumentError, match="radius"):
             planned(Binomial(), radius=1e4, rows_at_most=1e9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("curvature", [1e12, 1e20, 1e100])
     def test_a_public_part_beyond_the_integers_still_counts(self, curvature):
         """All draws are where the public part is least, whatever the rows say."""

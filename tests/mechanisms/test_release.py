@@ -46,6 +46,7 @@ def test_two_points_near_one_optimum_stay_within_the_sensitivity() -> None:
         assert np.abs(lattice[0] - lattice[1]).sum() <= final.sensitivity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("random", [SystemRandom(), random_source(3)], ids=["opendp", "seeded"])
 def test_noise_has_the_stated_law(random: object) -> None:
     """Chi-square of 20,000 draws against P(k) prop. to exp(-|k| / scale)."""

@@ -83,6 +83,7 @@ def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
     assert plan.screening.scale == pytest.approx(2 / (0.6 / 4))
 
 
+@pytest.mark.slow
 def test_a_plan_of_many_terms_is_short():
     columns = [f"x{j}" for j in range(700)]
     plan = dp.plan(

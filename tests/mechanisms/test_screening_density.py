@@ -106,6 +106,7 @@ def largest_loss(
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 class TestExactProbabilities:
+    @pytest.mark.slow
     @pytest.mark.parametrize("choices", [1, 2])
     @pytest.mark.parametrize("candidates", [SINGLES, GROUPS], ids=["columns", "terms"])
     def test_no_outcome_tells_more_than_was_charged(self, adjacency, choices, candidates):
@@ -116,15 +117,18 @@ class TestExactProbabilities:
         # The bound is nearly reached on so few rows, or the tests below would have no power.
         assert loss > 0.5 * choices * EPS
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "factor"), [("half the sensitivity", 0.5), ("the scale of monotone scores", 0.5)])
     def test_planted_scale(self, adjacency, name, factor):
         loss = largest_loss(scores_of(SINGLES), adjacency, 1, noise_scale(EPS, adjacency) * factor)
         assert loss > EPS, name
 
+    @pytest.mark.slow
     def test_planted_whole_budget_for_each_choice(self, adjacency):
         """Two choices at EPS each, charged as EPS together."""
         assert largest_loss(scores_of(SINGLES), adjacency, 2, noise_scale(EPS, adjacency)) > EPS
 
+    @pytest.mark.slow
     def test_planted_centre_of_the_data(self, adjacency):
         """Columns less their own mean: one row moves the contributions of all others."""
 
@@ -142,6 +146,7 @@ class TestExactProbabilities:
             assert largest_loss(scores_of(SINGLES), adjacency, 1, noise_scale(EPS, "add_remove")) > EPS
 
 
+@pytest.mark.slow
 def test_planted_group_measured_by_the_sum_of_its_columns():
     """The l1 length moves by sqrt(2) of the l2 bound."""
     single = scores_of(SINGLES)
@@ -153,6 +158,7 @@ def test_planted_group_measured_by_the_sum_of_its_columns():
     assert largest_loss(summed, "add_remove", 1, noise_scale(EPS, "add_remove")) > EPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scores", [(0, 0, 0), (3, 5, 9), (9, 9, 0)])
 def test_the_sampler_has_these_probabilities(scores):
     """Chi-square at 1e-5, the operating system's randomness and a seeded one: six tests."""

@@ -86,6 +86,7 @@ class TestNoiseAware:
         with pytest.raises(ArgumentError, match="noise_aware"):
             noise_aware(Bridge(1.0, 1.5), self.weights, 1.0)
 
+    @pytest.mark.slow
     def test_without_signal_noise_selects_at_most_at_its_level(self):
         # No rows: every nonzero coefficient is the noise's. The rate is the level exactly; binomial test at 1e-5.
         noise, random = LAWS[1], np.random.default_rng(0)
@@ -97,6 +98,7 @@ class TestNoiseAware:
             false += bool(np.any(prox.minimize(objective, Lasso(1.0), 1e-8, weights=terms.lasso) != 0))
         assert stats.binomtest(false, 1500, 0.2).pvalue > 1e-5
 
+    @pytest.mark.slow
     def test_what_is_selected_would_be_without_noise(self):
         # docs/proofs/selection, theorem 1: if |b_j| <= lambda, then with the other coefficients held where they are the
         # noise-free lasso moves column j off zero too, to the same side.

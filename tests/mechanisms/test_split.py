@@ -95,6 +95,7 @@ def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> N
     assert not seen[0] & seen[1]
 
 
+@pytest.mark.slow
 def test_inference_after_a_choice() -> None:
     """Of null columns those chosen look large on the rows that chose them, and not on others."""
     random = np.random.default_rng(4)

@@ -38,6 +38,7 @@ def planned(delta: float, adjacency: Adjacency) -> StatisticsPlan:
     return plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_auditor_finds_no_fault(adjacency: Adjacency, delta: float) -> None:

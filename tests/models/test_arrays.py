@@ -23,6 +23,7 @@ def blocks_of(endog: object, exog: object, family: Family, norms: dict[NormName,
     return array_blocks(as_endog(endog), as_exog(exog), family, norms).collected()
 
 
+@pytest.mark.slow
 @given(
     arrays(np.float64, st.tuples(st.integers(0, 12), st.integers(1, 5)), elements=CELLS),
     st.dictionaries(st.sampled_from(["l1", "l2", "linf"]), st.floats(1e-6, 1e6), min_size=1),
@@ -38,6 +39,7 @@ def test_every_row_is_within_every_bound(exog: np.ndarray, norms: dict[str, floa
             assert np.all(np.linalg.norm(block, ord=order, axis=1) <= bound)
 
 
+@pytest.mark.slow
 @given(
     arrays(np.float64, st.tuples(st.integers(2, 8), st.integers(1, 4)), elements=CELLS),
     st.integers(0, 7),

@@ -114,6 +114,7 @@ def test_a_ledger_for_persons_asks_for_its_unit_where_persons_are_chosen_for(tmp
         assert len(ledger.entries()) == 0
 
 
+@pytest.mark.slow
 def test_a_comparison_for_persons_speaks_of_them() -> None:
     found = dp.compare("b ~ x", DOMAIN, 1.0, family="binomial", unit="who", n=500)
     text = " ".join(str(found).split())

@@ -107,6 +107,7 @@ RELEASES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_same_release_as_on_one_machine(client: Any, name: str) -> None:
     """To the certificate: sums are added in another order, and what is released lies on a lattice."""
@@ -119,6 +120,7 @@ def test_the_same_release_as_on_one_machine(client: Any, name: str) -> None:
             np.testing.assert_allclose(numbers[1], numbers[0], rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [
@@ -144,6 +146,7 @@ def _told(folder: str, part: pd.DataFrame) -> pd.DataFrame:
     return part
 
 
+@pytest.mark.slow
 def test_the_charge_comes_before_the_first_task(client: Any, tmp_path: Path) -> None:
     folder = tmp_path / "worked"
     folder.mkdir()
@@ -177,6 +180,7 @@ def _shouts(part: pd.DataFrame) -> pd.DataFrame:
     return part.assign(a=part.a / 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [_fails, lambda part: part[["b"]], lambda part: CELL])
 def test_what_fails_on_a_worker_is_one_constant_error(client: Any, tmp_path: Path, broken: Any) -> None:
     data = parts().map_partitions(broken, meta=frame(0), enforce_metadata=False)
@@ -191,6 +195,7 @@ def test_what_fails_on_a_worker_is_one_constant_error(client: Any, tmp_path: Pat
     assert "Compute Failed" not in logs
 
 
+@pytest.mark.slow
 def test_a_part_of_a_ledger_pays_for_its_rows(client: Any, tmp_path: Path) -> None:
     counts = []
     for name, data in (("here", frame()), ("there", parts())):

@@ -13,6 +13,7 @@ from dpstats.mechanisms.calibration import typical_sizes
 DOMAIN = {"x": (-1, 1), "z": (0, 5), "g": ["a", "b", "c"], "y": [0, 1], "w": (0, 10)}
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_plans_say() -> None:
     found = dp.compare("y ~ x + g", DOMAIN, 1.0, n=20_000, family="binomial", inference=None)
     assert list(found.table.index) == ["objective", "output"]
@@ -48,6 +49,7 @@ def simulated(n: int, method: str, fits: int = 24) -> float:
     return total / fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1000, 8000])
 def test_predictions_are_near_real_fits(n: int) -> None:
     """A factor of three either way: a prediction's order, which is what the choice rests on. 24 fits a cell.
@@ -63,6 +65,7 @@ def test_predictions_are_near_real_fits(n: int) -> None:
         assert value / 3 < table.loc[method, "excess"] < 3 * value
 
 
+@pytest.mark.slow
 def test_released_statistics_are_predicted_for_linear_models() -> None:
     random, n = np.random.default_rng(4), 4000
     found = dp.compare("w ~ x + g", DOMAIN, 0.5, n=n, delta=1e-5)
@@ -85,6 +88,7 @@ def test_released_statistics_are_predicted_for_linear_models() -> None:
     assert np.mean(excess) / 6 < found.table.loc["statistics", "excess"] < 6 * np.mean(excess)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_posterior_samples_of_few_columns_are_compared_and_never_win(delta: float) -> None:
     found = dp.compare("y ~ x", DOMAIN, 1.0, n=20_000, family="binomial", delta=delta)
@@ -93,11 +97,13 @@ def test_posterior_samples_of_few_columns_are_compared_and_never_win(delta: floa
     assert found.table.loc["posterior", "law"].startswith("posterior")
 
 
+@pytest.mark.slow
 def test_no_row_is_needed_and_nothing_is_drawn_at_random() -> None:
     one, two = (dp.compare("y ~ x + g", DOMAIN, 1.0, family="binomial") for _ in range(2))
     pd.testing.assert_frame_equal(one.curves, two.curves)
 
 
+@pytest.mark.slow
 def test_summary_and_plot() -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

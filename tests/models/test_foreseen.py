@@ -19,6 +19,7 @@ DOMAIN = {"x": (0, 10), "g": ["a", "b", "c"], "b": ["no", "yes"], "y": (0, 600),
 ERRORS = ["std_error", "lower", "upper"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "options"),
     [
@@ -45,6 +46,7 @@ def test_errors_are_those_of_made_up_fits(formula: str, options: dict[str, Any],
     assert np.all(foreseen["std_error"] <= foreseen["upper"])
 
 
+@pytest.mark.slow
 def test_more_rows_and_more_eps_leave_the_sampling_error() -> None:
     plan = dp.plan("y ~ x + g", DOMAIN, 1.0, inference=True)
     few, many = plan.standard_errors(10_000), plan.standard_errors(1_000_000)
@@ -55,6 +57,7 @@ def test_more_rows_and_more_eps_leave_the_sampling_error() -> None:
     pd.testing.assert_frame_equal(plan.forecast().at(plan.at(1.0)).errors(10_000), few)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["auto", True])
 def test_what_may_not_be_identified_is_foretold(inference: Any) -> None:
     """Of ten fits of rows like those that are known, from nothing to everything identified: seeds are fixed."""
@@ -69,6 +72,7 @@ def test_what_may_not_be_identified_is_foretold(inference: Any) -> None:
         assert np.all(foreseen["std_error"] >= foreseen["sampling"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "inference", "rows"),
     [(3, "auto", 2 ** np.arange(5, 16)), (3, True, 2 ** np.arange(5, 16)), (40, True, (1_580, 10_000, 200_000))],
@@ -88,6 +92,7 @@ def test_no_forecast_is_worse_with_more_rows(columns: int, inference: Any, rows:
             assert np.all(np.isfinite(one[column][one[["identified", chance]].min(axis=1) >= 0.95]))
 
 
+@pytest.mark.slow
 def test_a_coefficient_that_is_not_identified_takes_the_others_errors() -> None:
     """A number off the middle of a wide range: what it may add to the others' noise is foreseen too.
 
@@ -105,6 +110,7 @@ def test_a_coefficient_that_is_not_identified_takes_the_others_errors() -> None:
         assert np.all(found[foretold >= 0.95] >= 10 / 12)
 
 
+@pytest.mark.slow
 def test_less_is_promised_where_nothing_is_known() -> None:
     plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=True)
     even = {"x": np.linspace(0, 10, 3000), "g": np.tile(["a", "b", "c"], 1000), "b": np.tile(["no", "yes"], 1500)}
@@ -115,6 +121,7 @@ def test_less_is_promised_where_nothing_is_known() -> None:
     assert sum(known - default for default, known in promised) > 2
 
 
+@pytest.mark.slow
 def test_a_response_of_which_nothing_is_known_leaves_a_range() -> None:
     plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=True)
     known = {"x": (5, 2), "g": {"a": 0.4, "b": 0.3}}
@@ -127,6 +134,7 @@ def test_a_response_of_which_nothing_is_known_leaves_a_range() -> None:
     assert np.all(rare["std_error"] > 1.8 * whole["std_error"])
 
 
+@pytest.mark.slow
 def test_the_spread_of_residuals_is_the_analysts() -> None:
     plan = dp.plan("y ~ x", DOMAIN, 4.0, inference=True)
     default, half = (

@@ -189,6 +189,7 @@ def test_counts_are_clipped_to_the_cap_that_the_noise_is_for() -> None:
     assert [endog.tolist() for _, endog, *_ in model._source.rows(plan).collected()] == [[5.0, 0.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [1e3, 1e5, 1e9])
 def test_enormous_budgets_ask_for_no_more_than_rounding_allows(eps: float) -> None:
     """The tolerance has a public floor, so that the solver need not chase digits that no arithmetic holds."""
@@ -226,6 +227,7 @@ def test_families_from_elsewhere_are_not_certified() -> None:
 STATES: list[dict[str, str]] = [{"under": "raise"}, {"all": "raise"}, {"all": "warn"}, {"all": "print"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES, ids=str)
 def test_the_callers_floating_point_state_changes_nothing(state: dict[str, str], capfd: pytest.CaptureFixture) -> None:
     """Under ``under="raise"`` one row in a thousand raises sooner or later, and none never does."""

@@ -25,6 +25,7 @@ def frame(rows: int = 20_000) -> pd.DataFrame:
     return data
 
 
+@pytest.mark.slow
 def test_a_fit_without_much_noise_is_that_of_statsmodels() -> None:
     family = dp.families.NegativeBinomial(ALPHA)
     data = frame()
@@ -48,6 +49,7 @@ def test_what_it_releases_and_what_not() -> None:
         assert dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", method=method).guarantee.certified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exposure", [None, "t"])
 @pytest.mark.parametrize("kind", ["model", "robust"])
 def test_errors_are_those_of_statsmodels_where_there_is_hardly_noise(kind: str, exposure: str | None) -> None:
@@ -67,6 +69,7 @@ def test_errors_are_those_of_statsmodels_where_there_is_hardly_noise(kind: str, 
     np.testing.assert_allclose(fit.debiased[theirs.params.index], theirs.params, atol=0.05 * theirs.bse.max())
 
 
+@pytest.mark.slow
 def test_the_shrinkage_is_undone_and_errors_that_cost_nothing_cover() -> None:
     """Of 60 fits of three coefficients at eps 1, shrunken by an error or more, 180 intervals of 95 %.
 

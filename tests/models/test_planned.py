@@ -77,6 +77,7 @@ def test_what_cannot_be_simulated_is_refused(n: Any) -> None:
         dp.plan("log(y + 1) ~ x", DOMAIN, 1.0).simulate(10, 1)
 
 
+@pytest.mark.slow
 def test_a_sample_size_of_a_plan_is_that_of_its_facts() -> None:
     plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial")
     fit = plan.objective

@@ -136,6 +136,7 @@ def test_coefficients_and_predictions_are_in_the_users_units() -> None:
     assert counts.predict(data).mean() == pytest.approx(data["c"].mean(), rel=0.02)
 
 
+@pytest.mark.slow
 def test_what_was_bought_is_saved_and_shown(tmp_path: Path) -> None:
     for family in ("gaussian", "poisson"):
         fitted = fit(family)

@@ -246,6 +246,7 @@ def test_cells_do_not_raise_or_warn() -> None:
         assert str(stats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [1e-6, 1e6])
 @pytest.mark.parametrize("delta", [0.0, 1e-250, 0.5])
 @pytest.mark.parametrize("radius", [1e-6, 1e6])
@@ -269,6 +270,7 @@ def test_a_row_is_bounded_whatever_its_cells(clear: dp.ReleasedStatistics) -> No
     assert np.array_equal(huge, plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("eps", "delta", "adjacency"), [(1.0, 0.0, "add_remove"), (1.0, 1e-3, "replace_one"), (2.0, 1e-3, "add_remove")]
 )

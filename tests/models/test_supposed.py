@@ -85,6 +85,7 @@ def test_columns_that_go_together_have_larger_errors() -> None:
     assert together.loc["u", "std_error"] > 3 * alone.loc["u", "std_error"]
 
 
+@pytest.mark.slow
 def test_columns_that_are_one_are_never_told_apart() -> None:
     plan = dp.plan("y ~ u + v", {"u": (0, 10), "v": (0, 10), "y": (0, 10)}, 1.0, inference=True)
     u = np.linspace(0, 10, 500)
@@ -94,6 +95,7 @@ def test_columns_that_are_one_are_never_told_apart() -> None:
         dp.sample_size(plan, se={"u": 0.1}, like=one)
 
 
+@pytest.mark.slow
 def test_what_is_typical_is_foreseen() -> None:
     plan = dp.plan("sbp ~ bmi", DOMAIN, 1.0, inference=True)
     errors = [
@@ -132,6 +134,7 @@ def test_what_is_not_known_so_is_refused(known: dict[str, Any], fix: str) -> Non
         made_up("sbp ~ bmi + ward + old", 100, **known)
 
 
+@pytest.mark.slow
 def test_a_response_that_is_no_column_needs_rows_that_have_it() -> None:
     plan = dp.plan("np.log(sbp) ~ bmi", DOMAIN, 1.0, inference=True)
     with pytest.raises(ArgumentError, match="like= rows that have it"):

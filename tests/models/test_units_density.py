@@ -139,6 +139,7 @@ def losses(family: str, adjacency: str, options: dict[str, Any], number: int = 2
     return max(found), paid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"max_rows": 2}, {"max_rows": 3}], ids=["equal", "two", "three"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -148,6 +149,7 @@ def test_a_person_costs_what_was_charged(family: str, adjacency: str, options: d
 
 
 class TestPlantedBugs:
+    @pytest.mark.slow
     def test_weights_normalised_over_the_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def normalised(tally: PersonTally) -> np.ndarray:
             return np.full(len(tally.rows), min(1.0, len(tally.rows) / tally.rows.sum()))
@@ -156,16 +158,19 @@ class TestPlantedBugs:
         worst, paid = losses("gaussian", "add_remove", {})
         assert worst > 1.3 * paid
 
+    @pytest.mark.slow
     def test_shares_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PersonTally, "shares", lambda tally: np.ones(len(tally.rows)))
         worst, paid = losses("gaussian", "add_remove", {})
         assert worst > 2 * paid
 
+    @pytest.mark.slow
     def test_a_cap_forgotten_in_both_passes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PersonTally, "drawn", lambda tally, positions, ranks: positions >= 0)
         worst, paid = losses("gaussian", "add_remove", {"max_rows": 2})
         assert worst > 1.5 * paid
 
+    @pytest.mark.slow
     def test_a_cap_forgotten_in_the_pass_of_the_information(self) -> None:
         """The fit on rows that were drawn, its information on all of them."""
         found = []

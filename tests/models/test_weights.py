@@ -365,6 +365,7 @@ class TestAround:
         assert found.rows == pytest.approx(weight.sum() / 6, rel=1e-3)
         assert any("weighted" in note for note in found.notes)
 
+    @pytest.mark.slow
     def test_evaluation_of_counts(self, data: pd.DataFrame) -> None:
         released = fit(data, "s + f ~ x", "binomial")
         found = dp.evaluate(released, data, HUGE, seed=1)
@@ -394,6 +395,7 @@ class TestAround:
         with pytest.raises(ArgumentError, match="offset"):
             dp.evaluate(released, (data["y"], exog), HUGE, seed=1)
 
+    @pytest.mark.slow
     def test_pictures(self, data: pd.DataFrame) -> None:
         """An offset's columns are held like others, and may be what varies."""
         released = fit(data, "y ~ x", POISSON, exposure="t")

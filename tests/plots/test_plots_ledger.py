@@ -47,6 +47,7 @@ def test_history_adds_up_as_the_ledger_does(ledger: dp.Ledger) -> None:
     assert part.history()["eps"].tolist() == [0.125]
 
 
+@pytest.mark.slow
 def test_spending_shows_steps_by_analyst_and_the_total(ledger: dp.Ledger) -> None:
     ax = plots.spending(ledger)
     assert not faults(ax)
@@ -79,6 +80,7 @@ def test_spending_of_a_path_alone_and_on_axes_of_ones_own(ledger: dp.Ledger) -> 
     assert not faults(right)
 
 
+@pytest.mark.slow
 def test_spending_of_empty_single_and_zcdp_ledgers(tmp_path: Path) -> None:
     empty = plots.spending(dp.Ledger(tmp_path / "a.db", "empty", 1.0))
     assert "Nothing has been charged" in caption(empty)
@@ -103,6 +105,7 @@ def noisy(shift: float) -> AuditResult:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["bounds", "scores"])
 @pytest.mark.parametrize("shift", [1.0, 3.0])
 def test_an_audit_says_its_verdict_and_its_limits(what: str, shift: float) -> None:

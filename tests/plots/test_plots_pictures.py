@@ -37,6 +37,7 @@ ALL: dict[str, Callable[..., Axes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_pictures_render_whole_and_say_what_is_protected(
     name: str, fit: dp.GLMResults, bare: dp.GLMResults, evaluation: dp.Evaluation
@@ -54,6 +55,7 @@ def test_pictures_render_whole_and_say_what_is_protected(
         assert "eps = 3 allows" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_pictures_can_share_a_figure(
     name: str, fit: dp.GLMResults, bare: dp.GLMResults, evaluation: dp.Evaluation
@@ -74,6 +76,7 @@ def test_certified_captions_name_budget_and_neighbours(rows: pd.DataFrame) -> No
     )
 
 
+@pytest.mark.slow
 def test_thirty_coefficients_can_be_read(rows: pd.DataFrame) -> None:
     names = [f"a_column_with_a_rather_long_name_{number}" for number in range(30)]
     rng = np.random.default_rng(2)
@@ -141,6 +144,7 @@ def test_without_matplotlib_the_error_names_the_extra(
             draw()
 
 
+@pytest.mark.slow
 def test_dpstats_imports_matplotlib_only_to_draw() -> None:
     code = (
         "import sys, dpstats as dp\n"

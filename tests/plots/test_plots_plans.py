@@ -35,6 +35,7 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_at_another_eps_is_the_plan_of_such_a_call(name: str) -> None:
     formula = PLANS[name]["formula"]
@@ -82,6 +83,7 @@ def test_the_noise_against_eps() -> None:
     assert "the contents of any one row" in caption(ax)
 
 
+@pytest.mark.slow
 def test_standard_errors_against_eps() -> None:
     plan = dp.plan("b ~ x + z + group", DOMAIN, 1.0, family="binomial")
     ax = plots.budget(plan, eps=[0.5, 2.0], what="se", n=[256_000, 1_024_000], coefficient="x")

@@ -147,6 +147,7 @@ def dense_delta(family: Family, kappa: float, mu: float, eps: float, adjacency: 
     return min(remove(e) + math.exp(e) * insert(eps - e) for e in SPLITS * eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("eps", "delta", "share"), [(1.0, 1e-5, 0.5), (0.2, 1e-3, 0.9), (4.0, 1e-8, 0.3)])
 @pytest.mark.parametrize("family", [LOGISTIC, SmoothSVM(0.5), Poisson(2.0, 9.0)], ids=lambda family: family.name)
@@ -213,6 +214,7 @@ class TestShape:
             assert loss == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_extreme_arguments_stay_sound_and_fast() -> None:
     """A random sweep over many orders of magnitude: positive or infinite, inverted by the loss; median under 50 ms."""
     rng = np.random.default_rng(7)

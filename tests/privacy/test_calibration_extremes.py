@@ -100,6 +100,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "adjacency", "eps", "delta", "share"), CASES)
 def test_the_scale_is_enough_and_the_loss_its_inverse(
     family: Family, adjacency: str, eps: float, delta: float, share: float
@@ -113,6 +114,7 @@ def test_the_scale_is_enough_and_the_loss_its_inverse(
     assert joint_loss(family, scale=scale, kind="gaussian", **common) == pytest.approx(max(eps, 1e-6), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("mu", [1e-90, 1e-40, 1e-16, 1e-7, 1e-4, 2.9e-3, 3.1e-3, 0.1, 3.0, 40.0])
 def test_insertion_is_bounded_from_above_and_closely(mu: float, signed: bool) -> None:
@@ -155,6 +157,7 @@ def test_public_calls_leave_room_for_shares_of_delta(delta: float) -> None:
         dp.plan("y ~ x", domain, eps=1.0, delta=delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [1e-300, 1e-30, 1.0, 1e300])
 @pytest.mark.parametrize("family", [LOGISTIC, HUBER, SQUARED], ids=lambda family: family.name)
 def test_no_argument_makes_the_arithmetic_fail(family: Family, eps: float) -> None:

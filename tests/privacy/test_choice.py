@@ -43,6 +43,7 @@ def worst_loss(adjacency, monotone, scale, size=3):
     return float(np.log(ratios).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("adjacency", "monotone"), CASES)
 @pytest.mark.parametrize("eps", [0.2, 1.0, 3.0])
 def test_the_exact_law_keeps_eps_and_gives_little_away(adjacency, monotone, eps):
@@ -50,6 +51,7 @@ def test_the_exact_law_keeps_eps_and_gives_little_away(adjacency, monotone, eps)
     assert 0.9 * eps < found <= eps * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_noise_of_monotone_scores_under_replaced_rows_is_caught():
     """Planted: exp(-eps u) where a replaced row moves scores both ways."""
     assert worst_loss("replace_one", True, PermuteAndFlip(3, 1.0, "add_remove").scale) > 1.8
@@ -74,6 +76,7 @@ def test_reference_values():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["opendp", "seeded"])
 def test_draws_follow_the_exact_law(source):
     """Chi-square at level 1e-6 for each; OpenDP's draws cannot be seeded."""
@@ -120,6 +123,7 @@ def chosen(losses, rng, noise="add_remove"):
     return float(PermuteAndFlip(3, 1.0, noise).choose(total * STEPS, rng))
 
 
+@pytest.mark.slow
 def test_the_auditor_passes_the_choice_and_catches_the_planted_noise():
     """A sound choice fails with probability below 0.001."""
     data, other = [[0, 1, 1], [0, 1, 1]], [[0, 1, 1], [1, 0, 0]]

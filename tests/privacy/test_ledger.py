@@ -82,6 +82,7 @@ def test_what_remains_can_be_spent_to_the_last_unit(path: Path) -> None:
     assert ledger.remaining == (0.0, 0.0)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1e-15, 0.3), st.floats(0, 1e-6)), max_size=30), st.sampled_from(["basic", "zcdp"]))
 def test_the_grid_never_favours_the_spender(charges: list[tuple[float, float]], accountant: str) -> None:

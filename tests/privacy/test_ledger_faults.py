@@ -295,6 +295,7 @@ def shared() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_charges_and_loses_none(path: Path) -> None:
     made, message = in_child(path, stop_growth)
     assert "disk" in message
@@ -305,6 +306,7 @@ def test_a_full_disk_stops_the_charges_and_loses_none(path: Path) -> None:
         ledger.charge(SMALL, label="with space again")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["file", "directory"])
 def test_a_read_only_file_or_directory_is_named(shared: Path, target: str) -> None:
     path = shared / "budget.db"

@@ -78,6 +78,7 @@ def test_a_refund_in_a_part_reaches_the_whole(ledger: Ledger) -> None:
     assert ledger.remaining.eps == 1.0
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 50)), max_size=20))
 def test_remaining_is_exactly_what_the_filter_accepts(charges: list[tuple[int, int]]) -> None:
     nothing = Amount(0, 0, 0)

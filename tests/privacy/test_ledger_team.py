@@ -98,6 +98,7 @@ def charge_while_it_lasts(path: Path, taken: Any) -> None:
             taken.put(1)
 
 
+@pytest.mark.slow
 def test_processes_cannot_overdraw_a_quota_together(ledger: Ledger) -> None:
     """Three processes ask for 1.8 of a quota of 0.5: exactly 25 charges are made."""
     ledger.set_quota("Ada", 0.5)
@@ -196,6 +197,7 @@ charges = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(charges)
 def test_quotas_against_a_count_by_hand(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:

@@ -159,6 +159,7 @@ def charge_once(path: Path) -> None:
         ledger.charge(Guarantee(0.1), label="a")
 
 
+@pytest.mark.slow
 def test_processes_may_upgrade_at_once(old: Path) -> None:
     """Four processes open the old file at the same time; one upgrades it, and each makes its charge."""
     context = multiprocessing.get_context("spawn")

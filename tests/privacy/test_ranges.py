@@ -70,6 +70,7 @@ def test_exact_law_matches_brute_force() -> None:
     assert np.all(np.abs(shares - law) < 5 * np.sqrt(law * (1 - law) / 1e6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("eps", [0.1, 1.0, 3.0])
 def test_one_selection_spends_its_epsilon(adjacency: Adjacency, eps: float) -> None:
@@ -77,6 +78,7 @@ def test_one_selection_spends_its_epsilon(adjacency: Adjacency, eps: float) -> N
     assert 0.3 * eps < loss <= eps * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_forgotten_replacement_sensitivity_is_caught() -> None:
     """Planted: the add_remove noise under replace_one."""
     assert worst_loss("replace_one", noise_scale(1.0, "add_remove")) > 1.05
@@ -99,6 +101,7 @@ def test_opendp_certifies_what_is_charged(eps: float, adjacency: Adjacency) -> N
     assert 0.999 * eps <= 2 * loss <= eps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_opendp_and_seeded_selection_follow_the_exact_law(adjacency: Adjacency) -> None:
     """Chi-square at level 1e-6 for each of four samples; OpenDP's cannot be seeded."""
@@ -110,6 +113,7 @@ def test_opendp_and_seeded_selection_follow_the_exact_law(adjacency: Adjacency) 
         assert stats.chisquare(np.bincount(picks, minlength=5), runs * law).pvalue > 1e-6
 
 
+@pytest.mark.slow
 @given(
     values=arrays(np.float64, st.integers(0, 50), elements=st.floats(allow_nan=True, allow_infinity=True)),
     eps=st.sampled_from([1e-300, 1e-6, 0.1, 1.0, 1e6]),

@@ -116,6 +116,7 @@ def test_runs_charged_one_plus_eta_are_caught(eta):
     assert tight(runs, 1.0)[0] > (1 + eta) * 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eta", ETAS)
 @pytest.mark.parametrize("source", ["system", "seeded"])
 def test_draws_follow_the_law(eta, source):
@@ -136,6 +137,7 @@ def best_run(data, rng, runs, each):
     return float(min(scores)[0])
 
 
+@pytest.mark.slow
 def test_the_auditor_passes_the_price_and_catches_one_run_charged_as_all():
     """A sound price fails with probability below 0.001."""
     eps, runs = 1.0, RandomStopping(1.0, 10)

@@ -58,6 +58,7 @@ def reach_loss(adjacency: Adjacency, scale: float) -> float:
     return max(float(np.max(np.log(law(data) / law(other)))) for data, other in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("eps", [0.2, 2.0])
 def test_the_reach_spends_its_epsilon(adjacency: Adjacency, eps: float) -> None:
@@ -65,6 +66,7 @@ def test_the_reach_spends_its_epsilon(adjacency: Adjacency, eps: float) -> None:
     assert 0.3 * eps < reach_loss(adjacency, noise_scale(eps, "add_remove")) <= eps * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_half_the_noise_of_the_reach_is_caught() -> None:
     """Planted: sensitivity halved."""
     for adjacency in ADJACENCIES:
@@ -75,6 +77,7 @@ class Recorded(Exception):
     """Carries the scores and the scale of a selection out of the mechanism."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_interval_spends_its_epsilon(adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact loss of the whole purchase, its scores taken from `buy_interval` itself."""
@@ -138,6 +141,7 @@ def test_opendp_and_seeded_integers_follow_one_law() -> None:
         assert stats.kstest(drawn / 2048, "laplace").pvalue > 1e-6
 
 
+@pytest.mark.slow
 @given(
     values=arrays(np.float64, st.integers(0, 40), elements=st.floats(allow_nan=True, allow_infinity=True)),
     eps=st.sampled_from([1e-6, 0.1, 1.0, 1e6]),

@@ -43,6 +43,7 @@ def root_mean_square_gap(family, penalty, noise_rows, seeds):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 class TestConvergence:
+    @pytest.mark.slow
     def test_at_the_rate_of_one_over_root_rows(self, family):
         # Four sets of 24 draws gave slopes within 0.03 of -0.49 in every family: +-0.1 is about five standard errors.
         sizes = np.array([200, 600, 2000, 6400])
@@ -50,6 +51,7 @@ class TestConvergence:
         slope = np.polyfit(np.log(sizes), np.log(gaps), 1)[0]
         assert slope == pytest.approx(-0.5, abs=0.1)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("penalty", [Lasso(3.0), ElasticNet(4.0, 0.5)], ids=str)
     def test_sparse_penalties_too(self, family, penalty):
         coarse, fine = (root_mean_square_gap(family, penalty, size, seeds=6) for size in (400, 6400))
@@ -79,6 +81,7 @@ class TestWhatThePaperSays:
         ours = augmented.RESPONSES[family.name]
         assert family.derivatives(np.zeros(1), np.array([ours])).gradient[0] != 0.0
 
+    @pytest.mark.slow
     def test_logistic_responses_in_halves_leave_noise_that_no_number_of_rows_removes(self):
         # Table 1 gives the first half e_y = 0 and the second 1, eq. (5) makes the second half minus the first: the
         # linear terms +1/2 e and -1/2 (-e) add up instead of cancelling, to variance 2 w in every coordinate.

@@ -93,6 +93,7 @@ class TestMoor:
         assert ratios[0] > 3.4, "the paper claims at most eps = 1"
         assert ratios[1] > ratios[0] + 2
 
+    @pytest.mark.slow
     def test_in_the_limit_an_event_is_impossible_without_the_row(self):
         # Huber loss, eps = Lambda = Lambda_0 = 1: noise Laplace(2). The limit solves 0 = l' + b + 2 max(1, |t|) sign t,
         # so without the row |b| < 2 goes to 0 and the rest to |t| > 1; with it, t in (1/2, 1) has b = -l'(t) - 2.
@@ -110,6 +111,7 @@ class TestMoor:
 
 
 class TestSelection:
+    @pytest.mark.slow
     def test_vs_plus_has_neighbours_with_different_supports(self):
         # Without the row, theta = 0 whatever b > 0 is. With it, theta != 0 when 2 Lambda + b < 1.
         constants = PaperConstants(eps=1.0)
@@ -208,6 +210,7 @@ class TestRetrieval:
         assert charged == pytest.approx([0.5, 0.625], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_bridge_below_one_leaves_gaps_that_depend_on_the_data():
     # The optimum jumps from 0 over a gap, whose end falls as curvature is added. Between the two ends lies an event of
     # probability 0 without the row and not with it, even with the additive Lambda_0.

@@ -47,6 +47,7 @@ def test_cells_are_the_fits_own(fits: dict[str, dp.GLMResults]) -> None:
     assert frame.loc["x", ("plain", "coef")] == plain.params["x"]
 
 
+@pytest.mark.slow
 def test_every_form_has_every_fit(fits: dict[str, dp.GLMResults]) -> None:
     table = dp.etable([fits["paid"]] * 6)
     assert max(map(len, str(table).splitlines())) <= 80

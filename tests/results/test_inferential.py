@@ -76,6 +76,7 @@ def reference(family: str, kind: str = "nonrobust", right: str = "x + z + g") ->
 class TestStatsmodels:
     """Agreement where the noise is nothing: to 2 % of a standard error, and 1 % of it."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("options", [{}, {"adjacency": "replace_one"}, {"stages": 2}], ids=str)
     @pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson"])
     def test_model_errors(self, family: str, options: dict[str, Any]) -> None:
@@ -99,6 +100,7 @@ class TestStatsmodels:
         np.testing.assert_allclose(found.bse, expected.bse, rtol=0.01)
         assert np.all(np.abs(found.debiased - expected.params) <= 0.02 * expected.bse)
 
+    @pytest.mark.slow
     def test_delta(self) -> None:
         found, expected = fit("binomial", delta=1e-6, noise="gaussian"), reference("binomial")
         np.testing.assert_allclose(found.bse, expected.bse, rtol=0.01)
@@ -122,6 +124,7 @@ class TestStatsmodels:
         inside = np.linalg.solve(matrix, found.debiased.to_numpy() - shift)
         np.testing.assert_allclose(linear, moved[0] @ inside, rtol=1e-9, atol=1e-9)
 
+    @pytest.mark.slow
     def test_contrasts(self) -> None:
         found, expected = fit("binomial"), reference("binomial")
         text = "x = 0.8, g[T.b] - g[T.c] = 1, z = 0"
@@ -292,6 +295,7 @@ class TestUnidentified:
         ("smooth_svm", "robust"),
     )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rows", [0, 1, 60])
     @pytest.mark.parametrize(("family", "kind"), CASES)
     def test_nothing_identified(self, family: str, kind: Any, rows: int, tmp_path: Path) -> None:
@@ -404,6 +408,7 @@ class TestNotReleased:
 
 
 class TestFiles:
+    @pytest.mark.slow
     @pytest.mark.parametrize("options", [{}, {"inference": "robust"}, {"stages": 2}, {"screen": 2}], ids=str)
     @pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson"])
     def test_saved_pickled_copied(self, family: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -432,6 +437,7 @@ class TestFiles:
 
 
 class TestBasis:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["model", "robust"])
     @pytest.mark.parametrize("family", ["binomial", "gaussian"])
     def test_changes_nothing_where_all_is_identified(
@@ -488,6 +494,7 @@ def test_information_share_moves_normal_noise(family: str) -> None:
     assert second.information.noise.scale < first.information.noise.scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", [True, "robust"])
 def test_rows_are_predicted_each_by_itself(inference: Any) -> None:
     """However many there are, and however they are ordered: thousands at once, one, and none."""
@@ -544,6 +551,7 @@ def test_bad_input_costs_nothing(family: str, options: dict[str, Any], message: 
 class TestCentres:
     """Shrunk to something else than zero: what was released before, or a bought mean. The debiasing starts there."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("family", "options"),
         [
@@ -574,6 +582,7 @@ class TestCentres:
         assert np.all(deviation <= 1.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "kind", "eps"), [("binomial", True, 0.15), ("gaussian", True, 1.0)])
 def test_coverage(family: str, kind: Any, eps: float) -> None:
     """100 samples of 2,000 rows, 3 coefficients: pooled coverage of 95 % intervals, of params and a contrast.

@@ -74,6 +74,7 @@ def pages() -> dict[str, str]:
     return {name: summary.as_latex() for name, summary in found.items()}
 
 
+@pytest.mark.slow
 def test_environments_are_balanced_and_no_sign_is_left(pages: dict[str, str]) -> None:
     for name, page in pages.items():
         assert page.count(r"\begin{tabular}") == page.count(r"\end{tabular}") > 0, name

@@ -47,6 +47,7 @@ def result(request: pytest.FixtureRequest) -> dp.GLMResults:
     return dp.glm("y ~ x + np.sqrt(z) + C(group, Sum) + x:group", frame(), 1.0, **arguments)
 
 
+@pytest.mark.slow
 def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -> None:
     text = result.summary(full=True).as_text()
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -64,6 +65,7 @@ def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -
     assert summary.as_latex().count(r"\begin{tabular}") == len(summary.tables)
 
 
+@pytest.mark.slow
 def test_a_summary_is_the_coefficients_and_what_they_cost(result: dp.GLMResults) -> None:
     text = result.summary().as_text()
     lines = text.splitlines()
@@ -109,6 +111,7 @@ def test_digits_end_where_the_noise_begins(value: float, error: float, text: str
     assert to_the_noise(value, error) == text
 
 
+@pytest.mark.slow
 def test_the_level_that_a_model_is_of_is_named() -> None:
     text = words(dp.logit("b ~ x", frame(), 1.0, domain=DOMAIN))
     assert "Pr(b = yes)" in text
@@ -118,6 +121,7 @@ def test_the_level_that_a_model_is_of_is_named() -> None:
     assert "Pr(y = 1)" in dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").summary().as_text()
 
 
+@pytest.mark.slow
 def test_the_price_of_a_row_stands_beside_the_null_model() -> None:
     fit = dp.logit("b ~ x", frame(), 1.0, domain=DOMAIN)
     assert "Excess risk" not in words(fit)
@@ -143,6 +147,7 @@ def test_budget_adds_up(result: dp.GLMResults) -> None:
     assert result.guarantee.eps <= 1.0
 
 
+@pytest.mark.slow
 def test_frames(result: dp.GLMResults) -> None:
     tidy, glance = result.tidy(), result.glance()
     assert tidy["term"].tolist() == result.params.index.tolist() == list(result.plan.names)
@@ -159,6 +164,7 @@ def test_frames(result: dp.GLMResults) -> None:
         assert result.selection["selected"].tolist() == (result.scaled_params != 0).tolist()
 
 
+@pytest.mark.slow
 def test_saved_and_pickled_results_come_back(result: dp.GLMResults, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     result.save(path)

@@ -90,6 +90,7 @@ def test_names_are_whole_and_go_on_in_another_line_where_the_page_ends() -> None
         assert kept.replace(" ", "") == name.replace(" ", "")
 
 
+@pytest.mark.slow
 def test_an_undeclared_response_of_two_values_is_said_to_be_taken_as_0_or_1(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_rare_reference_level_is_named_and_what_has_an_error_is_not_called_noi
     assert "and p, of the test by them, in the table" in words(fit)
 
 
+@pytest.mark.slow
 def test_a_common_reference_is_advised_wherever_the_others_have_errors_among_one_another() -> None:
     rng = np.random.default_rng(8)
     data = pd.DataFrame({"g": rng.choice(["rare", "b", "c", "d"], 8000, p=[0.004, 0.4, 0.35, 0.246])})
@@ -214,6 +216,7 @@ def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
 WIDE = {f"v{at}": (0, 1) for at in range(24)}
 
 
+@pytest.mark.slow
 def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows() -> None:
     plan = dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial")
     found = re.search(r"About ([\d,]+) rows are enough for all of them, even if", words(plan))
@@ -231,6 +234,7 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
     assert "are enough for all" not in weighted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"inference": True}, {"penalty": "lasso", "alpha": 1.0}, {"inference": None}])
 @pytest.mark.parametrize(("formula", "family"), [("y ~ x", "gaussian"), ("b ~ x", "binomial"), ("b ~ x", "poisson")])
 def test_words_hold_no_placeholder(formula: str, family: str, more: dict[str, Any]) -> None:

@@ -85,6 +85,7 @@ def test_the_level_is_exact_without_rows(noise: Noise) -> None:
     assert low <= failures <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", LAWS, ids=lambda noise: f"{noise.kind}-{noise.norm}")
 def test_the_level_holds_with_rows(noise: Noise) -> None:
     """Both gaps of logistic regression on 30 rows: no more failures than pi allows."""

@@ -101,6 +101,7 @@ def test_it_is_a_row_of_the_tables() -> None:
         assert surer["population, with probability 0.999"] > table["population, with probability 0.95"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["objective", "output"])
 def test_the_number_of_rows_is_the_least(method: str) -> None:
     found = sample_size("binomial", 3, eps=0.5, target=0.05, radius=2.0, method=method)  # type: ignore[arg-type]
@@ -154,6 +155,7 @@ def test_the_constants_of_the_steps_are_the_best(tilt: float, sampled: float) ->
     assert cost > bound * 4 / 5
 
 
+@pytest.mark.slow
 def test_the_sample_is_no_free_lunch() -> None:
     """500 samples of 60 rows of pure chance, fitted with little noise: theorem 7 holds, and without the rows' part
     it would fail nearly always.

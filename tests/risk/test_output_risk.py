@@ -85,6 +85,7 @@ def test_the_rise_of_a_penalty_is_bounded_and_nearly_attained(penalty: Penalty) 
     assert worst > (0.99 if isinstance(penalty, Lasso) else 0.6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
 @pytest.mark.parametrize("size", [1, 4, 30])
 @pytest.mark.parametrize("pi", [0.3, 0.05, 0.002])
@@ -161,6 +162,7 @@ def test_theorem_3_is_attained_without_rows(law: Noise) -> None:
     assert bound["regularised", "mean"] == pytest.approx(law.expected_square(3) / 2)
 
 
+@pytest.mark.slow
 def test_theorem_5_covers_new_rows() -> None:
     """Tiny samples, where sampling is what costs: mean excess of a new row over 400 samples, and its bound."""
     family, count, columns, m = Binomial(), 8, 3, np.full(3, 0.5)
@@ -196,6 +198,7 @@ def test_the_table_of_a_plan() -> None:
     assert population > excess_risk(other)["value"][3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_sample_size_is_the_least_at_its_curvature(delta: float) -> None:
     found = sample_size("binomial", 6, eps=1.0, delta=delta, target=0.02, radius=4.0, method="output")

@@ -79,6 +79,7 @@ def test_two_normal_squares_match_quadrature(pi: float) -> None:
     assert exceeds(bound / 1.005) >= pi
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", LAWS, ids=law_id)
 @pytest.mark.parametrize("size", [3, 40])
 def test_draws_exceed_it_as_often_as_stated(noise: Noise, size: int) -> None:
@@ -97,6 +98,7 @@ def test_equal_weights_agree_with_the_norm_quantile(noise: Noise) -> None:
     assert quadratic_quantile(noise, np.full(6, 0.7), 0.95) == pytest.approx(norm, rel=3e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", LAWS, ids=law_id)
 def test_many_distinct_weights_are_rounded_up_by_little(noise: Noise) -> None:
     weights = np.linspace(0.5, 1, 2 * LEVELS)

@@ -34,6 +34,7 @@ def test_no_other_curvature_needs_much_fewer() -> None:
         assert found.n <= 1.01 * bound_at(curvature) / 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_more_budget_needs_fewer_rows_and_replacing_more(delta: float) -> None:
     sizes = [int(sample_size("binomial", 5, **(ASK | {"eps": eps, "delta": delta}))) for eps in (0.1, 1.0, 5.0)]  # type: ignore[arg-type]
@@ -48,6 +49,7 @@ def test_a_given_curvature_is_kept() -> None:
     assert found.n == math.ceil(bound_at(2.0) / 0.01)
 
 
+@pytest.mark.slow
 def test_the_norm_of_the_noise_is_chosen() -> None:
     found = sample_size("binomial", 30, row_norm={"l2": 1.0, "l1": 1.5}, **ASK)  # type: ignore[arg-type]
     assert found.noise.norm == "l1"

@@ -19,6 +19,7 @@ def plan() -> Any:
     return dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial")
 
 
+@pytest.mark.slow
 def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     wanted = {"x": 0.02, "g[T.b]": 0.1}
     found = dp.sample_size(plan, se=wanted)
@@ -42,6 +43,7 @@ def _columns(count: int) -> dict[str, Any]:
     return {**{f"v{at:02d}": (0, 10) for at in range(count)}, "b": bool}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "domain", "wanted", "options"),
     [
@@ -75,6 +77,7 @@ def test_every_number_of_rows_is_confirmed(
     assert (fewer["std_error"] > list(wanted.values())).any() or (fewer["identified"] < 0.95).any()
 
 
+@pytest.mark.slow
 def test_what_is_known_of_the_rows_takes_the_place_of_a_range() -> None:
     plan = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
     alone = dp.sample_size(plan, se={"x": 0.02})
@@ -90,6 +93,7 @@ def test_what_is_known_of_the_rows_takes_the_place_of_a_range() -> None:
     )
 
 
+@pytest.mark.slow
 def test_forty_columns_take_seconds() -> None:
     """Work is counted, not time: a search looks at few numbers of rows."""
     names = [f"v{at:02d}" for at in range(40)]
@@ -100,12 +104,14 @@ def test_forty_columns_take_seconds() -> None:
     assert counted.call_count < 200
 
 
+@pytest.mark.slow
 def test_a_size_and_the_excess_risk_of_a_plan_agree(plan: Any) -> None:
     found = dp.sample_size(plan, target=0.01)
     risk = plan.excess_risk(n=found.n).set_index("bound")["per_row"]
     assert 0.0099 < risk["unregularised, with probability 0.95"] <= 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{"target": 0.01}, {"se": {"x": 0.02}}])
 def test_sizes_print_a_table(plan: Any, given: dict[str, Any]) -> None:
     found = dp.sample_size(plan, **given)

@@ -104,6 +104,7 @@ class TestPacked(_Contract):
     def make(self, blocks: list[Block]) -> PackedRows:
         return PackedRows(PACKING, rows_of(self.client, [packed(block) for block in blocks], 2)).held()
 
+    @pytest.mark.slow
     def test_columns(self) -> None:
         rows = self.make(blocks_of([3, 4]))
         assert rows.total(second_columns, operator.add) == list(range(7))
@@ -114,6 +115,7 @@ def _numbered(number: int, _: Block) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_shards_are_kept_together(client: Any) -> None:
     """As many as there are threads: every pass is a task for each."""
     rows = rows_of(client, blocks_of([3] * 40), 20)
@@ -127,6 +129,7 @@ def test_shards_are_kept_together(client: Any) -> None:
     assert rows.numbered(_numbered).held().total(list, operator.add) == numbers
 
 
+@pytest.mark.slow
 def test_shards_are_kept_where_their_inputs_are(client: Any) -> None:
     workers = list(client.nthreads())
     futures = [
@@ -139,10 +142,12 @@ def test_shards_are_kept_where_their_inputs_are(client: Any) -> None:
     assert row_count(rows.held()) == 18
 
 
+@pytest.mark.slow
 def test_no_shards(client: Any) -> None:
     assert row_count(DaskRows(client, [])) == 0
 
 
+@pytest.mark.slow
 def test_many_shards_are_added_in_order(client: Any) -> None:
     sizes = [1] * (FAN_IN**2 + 3)
     assert rows_of(client, blocks_of(sizes), len(sizes)).total(responses, operator.add) == list(range(len(sizes)))
@@ -163,6 +168,7 @@ class Shout:
     __repr__ = __reduce__  # type: ignore[assignment]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [_broken, _unpacked])
 def test_what_fails_on_a_worker_is_not_told(client: Any, part: Any) -> None:
     rows = rows_of(client, blocks_of([3, 4, 5]), 3)
@@ -179,6 +185,7 @@ def test_what_fails_on_a_worker_is_not_told(client: Any, part: Any) -> None:
     assert "Compute Failed" not in logs
 
 
+@pytest.mark.slow
 def test_names_of_tasks_are_drawn_anew(client: Any) -> None:
     """Dask's own are hashes of the data, which tell whoever can guess the data that the guess is right."""
     names = set[str]()
@@ -208,6 +215,7 @@ def kill_workers(client: Any) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_rows_that_come_back_different_are_refused(client: Any, tmp_path: Path) -> None:
     """Shards that are lost are worked out again: alike they serve, else no pass may mix them with the former ones."""
     unsteady = [DaskRows[Block](client, [Shard(partial(_unsteady, str(tmp_path / name)))]).held() for name in "ab"]
@@ -226,6 +234,7 @@ def _doubled(block: Block) -> Block:
     return block._replace(endog=2 * block.endog)
 
 
+@pytest.mark.slow
 def test_what_is_kept_can_be_dropped_while_it_is_referred_to(client: Any) -> None:
     tasks = Tasks()
     rows = DaskRows[Block](client, [Shard(partial(given, blocks_of([3])))], tasks=tasks).held()
@@ -243,6 +252,7 @@ def test_what_is_kept_can_be_dropped_while_it_is_referred_to(client: Any) -> Non
     assert len(tasks) == 0
 
 
+@pytest.mark.slow
 def test_marks_see_cells_order_and_shape() -> None:
     block = blocks_of([20])[0]
     alike = fingerprint([block])
@@ -262,6 +272,7 @@ def test_marks_see_cells_order_and_shape() -> None:
     assert fingerprint([np.array(["a"], dtype=object)]) == fingerprint([])
 
 
+@pytest.mark.slow
 def test_what_stays_on_a_worker_shows_nothing() -> None:
     block = blocks_of([5000])[0]
     shown = [KeptShard([block], 3), Pickled(block), FailedShard()]
@@ -272,6 +283,7 @@ def test_what_stays_on_a_worker_shows_nothing() -> None:
     assert Pickled(block).__sizeof__() > block.exog.nbytes
 
 
+@pytest.mark.slow
 def test_rows_are_not_pickled(client: Any) -> None:
     with pytest.raises(TypeError, match="private"):
         pickle.dumps(rows_of(client, blocks_of([3]), 1))

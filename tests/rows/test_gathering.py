@@ -72,6 +72,7 @@ def test_buckets_are_of_persons() -> None:
     assert len(set(whose.tolist())) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cells",
     [
@@ -93,6 +94,7 @@ def test_parts_have_the_rows_of_their_persons(cells: Any) -> None:
     assert sum(len(part.ids) for part in found.values()) == (PEOPLE >= 0).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_rows_share_a_weight_of_one_wherever_they_were(client: Any, shards: int) -> None:
     rows = shared_weights(owned_rows(client, shards))
@@ -109,6 +111,7 @@ def test_rows_share_a_weight_of_one_wherever_they_were(client: Any, shards: int)
         assert sorted(set(persons)) == list(range(len(set(persons))))
 
 
+@pytest.mark.slow
 def test_a_tally_of_each_shard_without_gathering_is_caught(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a person whose rows are in two shards would count twice."""
     monkeypatch.setattr(DaskRows, "by_person", lambda rows: rows)
@@ -118,6 +121,7 @@ def test_a_tally_of_each_shard_without_gathering_is_caught(client: Any, monkeypa
     assert np.bincount(PEOPLE[numbers], weights=weights).max() > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, most: int) -> None:
@@ -128,6 +132,7 @@ def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, mo
     assert drawn.tolist() == np.minimum(np.bincount(PEOPLE[PEOPLE >= 0]), most).tolist()
 
 
+@pytest.mark.slow
 def test_persons_are_divided_by_coins_of_their_own(client: Any) -> None:
     """Whole persons to each side; persons of two shards that have one number there have different coins."""
     people = np.repeat(np.arange(3000), 2)

@@ -29,6 +29,7 @@ print(faults(nullcontext()), faults(kept_heap()), faults(nullcontext()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="faults are counted on Linux")
 def test_memory_is_not_asked_for_again() -> None:
     """As on a worker of Dask: without the block every array costs its pages anew, before it and after it."""

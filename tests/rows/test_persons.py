@@ -118,6 +118,7 @@ def test_at_most_so_many_rows_are_drawn(cuts: list[int], most: int) -> None:
     assert np.bincount(persons).max() <= most
 
 
+@pytest.mark.slow
 def test_every_set_of_rows_is_equally_likely() -> None:
     """Two of five rows, 4,000 keys: chi-square with 9 degrees of freedom; a false alarm in 1 of 10,000."""
     people = np.array([1, 0, 1, 1, 2, 1, 0, 1])

@@ -86,6 +86,7 @@ def open_files(folder: Path) -> list[str]:
     return [link for link in links if os.path.islink(link) and os.readlink(link).startswith(str(folder))]
 
 
+@pytest.mark.slow
 def test_a_file_is_invisible_private_and_gone(folder: Path) -> None:
     rows = ReadRows(lambda: slow_blocks(5), Memory(1)).held()
     assert not list(folder.iterdir())
@@ -112,6 +113,7 @@ def test_an_interrupted_pass_leaves_no_file(error: type[BaseException], folder: 
     assert not open_files(folder)
 
 
+@pytest.mark.slow
 def test_memory_is_lent_and_given_back() -> None:
     limit = Memory(1_300_000)
     size = sum(cells.nbytes for block in slow_blocks(10) for cells in block if cells is not None)
@@ -226,6 +228,7 @@ def test_memory_changes_no_release(name: str, limit: float, file: bool, tmp_path
     assert fit.plan.digest() == expected.plan.digest()
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
     """Four times the rows need no more of it, where the design would need 29 MB."""
     peaks = []

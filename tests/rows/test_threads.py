@@ -109,6 +109,7 @@ def blas_threads() -> list[int]:
     return sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"})
 
 
+@pytest.mark.slow
 def test_seeded_releases_do_not_hang_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last bit: coefficients, the information and robust errors of 20 blocks."""
     random = np.random.default_rng(4)

@@ -130,6 +130,7 @@ def test_rounding_bound_holds(rung: int, size: float) -> None:
     assert certified.error < (1e-13 if LADDER[rung].paired else [1e-9, 1e-12, 1e-12][rung] * size)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), st.integers(0, 2**31))
 @settings(max_examples=200, deadline=None)
 def test_compensated_product_is_nearly_exact(theta: list[float], seed: int) -> None:
@@ -155,6 +156,7 @@ def test_leading_parts_sum_without_rounding(bound: float) -> None:
         assert [Fraction(value) for value in left @ right] == exact
 
 
+@pytest.mark.slow
 def test_steps_over_kinks_do_not_cycle() -> None:
     """Few rows, kinks close together and hardly any curvature: the refinement alone must find the optimum."""
     rng = np.random.default_rng(4)

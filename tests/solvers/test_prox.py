@@ -77,6 +77,7 @@ def awkward(kind, rows, columns, family, random):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(
     family=FAMILY,
@@ -117,6 +118,7 @@ def test_the_answer_does_not_depend_on_the_start_or_the_blocks():
     np.testing.assert_array_equal(first == 0, other == 0)
 
 
+@pytest.mark.slow
 def test_many_rows_start_from_a_thinned_sample():
     random = np.random.default_rng(5)
     exog = random.uniform(-0.5, 0.5, (2 * newton.WARM_START_ROWS + 1, 3))

@@ -61,6 +61,7 @@ def test_alone_it_ends_from_zero(family: Family, penalty: Penalty | None, widest
     assert distance(objective, theta, penalty) <= 1.0001e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES, ids=str)
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_float64_alone_gives_the_same_guarantee(family: Family, penalty: Penalty | None) -> None:
@@ -91,6 +92,7 @@ KNOWN = [
 """Settings at which the fast solvers stall or plain floats are too coarse: family, rows, penalty, curvature, noise."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "rows", "penalty", "curvature", "noise"), KNOWN, ids=str)
 def test_extreme_settings_reach_the_planned_tolerance(
     family: Family, rows: int, penalty: Penalty | None, curvature: float, noise: float
@@ -130,6 +132,7 @@ def test_at_the_defaults_rounding_costs_nothing() -> None:
         assert found < allowed
 
 
+@pytest.mark.slow
 def test_a_tolerance_out_of_reach_is_no_error() -> None:
     """On more rows than were planned for: the best point there is, in finite time."""
     for family in FAMILIES:
@@ -142,6 +145,7 @@ def test_a_tolerance_out_of_reach_is_no_error() -> None:
         assert float(np.linalg.norm((newton.minimize(objective, 1e-60) - exact).astype(float))) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES, ids=str)
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_a_tolerance_out_of_reach_is_missed_by_no_more_than_proved(family: Family, penalty: Penalty | None) -> None:

@@ -97,6 +97,7 @@ def test_the_matrix_is_public_and_the_same_for_all() -> None:
         first.matrix[0, 0] = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", [L1Ball(1.0), L2Ball(1.0), GroupL1(1.0, 2)], ids=lambda c: c.name)
 def test_lifting_has_the_image_and_no_larger_gauge(constraint: Constraint) -> None:
     projection = Projection(60, 25, 2)
@@ -107,6 +108,7 @@ def test_lifting_has_the_image_and_no_larger_gauge(constraint: Constraint) -> No
     assert constraint.gauge(lifted) <= constraint.gauge(true) + 2e-3
 
 
+@pytest.mark.slow
 def test_lifting_against_closed_forms() -> None:
     """The pseudo-inverse for the Euclidean ball, a linear programme for the L1 ball, a sparse point itself."""
     projection = Projection(60, 25, 2)

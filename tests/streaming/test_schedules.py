@@ -76,6 +76,7 @@ def exact_delta(eps: float, each_eps: float, each_delta: float, fits: int) -> fl
     return float(1 - (1 - each_delta) ** fits * (1 - np.sum(weights * left)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [2, 9, 100])
 def test_shares_against_the_optimal_composition(fits: int) -> None:
     """The total is a guarantee: the exact delta at its eps is at most its delta, and a share 3 % larger is too much."""
@@ -89,6 +90,7 @@ def printed_share(eps: float, delta: float, fits: int) -> float:
     return eps / (2 * math.sqrt(2 * fits * math.log(2 / delta)))
 
 
+@pytest.mark.slow
 def test_the_printed_share_is_not_used() -> None:
     """Planted: it wastes budget at a usual eps, and spends more than there is where its proof does not hold."""
     assert share(1.0, 1e-5, 1121, Guarantee)[0] > 1.5 * printed_share(1.0, 1e-5, 1121)

@@ -70,6 +70,7 @@ def test_sums_are_those_of_projected_rows() -> None:
     np.testing.assert_allclose(sums[:-1, -1], image.T @ endog, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("adjacency", "moved"), [("add_remove", np.sqrt(2)), ("replace_one", np.sqrt(4.5))])
 def test_a_row_moves_sums_no_further_than_planned(adjacency: str, moved: float) -> None:
     """Exactly, in lattice steps: rows at the border of what a design can be, beside 50 others."""

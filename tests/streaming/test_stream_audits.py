@@ -13,6 +13,7 @@ from benchmarks.streams.audits import CASES, audit_planted, audited, check_copie
 RUNS = 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear, a person of two ticks", "logistic, weights", "projected"])
 def test_audits_do_not_refute_a_stream(name: str) -> None:
     case = CASES[name]

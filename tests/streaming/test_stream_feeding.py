@@ -245,6 +245,7 @@ def test_the_ledger_says_where_ticks_are_counts_of_rows(tmp_path: Path) -> None:
     assert [("ticks of 2 rows, whose number is public" in label) for label in labels] == [True, False]
 
 
+@pytest.mark.slow
 def test_the_guarantee_of_a_pattern_of_ticks_is_a_person_s(tmp_path: Path) -> None:
     def opened(**options: Any) -> Regression:
         arguments = {"horizon": 9} | options

@@ -97,6 +97,7 @@ def differing(read: Read, cases: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_every_line_is_a_row_as_if_it_were_alone() -> None:
     assert differing(read_lines, 3000) == 0
 
@@ -108,6 +109,7 @@ PLANTED: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_parser_whose_state_runs_on_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyarrow's parser by itself takes the lines after a stray mark for a cell, or fails by what a line holds."""
@@ -115,6 +117,7 @@ def test_a_parser_whose_state_runs_on_is_caught(name: str, monkeypatch: pytest.M
     assert differing(read_lines, 500) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10**6])
 def test_blocks_of_reading_alter_no_row(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(1)

@@ -264,6 +264,7 @@ def test_a_dask_frame_that_comes_out_differently_is_refused(tmp_path: Path, monk
                 rows.collected()
 
 
+@pytest.mark.slow
 def test_files_that_workers_read_are_looked_at_too(client: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     write(path, frame())

@@ -49,6 +49,7 @@ PLANS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_partitions_are_read_in_order(client: Any, name: str) -> None:
     table = as_table(PLANS[name](dd.from_pandas(frame(), npartitions=3)))
@@ -87,6 +88,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_partitions_that_depend_on_others_are_refused(client: Any, name: str) -> None:
     data = REFUSED[name](dd.from_pandas(frame(), npartitions=3))
@@ -133,6 +135,7 @@ def files(folder: Path, kind: str) -> Path:
     return folder / f"*.{kind}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_files_are_read_by_the_workers(client: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "SHARD_ROWS", 10)

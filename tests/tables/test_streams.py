@@ -197,6 +197,7 @@ def test_a_query_is_carried_out_once_for_each_release() -> None:
     assert runs == [ROWS]
 
 
+@pytest.mark.slow
 def test_what_a_query_leaves_is_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while it is read nor afterwards is there a file to be seen, and nobody else may open it."""
     folder = tmp_path / "temporary"

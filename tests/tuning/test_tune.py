@@ -62,6 +62,7 @@ def test_a_strategy_finds_the_curvature_that_lets_the_fit_move(strategy, adjacen
     assert found.chosen in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "huber_svm"])
 @pytest.mark.parametrize("strategy", ["stopping", "all"])
 def test_every_family_is_tuned(family, strategy):

@@ -85,6 +85,7 @@ def test_rows_of_rounded_shares_stay_inside() -> None:
     assert rows.astype(np.longdouble).sum(axis=1).max() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS, ids=range(3))
 @given(data=st.data())
 def test_gauge_is_a_norm(group: Group, data: st.DataObject) -> None:

@@ -86,6 +86,7 @@ def test_ratio_is_bounded_and_the_bound_is_reached(name: str) -> None:
     assert -1e-3 < worst_excess(CASES[name]) <= 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_density_integrates_to_one(name: str) -> None:
     noise = CASES[name]

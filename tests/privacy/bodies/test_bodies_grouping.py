@@ -110,6 +110,7 @@ def test_greedy_is_near_the_best_of_all_partitions() -> None:
         assert best <= group_blocks(images).expected_square <= 1.01 * best
 
 
+@pytest.mark.slow
 def test_energy_counts_the_map() -> None:
     """Contrasts d @ C of dummies that share the intercept's hull: E||C'U||^2 by the moments' matrix."""
     rng = np.random.default_rng(1)

@@ -100,6 +100,7 @@ def test_published_moments(sizes: list[int], constant: float, sums: list[float])
         assert np.trace(moments[end - size : end, end - size : end]) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "blocks",
     [

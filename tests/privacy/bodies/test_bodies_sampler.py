@@ -55,11 +55,13 @@ def laws() -> list[KNormNoise]:
     return [k_norm_noise(unit_images(HULL), 2.0), KNormNoise(0.5, unit_images(blocks), groups, (0.5, 0.3, 0.2))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", laws(), ids=range(2))
 def test_radius(noise: KNormNoise) -> None:
     assert radius_fits(noise, draws(noise)) > LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", laws(), ids=range(2))
 def test_planted_radius_of_shape_d(noise: KNormNoise, monkeypatch: pytest.MonkeyPatch) -> None:
     right = law.gamma_variable
@@ -67,6 +69,7 @@ def test_planted_radius_of_shape_d(noise: KNormNoise, monkeypatch: pytest.Monkey
     assert radius_fits(noise, draws(noise)) < LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", laws(), ids=range(2))
 def test_planted_scales(noise: KNormNoise) -> None:
     assert radius_fits(noise, draws(noise) / 2) < LEVEL
@@ -126,6 +129,7 @@ def test_integers(source: SystemRandom) -> None:
     assert len(set(masks)) == 6
 
 
+@pytest.mark.slow
 def test_intercept_and_parts_of_the_hull() -> None:
     """Given how many are positive, a is Beta; the positive and negative sums are a and 1 - a times Beta variables."""
     random = np.random.default_rng(8)

@@ -59,6 +59,7 @@ def draws(name: str) -> np.ndarray:
     return SAMPLES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probability", [0.05, 0.5, 0.95, 0.999])
 @pytest.mark.parametrize("name", LAWS)
 def test_norm_quantile_is_a_bound(name: str, probability: float) -> None:
@@ -93,6 +94,7 @@ def test_thresholds_are_joint_bounds(name: str) -> None:
         assert stats.binomtest(int((sample[:, 1] > 0.97 * some[1]).sum()), len(sample), 0.1).pvalue > LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "block"),
     [
@@ -116,6 +118,7 @@ def test_marginals(group: Group, block: ConvexBody) -> None:
     assert law.tail(1e-12) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 7, 60])
 def test_marginals_against_integrals(size: int) -> None:
     """A cross-polytope's coordinate is Laplace; a cube's and a ball's tails by quadrature over the radius; one simplex

@@ -80,6 +80,7 @@ def test_it_estimates_the_scores_of_persons(shared: bool, most: int) -> None:
     assert not np.allclose(by_rows, expected, rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_noise_is_that_of_the_proof(adjacency: str) -> None:
     """Spread of 2,000 releases of one data set against the Laplace law: five standard errors, 1 in a million."""

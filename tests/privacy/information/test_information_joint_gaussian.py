@@ -49,6 +49,7 @@ def hockey_stick(family: Family, adjacency: str, kappa: float, scale: float, mat
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.0, 6.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(
@@ -139,6 +140,7 @@ class TestLimits:
         assert math.isinf(scales.fit)
 
 
+@pytest.mark.slow
 def test_planted_matrix_not_charged() -> None:
     """The matrix released beside a fit that has all of (eps, delta)."""
     family, kappa = Gaussian(0.5), 0.1
@@ -149,6 +151,7 @@ def test_planted_matrix_not_charged() -> None:
 class TestChoice:
     COMMON: ClassVar = {"curvature_ratio": 0.1, "row_norm": 1.0}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
     def test_exact_integral_keeps_delta(self, adjacency: str) -> None:
         """Of the pair chosen, with normal matrix noise; and not of one whose matrix noise is a quarter of it."""
@@ -169,6 +172,7 @@ class TestChoice:
         assert [choice.law for choice in found] == ["wishart", "normal", "normal"]
         assert found[0].entry_variance < found[1].entry_variance == found[2].entry_variance
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
     def test_surcharge_is_kept_and_pays(self, adjacency: str) -> None:
         common = self.COMMON | {"eps": 0.5, "delta": 1e-6, "adjacency": adjacency}

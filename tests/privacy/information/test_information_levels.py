@@ -66,6 +66,7 @@ def test_a_row_meets_one_matrix() -> None:
     assert 0.999 < worst <= 1 + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["wishart", "normal"])
 def test_moments(law: str) -> None:
     noise, whole = treatment(3, 1, law)
@@ -136,6 +137,7 @@ def test_table_of_the_page(levels: int, others: int, found: tuple[float, ...]) -
     assert (ratio[1, 2], ratio[1 + others, 1], ratio[1 + others, 1 + others]) == pytest.approx(found, abs=5.1e-3)
 
 
+@pytest.mark.slow
 def test_metric_within_levels() -> None:
     """Rows in the coordinates of the small matrices' metric: the release is the same sum."""
     metric = design_metric(unit_images([intercept(), simplex(2)]))

@@ -35,6 +35,7 @@ class TestExactLaw:
         assert log_density(np.diag([1.0, -1.0])) == pytest.approx(-1.5758, abs=1e-4)
         assert log_density(np.eye(2)) == pytest.approx(-2)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [1, 2, 3])
     def test_random_pairs_reach_and_keep_the_bound(self, size: int) -> None:
         rng = np.random.default_rng(3)
@@ -53,6 +54,7 @@ class TestExactLaw:
     def test_tight_on_the_cone(self, size: int) -> None:
         assert log_ratio(np.eye(size), np.eye(size), 0.5) == pytest.approx(-size / 0.5, rel=1e-12)
 
+    @pytest.mark.slow
     def test_frequencies_agree_with_the_density(self) -> None:
         """P(U >= 0) for p = 2 by draws and by integrating exp(-tr U / s) over the cone against f(0)."""
         random, noise = np.random.default_rng(5), MatrixNoise("wishart", 1.0, (1.0, 1.0))
@@ -85,6 +87,7 @@ class TestSampler:
             assert stats.ks_2samp(values, other).pvalue > LEVEL
             assert stats.ks_2samp(1.1 * values, other).pvalue < 0.1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("law", ["wishart", "normal"])
     def test_moments(self, law: str) -> None:
         noise = MatrixNoise(law, 0.8, (1.0, 4.0, 0.25))  # type: ignore[arg-type]

@@ -85,6 +85,7 @@ def test_rows_reach_and_keep_the_metric(name: str) -> None:
         assert found.min() == pytest.approx(1, abs=1e-12)  # the optimal design's measure lives on all corners
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["factor", "contrasts"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_exact_log_ratio(name: str, adjacency: str) -> None:
@@ -140,6 +141,7 @@ def test_coordinates_of_a_row_do_not_depend_on_the_others() -> None:
     assert np.array_equal(rows, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["wishart", "normal"])
 def test_moments(law: str) -> None:
     noise = MatrixNoise(law, 0.7, *design_metric(contrasts()))  # type: ignore[arg-type]

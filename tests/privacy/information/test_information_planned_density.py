@@ -88,6 +88,7 @@ def test_the_plan_keeps_its_charge(family: Family, adjacency: str, inference: An
         assert loss >= charged * (0.97 if eps < 1 else 0.99)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["auto", True])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_plan_keeps_delta(adjacency: str, inference: Any) -> None:

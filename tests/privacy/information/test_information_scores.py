@@ -125,6 +125,7 @@ def test_values() -> None:
     )
 
 
+@pytest.mark.slow
 def test_noise() -> None:
     random = np.random.default_rng(5)
     draws = np.array([noisy_sum([], 4.0, eps=0.5, random=random) for _ in range(4000)])

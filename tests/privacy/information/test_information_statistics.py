@@ -91,6 +91,7 @@ def test_reference_scales() -> None:
     assert frobenius_sensitivity(1.0, 1e-9, "replace_one") / mu == pytest.approx(7.913865, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("response", "square"), WEIGHTS)
 def test_the_sensitivity_holds_and_is_attained(response: float, square: float, adjacency: str) -> None:
@@ -129,6 +130,7 @@ def worst(sd: np.ndarray, adjacency: str, eps: float) -> float:
     return max(hockey_stick(change, sd, eps) for change in changes(adjacency, len(sd) - 1, 1500))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("eps", "delta"), [(1.0, 1e-5), (0.1, 1e-3), (4.0, 1e-6)])
 def test_exact_profile_of_normal_noise(eps: float, delta: float, adjacency: str) -> None:
@@ -177,6 +179,7 @@ def test_planted_the_other_adjacency() -> None:
     assert worst(deviations(normal_noise(2, eps, delta, 1.0, "add_remove")), "replace_one", eps) > 10 * delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_exact_density_of_the_wishart_difference(adjacency: str) -> None:
     """Two columns and the response: the log-ratio never passes eps, and comes near it."""

@@ -39,6 +39,7 @@ each_set = pytest.mark.parametrize("constraint", SETS, ids=lambda c: f"{c.name}-
 points = arrays(np.float64, SIZE, elements=st.floats(-1e6, 1e6, allow_subnormal=False))
 
 
+@pytest.mark.slow
 @each_set
 @given(point=points)
 @settings(max_examples=60, deadline=None)
@@ -66,6 +67,7 @@ def test_a_projection_stays_where_it_is(constraint: Constraint, point: np.ndarra
     np.testing.assert_allclose(constraint.project(nearest), nearest, atol=1e-8 * constraint.reach)
 
 
+@pytest.mark.slow
 @each_set
 @given(first=points, second=points)
 @settings(max_examples=30, deadline=None)
@@ -75,6 +77,7 @@ def test_projections_come_no_further_apart(constraint: Constraint, first: np.nda
     assert apart <= np.linalg.norm(first - second) + rounding
 
 
+@pytest.mark.slow
 @each_set
 @given(point=arrays(np.float64, SIZE, elements=st.floats(-10, 10)), factor=st.floats(1e-3, 1e3))
 @settings(max_examples=30, deadline=None)
@@ -112,6 +115,7 @@ def test_symmetry_is_what_it_says(constraint: Constraint) -> None:
             assert constraint.gauge(-corner) == pytest.approx(constraint.gauge(corner))
 
 
+@pytest.mark.slow
 @each_set
 def test_widths_are_expected_suprema(constraint: Constraint) -> None:
     """40,000 draws; five standard errors: a false alarm once in 2 million for each set."""
@@ -164,6 +168,7 @@ def test_groups_of_one_are_the_l1_ball() -> None:
     assert GroupL1(1.0, 4).sizes(10) == [4, 4, 2]
 
 
+@pytest.mark.slow
 def test_the_hull_of_unit_vectors_is_a_simplex_and_of_both_signs_a_cross_polytope() -> None:
     corners = np.eye(5)
     rng = np.random.default_rng(9)

@@ -335,6 +335,7 @@ class TestKNormTree(SumsContract):
             mechanism.plan(2, eps=1.0, row_sensitivity=k_norm_noise([Image(box(1), (0,), np.eye(1))]))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_workloads_are_named_in_several_ways() -> None:
     assert Blt().horizon == 10**6
     assert Blt(workload="cumulative", horizon=9) == Blt(horizon=9) == Blt(workload=Cumulative(9))

@@ -29,6 +29,7 @@ def node_counts(start: int, offsets: Sequence[int], tree: TreeShape) -> list[int
     return [count for count in counts if count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [1, 7, 40, 81])
 def test_counts_of_nodes(horizon: int) -> None:
     """The worst start of a person, among all there are, for sums of counts and of their squares."""

@@ -17,6 +17,7 @@ from dpstats.streaming.sums import Blt, KNormTree, PrefixSums, Toeplitz, Tree
 EPS, DELTA = 1.0, 1e-5
 
 
+@pytest.mark.slow
 def test_constant_memory() -> None:
     """At most 8 vectors, and the same number at every tick."""
     for mechanism in (Blt(), Blt(halflife=12), Blt(horizon=10_000)):
@@ -81,6 +82,7 @@ def test_products_of_long_memories_are_exact(count: int) -> None:
     assert (exact_product(weights, rows) == weights @ rows).all()
 
 
+@pytest.mark.slow
 def test_sensitivity_of_persons() -> None:
     """All signs and all first ticks, for patterns of a few ticks, against the exact distance of transcripts."""
     for offsets in ((0, 1), (0, 2, 3), (0, 3, 6), (0, 1, 2, 3)):

@@ -144,6 +144,7 @@ def test_discrete_noise_by_enumeration(path: NoisePath, reach: int) -> None:
             assert least <= stick <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [Blt(horizon=TICKS), Blt(horizon=TICKS, buffers=3)], ids=repr)
 def test_rounding_of_past_noise_is_paid_for(mechanism: Mechanism) -> None:
     """On a coarse lattice fresh noise moves further than columns of C say, and never further than the plan provides."""
