@@ -14,7 +14,7 @@ FAULTS = """
 import resource
 import numpy as np
 from contextlib import nullcontext
-from dpstats.data.worker import kept_heap
+from dpstats.data.worker import keep_heap
 
 def faults(inside):
     with inside:
@@ -25,7 +25,7 @@ def faults(inside):
             np.ones(60_000)
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-print(faults(nullcontext()), faults(kept_heap()), faults(nullcontext()))
+print(faults(nullcontext()), faults(keep_heap()), faults(nullcontext()))
 """
 
 
