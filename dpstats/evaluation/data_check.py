@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import explain_calls
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, ColumnHistogram, Fault, column_histograms, count_places, row_cells
@@ -24,11 +23,9 @@ from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_unde
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula, parse
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import run_charged
-from dpstats.models.persons import check_unit, counted_tables
+from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
@@ -118,9 +115,7 @@ def check(
     >>> print(found.guarantee)
     eps=0.5, add_remove, certified
     """
-    eps, delta = check_budget(eps, delta)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     declarations = Domain.coerce(domain)
     kind = get_family(_family_of(formula, declarations) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
@@ -128,32 +123,29 @@ def check(
     facts, design = _public(formula, declarations, table, kind)
     faults = _faults(parse(formula).columns, facts, design)
     places = column_histograms(facts)
-    noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)
-    record = make_unit(unit, max_rows=None if unit is None else 1)
-    check_unit(table, record)
-    guarantee = replace(noise.guarantee(notion), unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
+    noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
+    check_unit(table, privacy.record)
+    guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
     for said in advice(formula, declarations, table, bought=()):
         _log.warning("dpstats: %s", said)
 
-    def release(rows: Table) -> Check:
-        counted = counted_tables(rows, list(facts), record, random)
+    def work(rows: Table) -> Check:
+        random = privacy.random()
+        counted = counted_tables(rows, list(facts), privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
-        nobs = rows.rows if notion == "replace_one" and unit is None else None
+        nobs = rows.rows if privacy.adjacency == "replace_one" and unit is None else None
         return _found(released, formula, faults, places, noise, guarantee, nobs)
 
-    return run_charged(
-        ledger,
+    return Release(
         guarantee,
         table,
-        release,
+        work,
         label="check",
         method="check",
-        columns=[*facts, *record.columns],
+        columns=list(facts),
         formula=formula,
         domain=declarations,
-    )
+    ).run(ledger)
 
 
 def _found(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_names, explain_calls, safe_repr
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Block as RowBlock
 from dpstats.data import Rows, Table, as_endog, as_exog, as_rows, as_table
 from dpstats.domain import Domain
@@ -34,12 +34,11 @@ from dpstats.families import BinomialCounts
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign
-from dpstats.models.charging import run_charged
-from dpstats.models.persons import check_unit, counted_rows
+from dpstats.models.release import Release, check_unit, counted_rows
 from dpstats.models.sources import OFFSET_BOUND, ArrayBeside, array_beside, array_blocks
 from dpstats.plan import Plan
-from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.guarantee import Guarantee, Unit
+from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 
@@ -134,38 +133,33 @@ def evaluate(
     >>> "r2" in found.metrics.index
     True
     """
-    eps, delta = check_budget(eps, delta)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     if not isinstance(fit, GLMResults):
         raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
     model = plan_evaluation(fit, metrics, bins)
-    record = make_unit(unit, max_rows=None if unit is None else 1)
-    source, beside = _source(fit.plan, data, weights, offset, record, engine)
+    table, beside = _source(fit.plan, data, weights, offset, privacy.record, engine)
     blocks = _weighted(model.blocks(), fit.plan, beside)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
-    noise = choose_noise(largest, square, eps, delta, notion)
-    guarantee = replace(noise.guarantee(notion), unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
+    noise = choose_noise(largest, square, privacy.eps, privacy.delta, privacy.adjacency)
+    guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
 
-    def release(rows: Table | None) -> Evaluation:
-        found = _row_blocks(fit.plan, rows, data, beside, record, random)
+    def work(rows: Table | None) -> Evaluation:
+        random = privacy.random()
+        found = _row_blocks(fit.plan, rows, data, beside, privacy.record, random)
         values = count_rows(model, blocks, found, fit.scaled_params)
         return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
 
-    return run_charged(
-        ledger,
+    return Release(
         guarantee,
-        source,
-        release,
+        table,
+        work,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
-        columns=(*design.columns, *record.columns) if isinstance(design := fit.plan.design, DesignSpec) else (),
+        columns=design.columns if isinstance(design := fit.plan.design, DesignSpec) else (),
         formula=fit.plan.formula,
-        plan_hash=fit.plan.digest(),
+        digest=fit.plan.digest,
         domain=_declared(fit.plan),
-    )
+    ).run(ledger)
 
 
 def _declared(plan: Plan) -> Domain:

@@ -23,12 +23,12 @@ from dpstats.formula.auxiliary_terms import add_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.models.persons import check_unit, person_rows
 from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
+from dpstats.models.release import check_unit, person_rows
 from dpstats.plan import Plan, make_plan, range_eps
 from dpstats.plan.methods import ResponsePurchase, response_purchase
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
 
 BLOCK_ROWS = 8192
@@ -205,6 +205,10 @@ class ArraySource:
     Columns are called x1, x2, ... or as in a frame by default. Weights and offsets beyond their bounds are clipped.
     """
 
+    data: None = None  # no frame, of which a ledger's part could pay for some rows
+    columns: tuple[str, ...] = ()
+    domain: None = None
+
     def __init__(
         self,
         endog: Any,
@@ -241,25 +245,6 @@ class ArraySource:
             weight_bound=None if weights is None else self.beside.weight_bound,
         )
 
-    @property
-    def data(self) -> None:
-        """No frame."""
-        return
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """No columns of a frame."""
-        return ()
-
-    @property
-    def domain(self) -> None:
-        """No Domain."""
-        return
-
-    def with_data(self, data: Table | None) -> ArraySource:
-        """The source itself: arrays are not divided."""
-        return self
-
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone."""
         response_purchase(request, self.design)  # refuses one that is asked for
@@ -268,17 +253,17 @@ class ArraySource:
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
-    def complete(self, plan: Plan, random: RandomSource) -> Plan:
+    def complete(self, plan: Plan, data: None, random: RandomSource) -> Plan:
         """The plan itself: nothing is left open."""
         return plan
 
-    def rows(self, plan: Plan, random: RandomSource | None = None) -> Rows[Block]:
+    def rows(self, plan: Plan, data: None, random: RandomSource) -> Rows[Block]:
         """Clipped row blocks. Reads rows: charge first."""
         return array_blocks(self.endog, self.exog, plan.family, self.design.norms, self.beside)
 
-    def public_rows(self) -> int:
-        """The number of rows as given."""
-        return self.exog.rows
+    def nobs(self, request: Request, data: None) -> int | None:
+        """The number of rows as given, where it is public."""
+        return self.exog.rows if request.adjacency == "replace_one" else None
 
 
 class FormulaSource:
@@ -293,10 +278,6 @@ class FormulaSource:
     def columns(self) -> tuple[str, ...]:
         """The columns of the frame that the formula reads."""
         return tuple(parse(self.formula).columns)
-
-    def with_data(self, data: Table | None) -> FormulaSource:
-        """The same formula and Domain on other rows."""
-        return FormulaSource(self.formula, data, self.domain)
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
@@ -319,38 +300,34 @@ class FormulaSource:
         settled = with_settled_law(plan)
         return plan if plan.one_law else replace(self._plan(settled, ranges), advice=advised)
 
-    def complete(self, plan: Plan, random: RandomSource) -> Plan:
+    def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        assert self.data is not None
         ranges: Mapping[str, tuple[float, float]] = {}
         request = with_settled_law(plan)
         if plan.bought:
             eps = range_eps(plan.request, plan.bought)
             record = plan.request.options.record
-            ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random, record)
+            ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, record)
             advised = plan.advice
             plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
             plan = replace(plan, advice=advised)
         if plan.response is None:
             return plan
-        bought = bought_response(plan, self.data, random)
+        bought = bought_response(plan, data, random)
         try:
             return replace(self._plan(request, ranges, bought), advice=plan.advice)
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 
-    def rows(self, plan: Plan, random: RandomSource | None = None) -> Rows[Block]:
+    def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
         assert isinstance(plan.design, DesignSpec)
-        assert self.data is not None
         with quiet():
-            rows = person_rows(plan.design, self.data, plan.request.options.record, random or random_source(None))
-            return cap_rows(rows, plan.family)
+            return cap_rows(person_rows(plan.design, data, plan.request.options.record, random), plan.family)
 
-    def public_rows(self) -> int:
-        """The number of rows as given."""
-        assert self.data is not None
-        return self.data.rows
+    def nobs(self, request: Request, data: Table) -> int | None:
+        """The number of rows as given, where it is public: persons may be replaced by others with more or fewer."""
+        return data.rows if request.adjacency == "replace_one" and request.options.unit is None else None
 
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""

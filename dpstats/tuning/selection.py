@@ -11,17 +11,15 @@ from typing import Any
 import pandas as pd
 
 from dpstats.arguments import explain_calls, is_number, safe_repr
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import check_for_unit, run_charged
-from dpstats.models.persons import check_unit
+from dpstats.models.release import Release, check_for_unit, check_unit
 from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
-from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.selection import PermuteAndFlip
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
@@ -293,40 +291,34 @@ def select(
     >>> found.chosen in ("0.25", "0.5", "0.75")
     True
     """
-    eps, _ = check_budget(eps)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit)
     if not isinstance(monotone, bool):
         raise ArgumentError(f"monotone must be True or False, got {safe_repr(monotone)}")
     named = named_candidates(candidates)
     losses = losses_of(tuple(named.values()), score, domain, 0.0 if monotone else -1.0)
-    choice = PermuteAndFlip(len(named), eps, notion, monotone)
-    record = make_unit(unit)
-    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
+    choice = PermuteAndFlip(len(named), privacy.eps, privacy.adjacency, monotone)
+    guarantee = privacy.guarantee(PROOF)
     table = as_table(data)
     losses.check(table)
-    check_unit(table, record)
+    check_unit(table, privacy.record)
     check_for_unit(ledger, unit, "dp.select")
     names = tuple(named)
 
-    def release(rows: Table) -> Selection:
-        total = total_losses(losses, rows, 0.0 if monotone else -1.0, record.column)
-        name = names[choice.choose(total, random)]
+    def work(rows: Table) -> Selection:
+        total = total_losses(losses, rows, 0.0 if monotone else -1.0, privacy.record.column)
+        name = names[choice.choose(total, privacy.random())]
         return Selection(name, named[name], names, score, choice, guarantee)
 
-    return run_charged(
-        ledger,
+    return Release(
         guarantee,
         table,
-        release,
+        work,
         label=f"choice among {len(named)} candidates",
         method="select",
-        columns=tuple(dict.fromkeys((*losses.columns, *record.columns))),
+        columns=losses.columns,
         formula=score,
         domain=Domain.coerce(domain),
-    )
+    ).run(ledger)
 
 
 def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:

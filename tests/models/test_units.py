@@ -13,7 +13,7 @@ import dpstats as dp
 from dpstats.call import make_request
 from dpstats.data import Block, as_table
 from dpstats.errors import ArgumentError, DataError, DomainError, LedgerError
-from dpstats.models.persons import counted_rows, counted_tables, counted_values
+from dpstats.models.release import counted_rows, counted_tables, counted_values
 from dpstats.models.sources import FormulaSource
 from dpstats.privacy.guarantee import make_unit
 from dpstats.privacy.randomness import random_source
@@ -46,7 +46,7 @@ def fit_rows(frame: pd.DataFrame, **options: Any) -> Block:
     """The rows that a fit would see, in one block."""
     request = make_request(eps=1.0, family="binomial", unit="who", **options)
     source = FormulaSource(FORMULA, frame, DOMAIN)
-    blocks = source.rows(source.plan(request), random_source(4)).collected()
+    blocks = source.rows(source.plan(request), as_table(frame), random_source(4)).collected()
     parts = zip(*blocks, strict=True)
     return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))
 

@@ -22,7 +22,7 @@ from dpstats.families import Binomial, Family, Gaussian
 from dpstats.families.base import Derivatives
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import eta_error
-from dpstats.models import persons as person_code
+from dpstats.models import release as person_code
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.privacy.information import row_weights
@@ -83,7 +83,7 @@ def plan_of(family: str, frame: pd.DataFrame, adjacency: str, **options: Any) ->
 
 def block_of(source: FormulaSource, plan: Plan) -> Block:
     """The rows as a fit sees them."""
-    blocks = source.rows(plan, random_source(2)).collected()
+    blocks = source.rows(plan, source.data, random_source(2)).collected()
     parts = zip(*blocks, strict=True)
     return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dp
-from dpstats.data import Block, MemoryRows, partition
+from dpstats.data import Block, MemoryRows, as_table, partition
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, DomainError
 from dpstats.models.sources import FormulaSource
 from dpstats.privacy.selection import STEPS
@@ -219,7 +219,7 @@ def test_neither_scores_nor_the_number_of_runs_are_kept(monkeypatch):
         return result
 
     monkeypatch.setattr(tuned, "noisy_integers", noisy)
-    place, fit = tuned.random_stopping(plan, CandidateFits(source, np.random.default_rng(1)))
+    place, fit = tuned.random_stopping(plan, CandidateFits(source, as_table(data), np.random.default_rng(1)))
     assert np.array_equal(fit.scaled_params, again)
     assert plan.names[place] == found.chosen
     for loss, score in best:
