@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.call import Request, RowKeywords
-from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, as_table, slices
+from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, slices
 from dpstats.data.passes import map_runs, split_runs
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
@@ -269,10 +269,10 @@ class ArraySource:
 class FormulaSource:
     """A formula on a frame, with a Domain that declares public facts of its columns; a dry run has no data."""
 
-    def __init__(self, formula: str, data: object, domain: Domain | Mapping[str, Any] | None) -> None:
+    def __init__(self, formula: str, data: Table | None, domain: Domain | Mapping[str, Any] | None) -> None:
         self.domain = Domain.coerce(domain)
         self.formula = expand_dot(formula, self.domain)
-        self.data = None if data is None else as_table(data)
+        self.data = data
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -302,6 +302,8 @@ class FormulaSource:
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
+        if not plan.bought and plan.response is None:
+            return plan
         ranges: Mapping[str, tuple[float, float]] = {}
         request = with_settled_law(plan)
         if plan.bought:

@@ -125,7 +125,7 @@ class Kernel:
 
     @property
     def source(self) -> FormulaSource:
-        return FormulaSource(f"y ~ 0 + {self.term}", frame(), DOMAIN)
+        return FormulaSource(f"y ~ 0 + {self.term}", as_table(frame()), DOMAIN)
 
     @cached_property
     def plan(self) -> Plan:

@@ -16,7 +16,7 @@ import pytest
 from objective_density import ObjectiveDensity
 
 from dpstats.call import make_request
-from dpstats.data import Block
+from dpstats.data import Block, as_table
 from dpstats.data.persons import PersonTally
 from dpstats.families import Binomial, Family, Gaussian
 from dpstats.families.base import Derivatives
@@ -77,7 +77,7 @@ def frames(
 
 def plan_of(family: str, frame: pd.DataFrame, adjacency: str, **options: Any) -> tuple[FormulaSource, Plan]:
     request = make_request(eps=EPS, family=FAMILIES[family], adjacency=adjacency, unit="who", inference=True, **options)
-    source = FormulaSource("y ~ 0 + x", frame, DOMAINS[family])
+    source = FormulaSource("y ~ 0 + x", as_table(frame), DOMAINS[family])
     return source, source.plan(request)
 
 
