@@ -126,15 +126,15 @@ def check(
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
     check_unit(table, privacy.record)
     guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
-    for said in advice(formula, declarations, table, bought=()):
-        _log.warning("dpstats: %s", said)
+    for sentence in advice(formula, declarations, table, bought=()):
+        _log.warning("dpstats: %s", sentence)
 
     def work(rows: Table) -> Check:
         random = privacy.random()
         counted = counted_tables(rows, list(facts), privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
         nobs = rows.rows if privacy.adjacency == "replace_one" and unit is None else None
-        return _found(released, formula, faults, places, noise, guarantee, nobs)
+        return _check_of(released, formula, faults, places, noise, guarantee, nobs)
 
     return Release(
         guarantee,
@@ -148,7 +148,7 @@ def check(
     ).run(ledger)
 
 
-def _found(
+def _check_of(
     released: NDArray[np.int64],
     formula: str,
     faults: tuple[Fault, ...],
@@ -240,12 +240,9 @@ def count_faults(
     places: Sequence[ColumnHistogram] = (),
     block_rows: int = 65536,
 ) -> NDArray[np.int64]:
-    """Sums over rows of their parts, in steps. Reads rows: charge first.
+    """Sums over rows of their parts, in steps, shape (1 + number of faults + sizes of the places,). Charge first.
 
-    Returns
-    -------
-    ndarray of int64, shape (1 + number of faults + sizes of the places,)
-        Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
+    Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
     """
     part = partial(_fault_sums, facts, design, tuple(faults), tuple(places), block_rows)
     return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
@@ -310,13 +307,7 @@ def _flags(states: Mapping[str, Mapping[str, Flags]], faults: Sequence[Fault], f
 def shared_steps(flags: Flags) -> NDArray[np.int64]:
     """Sums over rows of one row's `STEPS`, shared among its faults, or given to the first place if it has none.
 
-    Parameters
-    ----------
-    flags : ndarray of bool, shape (r, faults)
-
-    Returns
-    -------
-    ndarray of int64, shape (1 + faults,)
+    Of flags of shape (r, faults), shape (1 + faults,).
     """
     number = flags.sum(axis=1)
     part = STEPS // np.maximum(number, 1)

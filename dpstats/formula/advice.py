@@ -123,7 +123,7 @@ def schema_domain(formula: str, declared: Domain, table: Table | None, family: F
     if table is None:
         return known
     boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
-    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
+    return known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
 
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:

@@ -27,7 +27,7 @@ from dpstats.families import Family
 from dpstats.ledger import LedgerLike, as_ledger
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screened import release_screened
-from dpstats.models.release import Release, sign_ledger
+from dpstats.models.release import Release
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, paid_apart, penalty_weights
 from dpstats.privacy.guarantee import Guarantee
@@ -102,8 +102,16 @@ class GLM:
                 "included, such as row_norm=1.0 for rows scaled to it; longer rows are shortened. A formula with a "
                 "Domain needs none: dp.glm(formula, data, eps, domain=...)"
             )
-        beside = {"weights": weights, "offset": offset, "weight_bound": weight_bound, "offset_bound": offset_bound}
-        self._source: ArraySource | FormulaSource = ArraySource(endog, exog, row_norm, names, **beside)
+        self._source: ArraySource | FormulaSource = ArraySource(
+            endog,
+            exog,
+            row_norm,
+            names,
+            weights=weights,
+            offset=offset,
+            weight_bound=weight_bound,
+            offset_bound=offset_bound,
+        )
         self.family = family
 
     @classmethod
@@ -117,7 +125,7 @@ class GLM:
         domain: DomainLike = None,
         *,
         engine: str | None = None,
-        **beside: Unpack[RowKeywords],
+        **row_terms: Unpack[RowKeywords],
     ) -> GLM:
         """A model of a frame's columns.
 
@@ -145,7 +153,7 @@ class GLM:
         <GLMResults: binomial, y ~ x; eps=1, add_remove, certified>
         """
         model = cls.__new__(cls)
-        model._source = FormulaSource(model_formula(formula, family, **beside), as_table(data, engine), domain)
+        model._source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
         model.family = family
         return model
 
@@ -242,7 +250,6 @@ def fit_source(
         if opened is None or opened.domain is None:
             raise
         raise DomainError(f"{error}; the ledger keeps the Domain of its data: pass domain=ledger.domain") from None
-    book = sign_ledger(ledger, analyst, label)
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if plan.bought:
@@ -258,7 +265,7 @@ def fit_source(
         digest=plan.digest,
         domain=source.domain,
         memory=limit,
-    ).run(book)
+    ).run(ledger, analyst=analyst, label=label)
 
 
 def release_fit(source: ArraySource | FormulaSource, plan: Plan, data: Any) -> GLMResults:

@@ -290,8 +290,8 @@ def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     fixed = sorted(set(arguments) & _FIXED)
     if not isinstance(arguments.get("formula"), str) or fixed:
         raise ArgumentError(f"models[{name!r}] must be a formula or a dict with 'formula' and without {fixed or 'eps'}")
-    beside = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
-    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **beside)
+    row_terms = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
+    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **row_terms)
     return arguments
 
 

@@ -41,18 +41,20 @@ class Release(Generic[Data, Released]):
     domain: Domain | None = None  # what the caller declares of the columns
     memory: Memory | None = None  # what `work` may keep of the rows
 
-    def run(self, ledger: LedgerLike) -> Released:
+    def run(self, ledger: LedgerLike, *, analyst: str | None = None, label: str | None = None) -> Released:
         """Charge the guarantee durably, if there is a ledger, and only then work quietly on the rows it pays for.
 
         A path is that of an existing ledger's file; a part of a partition pays for its own rows only, and no others are
         read. Nothing is charged if rows and ledger do not suit each other (as `check_rows` says) or the ledger does not
-        take the charge; if the work fails, ReleaseError, and the charge stays.
+        take the charge; if the work fails, ReleaseError, and the charge stays. `analyst` and `label` sign the entry.
         """
         ledger = as_ledger(ledger)
+        if ledger is None and not (analyst is None and label is None):
+            raise ArgumentError("label and analyst are for the entry of a ledger; give ledger=, or leave them out")
         check_rows(ledger, self.guarantee, self.data)
         if ledger is None:
             return fail_closed(self._work)
-        charge = ledger.charge(
+        charge = ledger.signed(analyst, label=label).charge(
             self.guarantee,
             label=self.label,
             formula=self.formula,
@@ -66,22 +68,19 @@ class Release(Generic[Data, Released]):
 
     def _work(self, ledger: Ledger | Part | None = None) -> Released:
         """The work on the rows that are paid for, of which nothing is kept anywhere afterwards."""
-        data = None if self.data is None else self._rows_of(ledger, self.data)
+        rows: Table | None = self.data
+        if rows is not None:
+            unit = () if self.guarantee.unit is None else (self.guarantee.unit,)
+            rows = rows.only((*self.columns, *unit, *(ledger.columns if isinstance(ledger, Part) else ())))
+            rows = rows if ledger is None else ledger.rows_of(rows)
+            if self.memory is not None or rows.memory is None:  # a release within a release was given some
+                rows = rows.within(self.memory or Memory())
         try:
             with show_elapsed(f"{self.label}: reading rows"):
-                return self.work(cast(Data, data))
+                return self.work(cast(Data, rows))
         finally:
-            if data is not None:
-                data.forget()
-
-    def _rows_of(self, ledger: Ledger | Part | None, data: Table) -> Table:
-        unit = () if self.guarantee.unit is None else (self.guarantee.unit,)
-        rows = data.only((*self.columns, *unit, *(ledger.columns if isinstance(ledger, Part) else ())))
-        if ledger is not None:
-            rows = ledger.rows_of(rows)
-        if self.memory is None and rows.memory is not None:  # what a release within a release was given
-            return rows
-        return rows.within(self.memory or Memory())
+            if rows is not None:
+                rows.forget()
 
 
 def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table | None) -> None:
@@ -111,16 +110,6 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
             if data.count(by) != 1:
                 raise DataError(f"data must have exactly one column {by!r}, which the partition of the ledger goes by")
             usable_kind(by, data.column(by))
-
-
-def sign_ledger(ledger: LedgerLike, analyst: str | None, label: str | None) -> Ledger | Part | None:
-    """The ledger, opened, with the name and label of its next entry; ArgumentError if it lacks a ledger for them."""
-    opened = as_ledger(ledger)
-    if analyst is None and label is None:
-        return opened
-    if opened is None:
-        raise ArgumentError("label and analyst are for the entry of a ledger; give ledger=, or leave them out")
-    return opened.signed(analyst, label=label)
 
 
 def check_for_unit(ledger: LedgerLike, unit: str | None, what: str) -> None:

@@ -29,25 +29,10 @@ from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 
 def utility(choice: PermuteAndFlip, beta: float, n: float | None) -> pd.DataFrame:
-    """Bounds that fail with probability at most `beta`.
+    """Bounds that fail with probability at most `beta`; with `n`, a public number of rows, also those on new rows.
 
-    Parameters
-    ----------
-    choice : Choice
-    beta : float
-    n : float or None
-        A public number of rows, or a guess, for the bounds on new rows.
-
-    Returns
-    -------
-    DataFrame
-        bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row, the same
-        divided by n, or the expected loss of a new row beyond that of the best candidate; holds, "proved" or "printed".
-
-    Raises
-    ------
-    ArgumentError
-        If `beta` or `n` is not usable.
+    Columns bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row, the same
+    over n, or the expected loss of a new row beyond that of the best; holds, "proved" or "printed".
     """
     ours = choice.bound(beta)
     if n is not None and not (is_number(n) and n > 0):
@@ -163,10 +148,10 @@ class Selection:
             full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
             full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
         ]
-        summary.add_extra_txt(wrap_notes(self._said()))
+        summary.add_extra_txt(wrap_notes(self._notes()))
         return summary
 
-    def _said(self) -> list[str]:
+    def _notes(self) -> list[str]:
         guarantee = self.guarantee
         first = (
             f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.neighbours}, by "
@@ -199,9 +184,8 @@ class Selection:
         True
         """
         facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
-        stored.save_released(
-            path, "Selection", {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
-        )
+        laws = {"choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
+        stored.save_released(path, "Selection", {**facts, **laws})
 
     @classmethod
     def load(cls, path: str | Path) -> Selection:
@@ -324,10 +308,7 @@ def select(
 def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     """The candidates by name: a dict's own names, else texts and numbers themselves, or their places from 1.
 
-    Raises
-    ------
-    ArgumentError
-        If they are not at least two, with different names.
+    ArgumentError unless they are at least two, with different names.
     """
     if isinstance(candidates, (str, bytes)) or not isinstance(candidates, (Mapping, Sequence)) or len(candidates) < 2:
         raise ArgumentError("candidates must be a dict or a list of at least two, such as [fit1, fit2]")

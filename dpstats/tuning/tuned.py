@@ -109,12 +109,6 @@ def disjoint_parts(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMRe
     return place, fits[place]
 
 
-def public_rows_choice(plan: TuningPlan, fitting: CandidateFits, public: Table) -> tuple[int, GLMResults]:
-    """The candidate that does best on public rows, with one fit to the private ones."""
-    place = best_on_public_rows(plan, CandidateFits(fitting.source, public, fitting.random))
-    return place, fitting.fit(plan.plans[place])[0]
-
-
 def best_on_public_rows(plan: TuningPlan, fitting: CandidateFits) -> int:
     """Which candidate errs least on halves of the rows, fitted to the other halves with the noise that a fit has."""
     losses = np.zeros(len(plan.plans))
@@ -211,14 +205,14 @@ class Tuned:
             own.tables = [*self.plan.tables(self.chosen), *summary.tables]
             own.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *summary.extra_txt.splitlines()])
             return own
-        said = textwrap.fill(
+        choice = textwrap.fill(
             f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}.",
             WIDTH,
             subsequent_indent="  ",
         )
         aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
         own.tables = summary.tables
-        own.add_extra_txt([f"{said}\n{summary.extra_txt}{aware}"])
+        own.add_extra_txt([f"{choice}\n{summary.extra_txt}{aware}"])
         return own
 
     def __str__(self) -> str:
@@ -359,7 +353,8 @@ def release_tuned(plan: TuningPlan, fitting: CandidateFits, public: Table | None
     """Carry the plan out. Reads rows: charge first."""
     if plan.strategy == "public":
         assert public is not None
-        place, fit = public_rows_choice(plan, fitting, public)
+        place = best_on_public_rows(plan, CandidateFits(fitting.source, public, fitting.random))
+        fit, _ = fitting.fit(plan.plans[place])
     else:
         place, fit = {"stopping": random_stopping, "all": every_candidate, "parts": disjoint_parts}[plan.strategy](
             plan, fitting
