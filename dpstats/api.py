@@ -164,11 +164,11 @@ def glm(
     ['Intercept', 'x']
     """
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
-    row_terms, charge, asked = split_kwargs(arguments, RowKeywords, ChargeKeywords)
+    row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
         charge["ledger"], domain = ledger, ledger.domain
     source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
-    return fit_source(source, make_request(eps=eps, family=family, **asked), **charge)
+    return fit_source(source, make_request(eps=eps, family=family, **settings), **charge)
 
 
 @hide_frames
@@ -357,8 +357,8 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.99, 0.01, 1.0]
     """
-    row_terms, asked = split_kwargs(arguments, RowKeywords)
-    request = make_request(eps=eps, family=family, **asked)
+    row_terms, settings = split_kwargs(arguments, RowKeywords)
+    request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
     return replace(source.plan(request), call=DryRun(source, request))
 

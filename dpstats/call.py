@@ -116,7 +116,7 @@ def expand_signature(
     listed = {name: of.__forward_arg__ for name, of in keywords.__annotations__.items()}
     options = set(OptionKeywords.__annotations__)
     options = options if options <= listed.keys() else set()
-    shared = [
+    expanded = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=of)
         for name, of in listed.items()
         if name not in options and name not in without
@@ -125,9 +125,9 @@ def expand_signature(
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
-        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        shown = [*own, *shared, *(rest if options else [])]
-        function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [*named, *expanded, *(rest if options else [])]
+        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -178,13 +178,14 @@ def check_privacy(
     adjacency: str,
     seed: int | None,
     unit: str | None = None,
+    unit_weight: str | None = None,
     max_rows: int | None = None,
 ) -> PrivacyParameters:
     """The privacy parameters of a call; ArgumentError names the first one not usable."""
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)
     random_source(seed)  # refuses what is no seed
-    return PrivacyParameters(eps, delta, notion, make_unit(unit, max_rows=max_rows), seed)
+    return PrivacyParameters(eps, delta, notion, make_unit(unit, unit_weight, max_rows), seed)
 
 
 @dataclass(frozen=True)
@@ -247,22 +248,22 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
 
     UncertifiedError if the request cannot be certified and `allow_uncertified` is False.
     """
-    asked: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
-    eps, delta = check_planned(eps, asked["delta"])
+    settings: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
+    eps, delta = check_planned(eps, settings["delta"])
     check_delta(delta, DELTA_LEAST)
-    method = asked["method"]
+    method = settings["method"]
     check_choice("method", method, METHODS)
-    random_source(asked["seed"])
+    random_source(settings["seed"])
     request = Request(
         eps=eps,
         delta=delta,
         family=get_family(family),
         method=method,
-        penalty=get_penalty(asked["penalty"], asked["alpha"]),
-        adjacency=check_adjacency(asked["adjacency"]),
-        allow_uncertified=check_flag("allow_uncertified", asked["allow_uncertified"]),
-        seed=asked["seed"],
-        options=Options.from_mapping({name: value for name, value in asked.items() if name not in REQUEST_DEFAULTS}),
+        penalty=get_penalty(settings["penalty"], settings["alpha"]),
+        adjacency=check_adjacency(settings["adjacency"]),
+        allow_uncertified=check_flag("allow_uncertified", settings["allow_uncertified"]),
+        seed=settings["seed"],
+        options=Options.from_mapping({name: value for name, value in settings.items() if name not in REQUEST_DEFAULTS}),
     )
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")

@@ -202,8 +202,8 @@ class GLM:
         >>> model.fit(eps=0.5, penalty="ridge", alpha=1.0)
         <GLMResults: binomial, y on 2 columns of an array; eps=0.5, add_remove, certified>
         """
-        charge, asked = split_kwargs(arguments, ChargeKeywords)
-        return fit_source(self._source, make_request(eps=eps, family=self.family, **asked), **charge)
+        charge, settings = split_kwargs(arguments, ChargeKeywords)
+        return fit_source(self._source, make_request(eps=eps, family=self.family, **settings), **charge)
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled: the rows would go along."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpstats.arguments import is_number, safe_repr
-from dpstats.call import SEEDED, make_request
+from dpstats.call import SEEDED, check_privacy, make_request
 from dpstats.data import Memory, Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -21,7 +21,7 @@ from dpstats.models.sources import FormulaSource, model_formula, with_settled_la
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
-from dpstats.privacy.guarantee import ROW, Guarantee, Unit, check_adjacency, check_budget, make_unit
+from dpstats.privacy.guarantee import ROW, Guarantee, Unit
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
@@ -233,10 +233,8 @@ def plan_many(
     >>> list(fits)
     ['all', 'mean']
     """
-    eps, delta = check_budget(eps, delta)
-    notion = check_adjacency(adjacency)
-    record = make_unit(unit, unit_weight, max_rows)
-    unit_arguments = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
+    unit_arguments: dict[str, Any] = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=None, **unit_arguments)
     if not isinstance(models, Mapping) or not models:
         raise ArgumentError("models must be a non-empty dict from names to formulas or dicts of arguments")
     listed = isinstance(weights, (list, tuple)) and all(is_number(weight) and weight > 0 for weight in weights)
@@ -247,7 +245,7 @@ def plan_many(
     if not is_number(range_share) or not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {safe_repr(range_share)}")
     common = {} if family is None else {"family": family}
-    arguments = {name: {**common, **_with_formula(name, model), **unit_arguments} for name, model in models.items()}
+    arguments = {name: {**common, **_model_arguments(name, model), **unit_arguments} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
         dict.fromkeys(
@@ -256,11 +254,12 @@ def plan_many(
             for column in FormulaSource(model["formula"], None, declared).undeclared(_family(model))
         )
     )
-    spent = range_share * eps if bought else 0.0
+    ranges = replace(privacy, eps=range_share * privacy.eps if bought else 0.0, delta=0.0)
     if bought:
-        check_range_eps(record.each(spent) / len(bought), bought, notion, rows_at_least)
+        check_range_eps(ranges.row_eps / len(bought), bought, privacy.adjacency, rows_at_least)
     complete = declared.with_ranges(dict.fromkeys(bought, STAND_IN))
-    shares = split_budget(eps - spent, delta, [1.0] * len(models) if weights is None else list(weights))
+    weights = [1.0] * len(models) if weights is None else list(weights)
+    shares = split_budget(privacy.eps - ranges.eps, privacy.delta, weights)
     plans = {}
     for (name, model), (share_eps, share_delta) in zip(arguments.items(), shares, strict=True):
         rest = {key: value for key, value in model.items() if key != "formula"}
@@ -276,11 +275,11 @@ def plan_many(
             arguments[name] = {**model, "noise": settled.options.noise}
     parts = [plan.guarantee for plan in plans.values()]
     if bought:
-        parts.append(Guarantee(spent, 0.0, notion, basis=PROOF, unit=record.column))
-    return ManyPlans(plans, arguments, declared, bought, spent, compose(parts), record)
+        parts.append(ranges.guarantee(PROOF))
+    return ManyPlans(plans, arguments, declared, bought, ranges.eps, compose(parts), privacy.record)
 
 
-def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
+def _model_arguments(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments, which must hold a formula and must not choose the budget again."""
     if not isinstance(model, (str, Mapping)):
         raise ArgumentError(

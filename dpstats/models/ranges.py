@@ -179,11 +179,11 @@ def ranges_of(
 ) -> dict[str, tuple[float, float]]:
     """Buy a range for each column with an equal part of eps, which a row counted may cost. Charge first."""
     share = eps / len(names)
-    found = {}
+    ranges = {}
     for name in names:
         values = counted_values(data, partial(_numbers, name), [name], record, random)
-        found[name] = buy_range(values, eps=share, adjacency=adjacency, random=random)
-    return found
+        ranges[name] = buy_range(values, eps=share, adjacency=adjacency, random=random)
+    return ranges
 
 
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:
@@ -202,16 +202,16 @@ def serve(
     try:
         return build(ranges)
     except DPStatsError:
-        served = dict.fromkeys(ranges, STAND_IN)
+        usable = dict.fromkeys(ranges, STAND_IN)
     for name, pair in ranges.items():
         for candidate in _nearest(*pair):
             try:
-                build({**served, name: candidate})
+                build({**usable, name: candidate})
             except DPStatsError:
                 continue
-            served[name] = candidate
+            usable[name] = candidate
             break
-    return build(served)
+    return build(usable)
 
 
 def _nearest(low: float, high: float) -> Iterator[tuple[float, float]]:
@@ -237,7 +237,7 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     planned, design, adjacency = plan.response, plan.design, plan.request.adjacency
     assert planned is not None
     assert isinstance(design, DesignSpec)
-    eps, rows = planned.eps, _Rows(design, data, plan.request.options.record, random)
+    eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
         low, high = buy_interval(
             rows.unexplained(), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
@@ -251,7 +251,7 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     return replace(planned, high=high, mean=mean)
 
 
-class _Rows(NamedTuple):
+class _CountedRows(NamedTuple):
     """The rows that count in the purchases of a response."""
 
     design: DesignSpec
@@ -275,7 +275,7 @@ class _Rows(NamedTuple):
         return self.complete().each(partial(_less_offset, self.design))
 
 
-def _mean(rows: _Rows, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
+def _mean(rows: _CountedRows, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
     """The mean of counts, weighted as the rows are; with an offset the counts per exp(offset)."""
     design = rows.design
     if design.offset is not None:

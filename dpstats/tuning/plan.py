@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dpstats.arguments import MOST_LETTERS, check_choice, explain_calls, is_number, safe_repr
-from dpstats.call import DELTA_LEAST, SEEDED, make_request
+from dpstats.call import DELTA_LEAST, make_request
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
@@ -418,7 +418,9 @@ def tuning_plan(
     for plan in plans:
         if strategy == "parts" and plan.response is not None:
             raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
-    guarantee = _guarantee(Guarantee(eps, delta, notion, basis=PROOF, unit=record.column), plans, seed)
+    guarantee = Guarantee(eps, delta, notion, basis=PROOF, unit=record.column)
+    for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
+        guarantee = guarantee if reason is None else guarantee.uncertified(reason)
     return TuningPlan(
         strategy=strategy,
         formula=source.formula,
@@ -445,21 +447,13 @@ def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
         )
 
 
-def _guarantee(whole: Guarantee, plans: Sequence[Plan], seed: int | None) -> Guarantee:
-    """Of the tuning: uncertified for the reasons of any of its fits, or because it is seeded."""
-    reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
-    for reason in reasons or ({} if seed is None else {SEEDED: None}):
-        whole = whole.uncertified(reason)
-    return whole
-
-
-def _planned(source: FormulaSource, arguments: Mapping[str, Any], whose: str = "") -> Plan:
+def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = "") -> Plan:
     try:
         request = make_request(**arguments)
         undeclared = source.undeclared(request.family)
         plan = None if undeclared else source.plan(request)
     except ArgumentError as error:  # one of public arguments
-        raise ArgumentError(f"{whose}{error}") from error
+        raise ArgumentError(f"{prefix}{error}") from error
     if plan is None:
         raise ArgumentError(
             f"domain must declare the range of {', '.join(undeclared)}: tuning buys none; dp.buy_ranges does, once for "
