@@ -13,7 +13,6 @@ from dpstats.data import Block
 from dpstats.families import Binomial
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.napp import plan_stages, release_stages
-from dpstats.mechanisms.objective import release_objective
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso
 from dpstats.replication import napp
@@ -86,7 +85,7 @@ class _Comparison:
             plan = stages[0].plan
             least = np.maximum(strength, floor * noise_size(plan)) * self.weights
             raised = replace(plan, penalty=Lasso(1.0), penalty_weights=least)
-            return lambda random: release_objective(raised, self.rows, random)
+            return lambda random: raised.coefficients(self.rows, random)
 
         def paper(printed: bool):
             row_norm = self.design.norm_bound("l2", np.ones(self.size))

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.replications.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector
-from dpstats.mechanisms.napp import Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan, release_objective
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.penalties import Lasso
 from dpstats.replication import napp
 from dpstats.solvers import prox
@@ -44,7 +44,7 @@ def plan(setting: Setting, options: tuple[tuple[str, object], ...] = ()) -> tupl
     )
 
 
-def noise_size(objective: ObjectivePlan) -> Vector:
+def noise_size(objective: StagePlan) -> Vector:
     """Root mean square of each column's noise, shape (p,): public."""
     unit = objective.noise.expected_square(objective.size) / objective.size
     return np.asarray(np.sqrt(unit) / objective.noise_shape)
@@ -66,7 +66,7 @@ def one_shot(
     fits = []
     for strength in setting.strengths:
         weighted = replace(objective, penalty=Lasso(1.0), penalty_weights=np.maximum(strength, least) * ONES)
-        fits.append(release_objective(weighted, [rows], np.random.default_rng(state)))
+        fits.append(weighted.coefficients([rows], np.random.default_rng(state)))
     return np.array(fits)
 
 
@@ -77,7 +77,7 @@ def noise_aware(setting: Setting, rows: Rows, random: np.random.Generator, *, le
     fits = []
     for strength in setting.strengths:
         weighted = replace(objective, penalty=Lasso(1.0), penalty_weights=strength + objective.threshold)
-        fits.append(release_objective(weighted, [rows], np.random.default_rng(state)))
+        fits.append(weighted.coefficients([rows], np.random.default_rng(state)))
     return np.array(fits)
 
 

@@ -7,9 +7,9 @@ with a fresh draw of noise; what follows from a released stage is public, and st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,45 +20,23 @@ from dpstats.families import Family
 from dpstats.mechanisms.calibration import NoiseBudget, design_norms
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, SubDesign
 from dpstats.mechanisms.inference_budget import with_inference
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.information_release import release_information
-from dpstats.mechanisms.least_squares import (
-    LeastSquaresPlan,
-    ReleasedSums,
-    plan_least_squares,
-    release_least_squares,
-)
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, recentre, release_objective
+from dpstats.mechanisms.information import Information, ReleasedSums
+from dpstats.mechanisms.least_squares import LeastSquaresPlan, plan_least_squares
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import OutputPlan, check_output_options, plan_output, release_output
-from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior, release_posterior
+from dpstats.mechanisms.output import OutputPlan, check_output_options, plan_output
+from dpstats.mechanisms.posterior import PosteriorPlan, plan_posterior
 from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
+from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
 from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import RandomSource, secret_key
 
 Vector = NDArray[np.float64]
-Role = Literal["fit", "pilot", "refit"]
 
 HEAVIEST = 1e6
 """A majoriser's weight is held below this multiple of privacy's curvature: a zero of the pilot stays near zero."""
-
-
-class Stage(NamedTuple):
-    """One release of a fit, and what it is for."""
-
-    role: Role
-    plan: ObjectivePlan
-
-
-@dataclass(frozen=True, eq=False)
-class StagesRelease:
-    """Released coefficients in model units, shape (p,), the stages as they were carried out, and the information."""
-
-    params: Vector
-    stages: tuple[Stage, ...]
-    information: Information | ReleasedSums | None = None
 
 
 def plan_stages(
@@ -153,9 +131,6 @@ def release_stages(
     done: list[Stage] = []
     information: Information | ReleasedSums | None = None
     choosing = fitting = block_rows(rows)
-    if isinstance(stages[0].plan, LeastSquaresPlan):
-        params, information = release_least_squares(stages[0].plan, choosing, random)
-        return StagesRelease(params, tuple(stages), information)
     if stages[-1].role == "refit" and options.split:
         choosing, fitting = divide(choosing, secret_key(random))
     for role, planned in stages:
@@ -165,19 +140,9 @@ def release_stages(
             done += refitted.stages
             continue
         plan = _follow(planned, design, penalty, weights, params) if role == "fit" and done else planned
-        params = _release(plan, choosing, random)
-        information = release_stage_information(plan, design, params, choosing, random)
+        params, information = plan.release(design, choosing, random)
         done.append(Stage(role, plan))
     return StagesRelease(params, tuple(done), information)
-
-
-def release_stage_information(
-    plan: ObjectivePlan, design: Bounds, params: Vector, rows: Rows[Block], random: RandomSource
-) -> Information | None:
-    """The information at coefficients that this plan released, if it is to be released too."""
-    if plan.information is None:
-        return None
-    return release_information(plan.information, plan.final, plan.family, design, params, rows, plan.adjacency, random)
 
 
 def plan_method_stage(
@@ -212,23 +177,14 @@ def plan_method_stage(
     return (Stage("fit", plan(design, family, purchase, penalty, weights, options)),)
 
 
-def _release(plan: ObjectivePlan, rows: Rows[Block], random: RandomSource) -> Vector:
-    """One stage's coefficients, by the mechanism that was planned."""
-    if isinstance(plan, PosteriorPlan):
-        return release_posterior(plan, rows, random)
-    if isinstance(plan, OutputPlan):
-        return release_output(plan, rows, random)
-    return release_objective(plan, rows, random)
+MECHANISMS: dict[str | None, type[StagePlan]] = {
+    plan.released: plan for plan in (ObjectivePlan, OutputPlan, PosteriorPlan, LeastSquaresPlan)
+}
 
 
-def stored_plan(stored: Mapping[str, Any]) -> ObjectivePlan:
+def stored_plan(stored: Mapping[str, Any]) -> StagePlan:
     """The plan of a stage whose `to_dict` gave `stored`."""
-    kinds: dict[Any, type[ObjectivePlan]] = {
-        "output": OutputPlan,
-        "posterior": PosteriorPlan,
-        "statistics": LeastSquaresPlan,
-    }
-    return kinds.get(stored.get("released"), ObjectivePlan).from_dict(stored)
+    return MECHANISMS[stored.get("released")].from_dict(stored)
 
 
 def _purchase(eps: float, delta: float, adjacency: Adjacency, options: Options) -> NoiseBudget:
@@ -295,9 +251,7 @@ def _floored(plan: ObjectivePlan, penalty: Penalty | None, weights: Vector) -> O
     return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, floor), threshold=floor)
 
 
-def _follow(
-    plan: ObjectivePlan, design: Bounds, penalty: Penalty | None, weights: Vector, pilot: Vector
-) -> ObjectivePlan:
+def _follow(plan: StagePlan, design: Bounds, penalty: Penalty | None, weights: Vector, pilot: Vector) -> StagePlan:
     """The second stage, shrunk towards the released pilot, most where the pilot is small (docs/proofs/two_stage).
 
     What the penalty has of curvature, or the last majoriser of one that is not convex, pulls towards zero beside it.
@@ -309,11 +263,11 @@ def _follow(
         own = split_curvature(penalty)[0] * weights
     elif penalty is not None:
         own = np.minimum(penalty.majorizer(pilot, weights), HEAVIEST * float(np.max(privacy)))
-    return recentre(plan, privacy + own, -privacy * pilot)
+    return plan.recentred(privacy + own, -privacy * pilot)
 
 
 def _refit(
-    planned: ObjectivePlan,
+    planned: StagePlan,
     design: Bounds,
     selected: Vector,
     rows: Rows[Block],
@@ -339,10 +293,9 @@ def _refit(
     if inference is None:
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
-        plan = recentre(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
+        plan = plan.recentred(plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
     params, inside = np.zeros(len(selected)), rows.each(partial(Block.columns, kept=kept)).held()
-    params[kept] = release_objective(plan, inside, random)
-    information = release_stage_information(plan, part, params[kept], inside, random)
-    if information is not None:
+    params[kept], information = plan.release(part, inside, random)
+    if isinstance(information, Information):
         information = information.among(kept.tolist())
     return StagesRelease(params, (Stage("refit", plan),), information)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,13 @@ from dpstats.arguments import safe_repr
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.inference.table import in_units
 from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import plan_final
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
@@ -101,6 +102,7 @@ def output_noise(
 
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 MEAN_CURVATURE = 0.5
 """A guess at the mean of l'' at the optimum as a share of its supremum; the default curvature goes by its cube root."""
@@ -110,12 +112,24 @@ LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class OutputPlan(ObjectivePlan):
-    """Everything about one output perturbation that is fixed before rows are read.
+class OutputPlan(StagePlan):
+    """The minimiser plus g / a, with `noise` the law of g and `noise_shape` the weights a = sqrt(m)."""
 
-    The released coefficients are the optimum plus g / a, with `noise` the law of g and `noise_shape` the weights
-    a = sqrt(m): what `noise_variances` says is the variance of the noise in the coefficients themselves.
-    """
+    released: ClassVar[str | None] = "output"
+    noise_averages_out: ClassVar[bool] = False
+    noise_in_coefficients: ClassVar[bool] = True
+
+    def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
+        """The optimum with its noise, shape (p,); under a sparse penalty what noise alone could bring in is zero."""
+        objective = PerturbedObjective(
+            self.family, rows, self.curvature, self.linear, self.row_length, offset_bound=self.offset_bound
+        )
+        if self.penalty is None:
+            optimum = newton.optimum(objective, self.tolerance)
+        else:
+            optimum = prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
+        released = self.final.release(pairs.plus(optimum, self.sample(random).astype(optimum.high.dtype)), random)
+        return np.where(np.abs(released) <= self.threshold, 0.0, released)
 
     @property
     def law(self) -> Noise:
@@ -125,24 +139,38 @@ class OutputPlan(ObjectivePlan):
 
     @property
     def gradient_size(self) -> float:
-        """What the solver's tolerance must be small beside: twice the noise, as a gradient of the flattest column.
+        """Twice the noise, as a gradient of the flattest column.
 
         Half of the rounding that this pays for is the noise's own (docs/proofs/output, 4).
         """
         return gradient_size(self.law, self.curvature)
 
     @property
-    def noise_averages_out(self) -> bool:
-        """False: it is added to the coefficients, whose spread it is whatever the rows are."""
-        return False
+    def noise_facts(self) -> NoiseFacts:
+        """Scale and curvature, beside the classical split's scale."""
+        return scale_facts(self, "Noise in the coefficients, in the metric of the curvature")
 
-    def sample(self, random: RandomSource) -> Vector:
-        """One draw of the coefficients' noise, shape (p,)."""
-        return self.law.sample(self.size, random) / self.noise_shape
+    @property
+    def errors_note(self) -> str:
+        """Why there are none, and what stands in for them."""
+        return (
+            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
+            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
+            "part of this release; method='napp' releases them."
+        )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return super().to_dict() | {"released": "output"}
+    def risk(self, tables: RiskTables[Table]) -> Table:
+        """That of noise in the optimum."""
+        return tables.of_optimum(self.law)
+
+    def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        """The noise's own variances, and what M pulls."""
+        bias = np.linalg.solve(hessian + np.diag(self.curvature), self.curvature * coefficients)
+        return np.diag(self.noise_variances), np.outer(bias, bias)
+
+    def noise_bounds(self, transform: Matrix) -> Vector:
+        """The standard deviations themselves."""
+        return deviations(transform, self.noise_variances)
 
 
 def plan_output(
@@ -231,6 +259,12 @@ def plan_output(
     )
 
 
+def deviations(transform: Matrix, variances: Vector) -> Vector:
+    """Standard deviations of transform @ theta for independent coefficients of these variances, shape (k,)."""
+    rows, units = in_units(transform)
+    return np.asarray(units * np.sqrt(rows**2 @ variances))
+
+
 def gradient_size(law: Noise, curvature: Vector) -> float:
     """Twice the noise of the coefficients, root mean square, as a gradient of the flattest column."""
     return 2 * math.sqrt(law.expected_square(len(curvature))) * math.sqrt(float(np.min(curvature)))
@@ -283,29 +317,6 @@ def classical_scale(family: Family, purchase: NoiseBudget, kind: Kind, curvature
     sensitivity = rows * family.lipschitz * row_length / float(np.min(curvature))
     factor = 1.0 if kind == "laplace" else math.sqrt(2 * math.log(1.25 / purchase.delta))
     return sensitivity * factor / purchase.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
-
-
-def release_output(plan: OutputPlan, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
-    """Read the rows once charged, minimise, and release coefficients in model units, shape (p,).
-
-    Coefficients under a sparse penalty that noise alone could have brought in are set to zero afterwards.
-
-    Parameters
-    ----------
-    plan : OutputPlan
-    rows : Rows of Block
-        Rows within the bounds the plan was made for.
-    random : RandomSource
-    """
-    objective = PerturbedObjective(
-        plan.family, rows, plan.curvature, plan.linear, plan.row_length, offset_bound=plan.offset_bound
-    )
-    if plan.penalty is None:
-        optimum = newton.optimum(objective, plan.tolerance)
-    else:
-        optimum = prox.optimum(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
-    released = plan.final.release(pairs.plus(optimum, plan.sample(random).astype(optimum.high.dtype)), random)
-    return np.where(np.abs(released) <= plan.threshold, 0.0, released)
 
 
 def check_output_options(options: Options, method: str) -> None:

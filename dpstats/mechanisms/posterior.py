@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
 from dpstats.arguments import safe_repr
-from dpstats.data import Block, Rows
+from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import MEAN_CURVATURE, ROUNDED, OutputPlan, gradient_size, output_sensitivity
+from dpstats.mechanisms.output import MEAN_CURVATURE, ROUNDED, deviations, gradient_size, output_sensitivity
 from dpstats.mechanisms.posterior_sampler import (
     LONGEST_PIECE,
     MOST_SUM,
@@ -32,6 +32,7 @@ from dpstats.mechanisms.posterior_sampler import (
     loss_sums,
 )
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
+from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
@@ -120,36 +121,55 @@ SAMPLED = 2.0**-43
 
 
 @dataclass(frozen=True, eq=False)
-class PosteriorPlan(OutputPlan):
-    """Everything about one posterior sample that is fixed before rows are read.
+class PosteriorPlan(StagePlan):
+    """A draw from exp(-c J), J = losses + theta'M theta / 2 + P(theta).
 
     With delta > 0 `noise` and `noise_shape` are the law of the proposals, which is no less spread than the posterior
     (docs/proofs/posterior, 4).
-
-    Attributes
-    ----------
-    temperature : float
-        c, the factor on the objective.
-    semi_axes : ndarray, shape (p,), or None
-        The ellipsoid that holds the posterior where delta is 0; None for all of space.
-    reach : float
-        The greatest |x'theta| on that ellipsoid.
-    scale : float
-        Of the exponential mechanism on the lattice's integer scores.
-    cover_eps : float
-        The part of eps that pays for rounding in the rejection.
     """
 
-    temperature: float = math.nan
-    semi_axes: Vector | None = None
-    reach: float = math.nan
-    scale: float = math.nan
-    cover_eps: float = 0.0
+    released: ClassVar[str | None] = "posterior"
+    noise_averages_out: ClassVar[bool] = False
+
+    temperature: float = field(kw_only=True)  # c, the factor on the objective
+    semi_axes: Vector | None = field(
+        kw_only=True
+    )  # of the ellipsoid that holds it where delta is 0; None: all of space
+    reach: float = field(kw_only=True)  # the greatest |x'theta| on that ellipsoid
+    scale: float = field(kw_only=True)  # of the exponential mechanism on the lattice's integer scores
+    cover_eps: float = field(kw_only=True)  # the part of eps that pays for rounding in the rejection
+
+    def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
+        """A draw, shape (p,): by rejection, of the points of a lattice, or uncertified by a Markov chain."""
+        rows = bounded_responses(self.family, block_rows(rows))
+        if self.semi_axes is None:
+            optimum = _optimum(self, rows).astype(np.float64)
+            draw = _rejected(self, rows, optimum, random) if self.exact else _walked(self, rows, optimum, random)
+            return self.final.release(pairs.single(draw, np.float64), random)
+        if not self.exact:
+            return _walked(self, rows, np.zeros(self.size), random)
+        points = lattice_points(self.semi_axes, ACROSS[self.size])
+        table = LossTable.of(self.family, self.reach)
+        # A public bound: what lies beyond is as good as never drawn.
+        public = np.rint(np.clip(_public(self, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
+        scores = lattice_scores(table, rows, points) + public
+        return np.asarray(points[exponential_index(scores, self.scale, random)])
 
     def check_last_step(self) -> None:
         """As for noise in the optimum; on an ellipsoid points of a lattice are drawn, and there is no last step."""
         if self.semi_axes is None:
             super().check_last_step()
+
+    @property
+    def law(self) -> Noise:
+        """The law of the proposals, the same in all directions of `noise_shape`."""
+        assert isinstance(self.noise, Noise)
+        return self.noise
+
+    @property
+    def gradient_size(self) -> float:
+        """As for noise in the optimum."""
+        return gradient_size(self.law, self.curvature)
 
     @property
     def noise_variances(self) -> Vector:
@@ -178,10 +198,43 @@ class PosteriorPlan(OutputPlan):
         """What `eps` buys, in words."""
         return "a posterior draw"
 
+    @property
+    def noise_facts(self) -> NoiseFacts:
+        """How cold the posterior is, and what holds it together."""
+        region = "all of space" if self.semi_axes is None else "an ellipsoid"
+        cells = (self.temperature, self.curvature, region, "exact" if self.exact else "Markov chain")
+        headers = ("factor on J", "curvature", "on", "drawn")
+        return NoiseFacts("Posterior: density exp(-factor J)", headers, (("posterior", cells),))
+
+    @property
+    def errors_note(self) -> str:
+        """Why there are none, and what bounds the noise."""
+        return (
+            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
+            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
+            "this release; method='napp' releases them."
+        )
+
+    def risk(self, tables: RiskTables[Table]) -> Table:
+        """That of a draw; nothing is proved of one from a Markov chain."""
+        if not self.exact:
+            return tables.unproved()
+        points = None if self.semi_axes is None else len(lattice_points(self.semi_axes, ACROSS[self.size]))
+        return tables.of_posterior(self.temperature, points)
+
+    def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        """(H + M)^-1 / c, and what M pulls."""
+        inverse = np.asarray(np.linalg.inv(hessian + np.diag(self.curvature)), dtype=np.float64)
+        bias = inverse @ (self.curvature * coefficients)
+        return inverse / self.temperature, np.outer(bias, bias)
+
+    def noise_bounds(self, transform: Matrix) -> Vector:
+        """By the variances that the draw has at most."""
+        return deviations(transform, self.noise_variances)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         return super().to_dict() | {
-            "released": "posterior",
             "temperature": self.temperature,
             "semi_axes": None if self.semi_axes is None else self.semi_axes.tolist(),
             "reach": None if math.isnan(self.reach) else self.reach,
@@ -190,19 +243,16 @@ class PosteriorPlan(OutputPlan):
         }
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> PosteriorPlan:
-        """The plan whose `to_dict` gave `stored`."""
-        plan = super().from_dict(stored)
-        assert isinstance(plan, PosteriorPlan)
+    def specific_fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that this mechanism alone has."""
         axes = stored["semi_axes"]
-        return replace(
-            plan,
-            temperature=stored["temperature"],
-            semi_axes=None if axes is None else np.asarray(axes, dtype=np.float64),
-            reach=math.nan if stored["reach"] is None else stored["reach"],
-            scale=math.nan if stored["scale"] is None else stored["scale"],
-            cover_eps=stored["cover_eps"],
-        )
+        return {
+            "temperature": stored["temperature"],
+            "semi_axes": None if axes is None else np.asarray(axes, dtype=np.float64),
+            "reach": math.nan if stored["reach"] is None else stored["reach"],
+            "scale": math.nan if stored["scale"] is None else stored["scale"],
+            "cover_eps": stored["cover_eps"],
+        }
 
 
 def plan_posterior(
@@ -496,31 +546,6 @@ def acceptance_error(plan: PosteriorPlan) -> float:
     steep = rows * plan.family.curvature_bound * length**2 + float(np.max(plan.curvature))
     tilt = plan.tolerance + steep * unit * farthest
     return plan.temperature * (2 * rows * (one + added) + moved + public + tilt * reach)
-
-
-def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSource) -> Vector:
-    """Read the rows once charged and draw coefficients in model units, shape (p,).
-
-    Parameters
-    ----------
-    plan : PosteriorPlan
-    rows : Rows of Block
-        Within the bounds the plan was made for.
-    random : RandomSource
-    """
-    rows = bounded_responses(plan.family, rows)
-    if plan.semi_axes is None:
-        optimum = _optimum(plan, rows).astype(np.float64)
-        draw = _rejected(plan, rows, optimum, random) if plan.exact else _walked(plan, rows, optimum, random)
-        return plan.final.release(pairs.single(draw, np.float64), random)
-    if not plan.exact:
-        return _walked(plan, rows, np.zeros(plan.size), random)
-    points = lattice_points(plan.semi_axes, ACROSS[plan.size])
-    table = LossTable.of(plan.family, plan.reach)
-    # A public bound: what lies beyond is as good as never drawn.
-    public = np.rint(np.clip(_public(plan, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
-    scores = lattice_scores(table, rows, points) + public
-    return np.asarray(points[exponential_index(scores, plan.scale, random)])
 
 
 def _public(plan: PosteriorPlan, points: Matrix) -> Vector:

@@ -14,10 +14,10 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
 from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.napp import Stage, StagesRelease, plan_stages, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan, recentre
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import ScreeningPlan, plan_screening, release_screening
+from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, secret_key
@@ -146,11 +146,11 @@ def _plan_part(
 
 
 def _centred(
-    plan: ObjectivePlan, stand_in: ObjectivePlan, shown: Sequence[int], kept: NDArray[np.intp], size: int
-) -> ObjectivePlan:
+    plan: StagePlan, stand_in: StagePlan, shown: Sequence[int], kept: NDArray[np.intp], size: int
+) -> StagePlan:
     """The plan, shrinking what is kept in any case to where the stand-in shrinks it, such as a bought mean."""
     if not np.any(stand_in.linear):
         return plan
     target = np.zeros(size)
     target[list(shown)] = -stand_in.linear / stand_in.curvature
-    return recentre(plan, plan.curvature, -plan.curvature * target[kept])
+    return plan.recentred(plan.curvature, -plan.curvature * target[kept])

@@ -14,13 +14,12 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage, plan_method_stage
-from dpstats.mechanisms.objective import recentre
+from dpstats.mechanisms.napp import plan_method_stage
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT
 from dpstats.mechanisms.screened import plan_fit
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.stage import Stage
 
 Vector = NDArray[np.float64]
 
@@ -88,8 +87,8 @@ def uncertified_method(request: Request, design: PublicDesign) -> str | None:
 
 def zcdp_of(stages: tuple[Stage, ...]) -> float | None:
     """rho, where the stages are one release for which it is proved."""
-    first = stages[0].plan
-    return first.statistics.guarantee.rho if isinstance(first, LeastSquaresPlan) else None
+    statistics = stages[0].plan.statistics
+    return None if statistics is None else statistics.guarantee.rho
 
 
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
@@ -170,7 +169,7 @@ def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, ke
     level = family.predictor(mean) if design.offset is None else math.log(mean) + design.offset_center
     target[at] = level * design.scale[at]
     inside = target[list(kept)]
-    return tuple(Stage(role, recentre(plan, plan.curvature, -plan.curvature * inside)) for role, plan in stages)
+    return tuple(Stage(role, plan.recentred(plan.curvature, -plan.curvature * inside)) for role, plan in stages)
 
 
 def _obstacle(request: Request, design: PublicDesign) -> str | None:

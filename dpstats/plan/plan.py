@@ -18,9 +18,9 @@ from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage, stored_plan
+from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
     ResponsePurchase,
@@ -43,9 +43,7 @@ def summarize_plan(plan: Plan) -> Summary:
     """The summary of a dry run: what would be released, at what price, with what noise."""
     summary = Summary()
     summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
-    rounded = plan.objective.noise_averages_out and not isinstance(plan.objective, LeastSquaresPlan)
-    rounding = [rounding_note(plan.objective)] if rounded else []
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding]))
+    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding_note(plan.objective)]))
     return summary
 
 

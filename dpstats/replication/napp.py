@@ -16,9 +16,8 @@ from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.napp import Stage, StagesRelease
-from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget
 from dpstats.privacy.noise import Noise
@@ -250,7 +249,7 @@ def release_replication(
     return StagesRelease(theta, tuple(stages))
 
 
-def _constants(plan: ObjectivePlan, design: Bounds) -> PaperConstants:
+def _constants(plan: StagePlan, design: Bounds) -> PaperConstants:
     """Algorithm 1's constants for this design."""
     return PaperConstants(
         eps=plan.planned_eps,

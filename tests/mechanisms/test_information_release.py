@@ -31,10 +31,11 @@ from dpstats.mechanisms.information import (
     matrix_metric,
     with_final_step,
 )
-from dpstats.mechanisms.napp import StagesRelease, plan_stages, recentre, release_stages
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.stage import StagesRelease
 from dpstats.penalties import Lasso, Ridge
 from dpstats.privacy.information import (
     headroom,
@@ -477,7 +478,7 @@ class TestEtaError:
         stage = stage_of(family, 1.0, inference=True)
         assert stage.information is not None
         for shift in (0.1, 1e4):
-            moved = recentre(stage, 3 * stage.curvature, -3 * shift * stage.curvature)
+            moved = stage.recentred(3 * stage.curvature, -3 * shift * stage.curvature)
             # The noise still suffices for the larger ratio that it was planned for.
             assert charged_loss(moved) <= (stage.eps + stage.information.eps) * (1 + 1e-9)
             assert moved.cost == pytest.approx(stage.cost, rel=1e-12)

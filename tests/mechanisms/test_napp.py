@@ -14,10 +14,11 @@ from dpstats.families import Binomial, Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.mechanisms.napp import Stage, StagesRelease, plan_stages, release_stages
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.stage import Stage, StagesRelease
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Penalty, Ridge
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.k_norm import KNormNoise

@@ -119,7 +119,7 @@ def test_extreme_settings_are_certified(
         arrays(4), family, replace(PURCHASE, eps=eps, final_eps=0.01 * eps, curvature=curvature), penalty
     )
     exog, endog = binary_rows(2000, 4)
-    mechanism.release_objective(plan, [(exog, endog)], random_source(2))
+    plan.coefficients([(exog, endog)], random_source(2))
     assert max(watch.excess) <= 1.001
 
 
@@ -131,7 +131,7 @@ def test_no_rows_can_miss_the_planned_tolerance(rows_at_most: float) -> None:
             purchase = replace(PURCHASE, eps=50.0, curvature=curvature, rows_at_most=rows_at_most)
             plan = plan_objective(arrays(20, 3.0), family, purchase)
             assert plan.rows_at_most == rows_at_most
-            draw = LONGEST_DRAW * np.sqrt(plan.expected_square)
+            draw = LONGEST_DRAW * plan.gradient_size
             pull = rows_at_most * family.lipschitz * plan.row_length + draw
             far = 2 * pull / plan.curvature.min()
             scale = Scale(
@@ -155,7 +155,7 @@ def test_the_final_noise_is_not_seen_at_the_declared_rows(rows: float) -> None:
         share = np.sqrt(2) * plan.final.scale / moved.min()
         # Beyond some 1e8 rows the accuracy of the draws of the noise decides.
         assert share <= (0.051 if rows < 1e8 else 0.25)
-        assert plan.tolerance <= 1.001e-9 * np.sqrt(plan.expected_square)
+        assert plan.tolerance <= 1.001e-9 * plan.gradient_size
 
 
 def test_undeclared_rows_keep_the_whole_guarantee() -> None:
@@ -168,7 +168,7 @@ def test_undeclared_rows_keep_the_whole_guarantee() -> None:
             rows=1e10,
             row_norm=plan.row_length,
             curvature=plan.curvature,
-            linear=(LONGEST_DRAW + size) * np.sqrt(plan.expected_square),
+            linear=(LONGEST_DRAW + size) * plan.gradient_size,
         )
         assert needed <= plan.tolerance
 
@@ -237,7 +237,7 @@ def test_a_public_linear_term_is_covered() -> None:
     """Adding noise to -m theta1 rounds it to float64: gamma is well above that, however far out theta1 is."""
     plan = plan_objective(arrays(4), Binomial(), PURCHASE)
     for size in (1.0, 1e6, 1e12):
-        moved = napp.recentre(plan, plan.curvature, -plan.curvature * np.full(4, size))
+        moved = plan.recentred(plan.curvature, -plan.curvature * np.full(4, size))
         rounding = 2.0**-53 * float(np.linalg.norm(moved.linear))
         assert moved.tolerance >= max(plan.tolerance, 16 * rounding)
         assert moved.final.distance == pytest.approx(2 * moved.tolerance / np.min(moved.curvature))
@@ -394,7 +394,7 @@ def test_every_plan_checks_its_last_step() -> None:
         adjacency="add_remove",
         options=Options(stages=2, rows_at_most=1e10),
     )
-    moved = napp.recentre(two[1].plan, 3 * two[1].plan.curvature, np.full(3, -1e9))
+    moved = two[1].plan.recentred(3 * two[1].plan.curvature, np.full(3, -1e9))
     for plan in (two[0].plan, two[1].plan, moved):
         assert least_over_planned(plan) <= 1 + 1e-9
 
