@@ -17,6 +17,7 @@ from benchmarks.replications.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIE
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.penalties import Lasso
 from dpstats.replication import napp
@@ -32,16 +33,8 @@ ITERATIONS = 40
 @cache
 def plan(setting: Setting, options: tuple[tuple[str, object], ...] = ()) -> tuple[Stage, ...]:
     """The certified plan without a penalty, which does not depend on the strength."""
-    return plan_stages(
-        DESIGN,
-        setting.family,
-        Lasso(1.0),
-        ONES,
-        eps=setting.eps,
-        delta=setting.delta,
-        adjacency="add_remove",
-        options=Options(**dict(options)),  # type: ignore[arg-type]
-    )
+    spec = FitSpec(DESIGN, setting.family, Lasso(1.0), ONES, Options(**dict(options)))  # type: ignore[arg-type]
+    return plan_stages(spec, setting.eps, setting.delta)
 
 
 def noise_size(objective: StagePlan) -> Vector:
@@ -91,7 +84,8 @@ def two_stage(setting: Setting, rows: Rows, random: np.random.Generator, *, shar
         penalty = Lasso(float(strength))
         weighted = [Stage(role, replace(one, penalty=penalty) if role == "fit" else one) for role, one in stages]
         source = np.random.default_rng(state)
-        fits.append(release_stages(weighted, DESIGN, penalty, ONES, [rows], source, options).params)
+        spec = FitSpec(DESIGN, setting.family, penalty, ONES, options)
+        fits.append(release_stages(weighted, spec, [rows], source).params)
     return np.array(fits)
 
 

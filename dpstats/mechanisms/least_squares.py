@@ -19,10 +19,9 @@ from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import check_output_options
 from dpstats.mechanisms.release import MOST_COVERED, LatticeRelease
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import MODEL_UNITS, NoiseFacts, Released, RiskTables, StagePlan, Table
 from dpstats.mechanisms.statistics import RADIUS, Moments, StatisticsPlan, plan_statistics
-from dpstats.penalties import Penalty
-from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import MatrixLaw
 from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.randomness import RandomSource
@@ -176,74 +175,48 @@ def sums_facts(statistics: StatisticsPlan) -> NoiseFacts:
     return NoiseFacts("Noise, rows within the unit ball of the design's metric", ("sd of noise",), rows)
 
 
-def plan_least_squares(
-    design: Bounds,
-    family: Family,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    *,
-    eps: float,
-    delta: float,
-    adjacency: Adjacency,
-    options: Options,
-) -> LeastSquaresPlan:
+def plan_least_squares(spec: FitSpec, eps: float, delta: float) -> LeastSquaresPlan:
     """Law, weights and scale of the noise of one linear model's sums, from public facts only.
 
-    Parameters
-    ----------
-    design : Bounds
-        Of a formula, with an intercept, without weights and offset.
-    family : Gaussian
-        With every cap filled in; least squares of sums has none.
-    penalty : Penalty, optional
-        Convex.
-    penalty_weights : ndarray, shape (p,)
-    eps, delta : float
-    adjacency : {"add_remove", "replace_one"}
-    options : Options
-        `noise` and `radius` count here.
-
-    Raises
-    ------
-    ArgumentError
-        If the model, the penalty or an option does not go with sums.
+    ArgumentError if the model, the penalty or an option does not go with sums.
     """
+    design, penalty, options = spec.design, spec.penalty, spec.options
     _check_options(options)
-    formula = _checked_design(design, family)
+    formula = _checked_design(design, spec.family)
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex to be fitted from released statistics, got {penalty.name!r}")
     radius = RADIUS if options.radius is None else options.radius
-    found = plan_statistics(
-        formula, eps=eps, delta=delta, adjacency=adjacency, radius=radius, law=LAWS.get(options.noise)
+    statistics = plan_statistics(
+        formula, eps=eps, delta=delta, adjacency=spec.adjacency, radius=radius, law=LAWS.get(options.noise)
     )
     size = len(design.names)
-    curvature = ridge_of(found) * np.diag(found.law.metric)[:size]
-    normal = found.noise.law == "normal"
-    paid = eps - found.cover_eps
+    curvature = ridge_of(statistics) * np.diag(statistics.law.metric)[:size]
+    normal = statistics.noise.law == "normal"
+    paid = eps - statistics.cover_eps
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
     return LeastSquaresPlan(
-        family=family,
+        family=spec.family,
         eps=paid,
         delta=delta if normal else 0.0,
-        adjacency=adjacency,
+        adjacency=spec.adjacency,
         curvature=curvature,
         kappa=design.curvature_ratio(curvature),
         row_norm=row_length,
         row_length=row_length,
         rows_at_most=options.rows_at_most,
-        noise=Noise("gaussian" if normal else "laplace", "l2", found.noise.scale),
+        noise=Noise("gaussian" if normal else "laplace", "l2", statistics.noise.scale),
         noise_shape=np.ones(size),
-        classical_scale=found.noise.scale,
+        classical_scale=statistics.noise.scale,
         planned_eps=paid,
         joint_need=paid,
         penalty=penalty,
-        penalty_weights=penalty_weights,
+        penalty_weights=spec.weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
-        radius=found.radius,
+        radius=statistics.radius,
         tolerance=0.0,
-        final=LatticeRelease(found.cover_eps, 1.0, size),
-        statistics=found,
+        final=LatticeRelease(statistics.cover_eps, 1.0, size),
+        statistics=statistics,
     )
 
 

@@ -20,6 +20,7 @@ from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import plan_final
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
@@ -173,84 +174,67 @@ class OutputPlan(StagePlan):
         return deviations(transform, self.noise_variances)
 
 
-def plan_output(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-) -> OutputPlan:
+def plan_output(spec: FitSpec, eps: float, delta: float) -> OutputPlan:
     """Choose curvature and noise for one release, from public facts only.
 
-    Parameters
-    ----------
-    design : Bounds
-    family : Family
-        With every cap filled in.
-    purchase : Purchase
-    penalty : Penalty, optional
-        Convex. Curvature that it has everywhere counts towards M.
-    penalty_weights : ndarray, shape (p,)
-        Its weight on each column.
-    options : Options
-        `rows_guess` and `selection_level` count here.
-
-    Raises
-    ------
-    ArgumentError
-        If the penalty is not convex.
+    ArgumentError if the penalty is not convex, or for an option that the method does not have.
     """
+    check_output_options(spec.options, "output")
+    design, family, penalty = spec.design, spec.family, spec.penalty
+    budget = spec.budget(eps, delta)
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='output' has no guarantee for it")
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    own, size = ridge * penalty_weights, len(design.names)
-    sizes = typical_sizes(family, design, purchase.radius)
-    kind = min(_kinds(purchase), key=lambda kind: _unit(family, purchase, kind).expected_square(size))
-    if purchase.curvature is None:
-        variance = _unit(family, purchase, kind).expected_square(size) / size
-        total = np.maximum(own, output_curvature(design, sizes, variance, options.rows_guess * _mean_curvature(family)))
+    penalised, size = ridge * spec.weights, len(design.names)
+    sizes = typical_sizes(family, design, budget.radius)
+    kinds: tuple[Kind, ...] = ("laplace", "gaussian") if budget.delta > 0 else ("laplace",)
+    kinds = kinds if budget.kind is None else (budget.kind,)
+    units = {kind: _unit(family, budget, kind).expected_square(size) for kind in kinds}
+    kind = min(kinds, key=lambda kind: units[kind])
+    if budget.curvature is None:
+        rows = spec.options.rows_guess * (MEAN_CURVATURE * family.curvature_bound)
+        total = np.maximum(penalised, output_curvature(design, sizes, units[kind] / size, rows))
     else:
-        total = own + purchase.curvature
+        total = penalised + budget.curvature
     kappa = design.curvature_ratio(total)
     noise = output_noise(
         family,
-        eps=purchase.eps,
-        delta=purchase.delta if kind == "gaussian" else 0.0,
+        eps=budget.eps,
+        delta=budget.delta if kind == "gaussian" else 0.0,
         curvature_ratio=kappa,
-        adjacency=purchase.adjacency,
+        adjacency=budget.adjacency,
         kind=kind,
     )
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
     tolerance, final = plan_final(
         family,
-        purchase.final_eps,
+        budget.final_eps,
         rms=gradient_size(noise, total),
         row_length=row_length,
         curvature=total,
-        rows=purchase.rows_at_most,
+        rows=budget.rows_at_most,
         penalty=remainder,
         offset_bound=design.offset_bound,
         averages_out=False,
     )
     return OutputPlan(
         family=family,
-        eps=purchase.eps,
-        delta=purchase.delta if kind == "gaussian" else 0.0,
-        adjacency=purchase.adjacency,
+        eps=budget.eps,
+        delta=budget.delta if kind == "gaussian" else 0.0,
+        adjacency=budget.adjacency,
         curvature=total,
         kappa=kappa,
         row_norm=row_length,
         row_length=row_length,
-        rows_at_most=purchase.rows_at_most,
+        rows_at_most=budget.rows_at_most,
         noise=noise,
         noise_shape=np.sqrt(total),
-        classical_scale=classical_scale(family, purchase, noise.kind, total, row_length),
-        planned_eps=purchase.eps,
-        joint_need=purchase.eps,
+        classical_scale=classical_scale(family, budget, noise.kind, total, row_length),
+        planned_eps=budget.eps,
+        joint_need=budget.eps,
         penalty=remainder,
-        penalty_weights=penalty_weights,
-        threshold=_threshold(noise, total, remainder, penalty_weights, options.selection_level),
+        penalty_weights=spec.weights,
+        threshold=_threshold(noise, total, remainder, spec),
         linear=np.zeros(size),
         radius=float(np.linalg.norm(sizes)),
         tolerance=tolerance,
@@ -270,15 +254,13 @@ def gradient_size(law: Noise, curvature: Vector) -> float:
     return 2 * math.sqrt(law.expected_square(len(curvature))) * math.sqrt(float(np.min(curvature)))
 
 
-def _threshold(
-    noise: Noise, curvature: Vector, penalty: Penalty | None, penalty_weights: Vector, level: float
-) -> Vector:
-    """What noise alone passes with probability `level` at most in a sparse fit, shape (p,); zeros in another."""
-    if penalty is None or not penalty.sparse or not np.any(penalty_weights):
+def _threshold(noise: Noise, curvature: Vector, penalty: Penalty | None, spec: FitSpec) -> Vector:
+    """What noise alone rarely passes in a sparse fit, by `selection_level`, shape (p,); zeros in another."""
+    if penalty is None or not penalty.sparse or not np.any(spec.weights):
         return np.zeros(len(curvature))
-    columns = int(np.count_nonzero(penalty_weights))
-    bound = noise_threshold(noise, len(curvature), level, columns=columns)
-    return np.where(penalty_weights > 0, bound / np.sqrt(curvature), 0.0)
+    columns = int(np.count_nonzero(spec.weights))
+    bound = noise_threshold(noise, len(curvature), spec.options.selection_level, columns=columns)
+    return np.where(spec.weights > 0, bound / np.sqrt(curvature), 0.0)
 
 
 def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_curvature: float) -> Vector:
@@ -308,15 +290,15 @@ def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_cu
     return (2 * unit_variance * row_curvature * total) ** (1 / 3) * lengths / norms
 
 
-def classical_scale(family: Family, purchase: NoiseBudget, kind: Kind, curvature: Vector, row_length: float) -> float:
+def classical_scale(family: Family, budget: NoiseBudget, kind: Kind, curvature: Vector, row_length: float) -> float:
     """The scale of g whose mean square in the coefficients is that of the published rule at the same curvature.
 
     The rule: sensitivity L X / min m in every direction, and sqrt(2 log(1.25 / delta)) / eps for normal noise.
     """
-    rows = 2 if purchase.adjacency == "replace_one" else 1
+    rows = 2 if budget.adjacency == "replace_one" else 1
     sensitivity = rows * family.lipschitz * row_length / float(np.min(curvature))
-    factor = 1.0 if kind == "laplace" else math.sqrt(2 * math.log(1.25 / purchase.delta))
-    return sensitivity * factor / purchase.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
+    factor = 1.0 if kind == "laplace" else math.sqrt(2 * math.log(1.25 / budget.delta))
+    return sensitivity * factor / budget.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
 
 
 def check_output_options(options: Options, method: str) -> None:
@@ -337,21 +319,7 @@ def check_output_options(options: Options, method: str) -> None:
             raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
 
 
-def _kinds(purchase: NoiseBudget) -> tuple[Kind, ...]:
-    """The laws that the budget permits."""
-    if purchase.kind is not None:
-        return (purchase.kind,)
-    return ("laplace", "gaussian") if purchase.delta > 0 else ("laplace",)
-
-
-def _unit(family: Family, purchase: NoiseBudget, kind: Kind) -> Noise:
+def _unit(family: Family, budget: NoiseBudget, kind: Kind) -> Noise:
     """The law of g where kappa is 1."""
-    delta = purchase.delta if kind == "gaussian" else 0.0
-    return output_noise(
-        family, eps=purchase.eps, delta=delta, curvature_ratio=1.0, adjacency=purchase.adjacency, kind=kind
-    )
-
-
-def _mean_curvature(family: Family) -> float:
-    """A guess at the mean of l'' at the optimum."""
-    return MEAN_CURVATURE * family.curvature_bound
+    delta = budget.delta if kind == "gaussian" else 0.0
+    return output_noise(family, eps=budget.eps, delta=delta, curvature_ratio=1.0, adjacency=budget.adjacency, kind=kind)

@@ -17,8 +17,14 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import MEAN_CURVATURE, ROUNDED, deviations, gradient_size, output_sensitivity
+from dpstats.mechanisms.output import (
+    MEAN_CURVATURE,
+    ROUNDED,
+    check_output_options,
+    deviations,
+    gradient_size,
+    output_sensitivity,
+)
 from dpstats.mechanisms.posterior_sampler import (
     LONGEST_PIECE,
     MOST_SUM,
@@ -32,6 +38,7 @@ from dpstats.mechanisms.posterior_sampler import (
     loss_sums,
 )
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
@@ -255,69 +262,43 @@ class PosteriorPlan(StagePlan):
         }
 
 
-def plan_posterior(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-) -> PosteriorPlan:
+def plan_posterior(spec: FitSpec, eps: float, delta: float) -> PosteriorPlan:
     """Choose temperature, curvature and region for one draw, from public facts only.
 
     With delta > 0 the posterior is over all of space, by its Gaussian-DP parameter; without, on an ellipsoid, by the
-    oscillation of one row's loss there.
-
-    Parameters
-    ----------
-    design, family, purchase, penalty, penalty_weights, options
-        As for `dpstats.mechanisms.output.plan_output`.
-
-    Raises
-    ------
-    ArgumentError
-        If responses are counts, rows have offsets or numbers of trials, the penalty is not convex, or rounding could
-        cost more than half of eps.
+    oscillation of one row's loss there. ArgumentError for an option that the method does not have, and if responses are
+    counts, rows have offsets or numbers of trials, the penalty is not convex, or rounding could cost more than half of
+    eps.
     """
-    if family.response == "count":
+    check_output_options(spec.options, "posterior")
+    if spec.family.response == "count":
         raise ArgumentError("family: method='posterior' is not offered for counts; take method='napp'")
-    if design.offset_bound or design.score_ratio not in (None, 1.0):
+    if spec.design.offset_bound or spec.design.score_ratio not in (None, 1.0):
         raise ArgumentError("offset and numbers of trials do not go with method='posterior'; take method='napp'")
-    if penalty is not None and not penalty.convex:
-        raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='posterior' has no guarantee for it")
-    sizes = typical_sizes(family, design, purchase.radius)
-    plan = _curved if purchase.delta > 0 and purchase.kind != "laplace" else _region
-    return plan(design, family, purchase, penalty, penalty_weights, options, sizes)
+    if spec.penalty is not None and not spec.penalty.convex:
+        raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: method='posterior' has no guarantee for it")
+    budget = spec.budget(eps, delta)
+    sizes = typical_sizes(spec.family, spec.design, budget.radius)
+    plan = _curved if budget.delta > 0 and budget.kind != "laplace" else _region
+    return plan(spec, budget, sizes)
 
 
-def _region(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-    sizes: Vector,
-) -> PosteriorPlan:
+def _region(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     """A posterior on an ellipsoid that holds coefficients of typical size; the budget pays for the losses alone."""
-    size = len(sizes)
-    axes = sizes * math.sqrt(size)
-    reach = math.sqrt(design.curvature_ratio(axes**-2.0))
-    eps = purchase.eps + purchase.final_eps  # scores are integers: there is no rounding to pay for
-    rows = 2 if purchase.adjacency == "replace_one" else 1
-    scale = rows * _table(family, reach, purchase.rows_at_most).span / eps * ROUNDED
+    axes = sizes * math.sqrt(len(sizes))
+    reach = math.sqrt(spec.design.curvature_ratio(axes**-2.0))
+    eps = budget.eps + budget.final_eps  # scores are integers: there is no rounding to pay for
+    rows = 2 if budget.adjacency == "replace_one" else 1
+    scale = rows * _table(spec.family, reach, budget.rows_at_most).span / eps * ROUNDED
     temperature = 1 / (scale * UNIT)
-    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
+    ridge, remainder = (0.0, None) if spec.penalty is None else split_curvature(spec.penalty)
     # A prior of that size within the ellipsoid, which costs nothing.
-    added = purchase.curvature if purchase.curvature is not None else 1 / (temperature * axes**2)
-    curvature = ridge * penalty_weights + added
+    added = budget.curvature if budget.curvature is not None else 1 / (temperature * axes**2)
     return _assembled(
-        design,
-        family,
-        replace(purchase, eps=eps, final_eps=0.0, delta=0.0),
+        spec,
+        replace(budget, eps=eps, final_eps=0.0, delta=0.0),
         penalty=remainder,
-        penalty_weights=penalty_weights,
-        curvature=np.asarray(curvature, dtype=np.float64),
+        curvature=np.asarray(ridge * spec.weights + added, dtype=np.float64),
         radius=float(np.linalg.norm(sizes)),
         shape=1 / (axes * math.sqrt(temperature)),
         temperature=temperature,
@@ -328,13 +309,7 @@ def _region(
 
 
 def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
-    """The losses on a region, if they can be told apart in whole numbers and enough rows of them added.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` makes the region too small or too large for that.
-    """
+    """The losses on a region; ArgumentError unless whole numbers tell them apart and hold the sum of enough rows."""
     found = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
     if found is None or found.span == 0 or found.rows < max(rows_at_most, ROWS_AT_MOST):
         raise ArgumentError(
@@ -345,57 +320,46 @@ def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
     return found
 
 
-def _curved(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-    sizes: Vector,
-) -> PosteriorPlan:
+def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     """A posterior over all of space, held by its curvature."""
-    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    own = ridge * penalty_weights
-    rows = options.rows_guess * MEAN_CURVATURE * family.curvature_bound
-    if purchase.curvature is None:
-        curvature = np.maximum(own, posterior_curvature(design, family, purchase, sizes, rows))
+    family, design = spec.family, spec.design
+    ridge, remainder = (0.0, None) if spec.penalty is None else split_curvature(spec.penalty)
+    rows = spec.options.rows_guess * MEAN_CURVATURE * family.curvature_bound
+    if budget.curvature is None:
+        curvature = np.maximum(ridge * spec.weights, posterior_curvature(design, family, budget, sizes, rows))
     else:
-        curvature = own + purchase.curvature
+        curvature = ridge * spec.weights + budget.curvature
     kappa = design.curvature_ratio(curvature)
 
     def assembled(eps: float, delta: float, cover: float) -> PosteriorPlan:
-        temperature = gaussian_temperature(
-            family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=purchase.adjacency
-        )
         return _assembled(
-            design,
-            family,
-            purchase,
+            spec,
+            budget,
             penalty=remainder,
-            penalty_weights=penalty_weights,
             curvature=curvature,
             radius=float(np.linalg.norm(sizes)),
             shape=np.sqrt(curvature),
-            temperature=temperature,
+            temperature=gaussian_temperature(
+                family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=budget.adjacency
+            ),
             cover_eps=cover,
         )
 
-    hottest = assembled(purchase.eps, purchase.delta, 0.0)
+    hottest = assembled(budget.eps, budget.delta, 0.0)
     if not hottest.exact:
         return hottest
     error = acceptance_error(hottest)
-    if not 4 * error <= purchase.eps / 2:
+    if not 4 * error <= budget.eps / 2:
         raise ArgumentError(
             "rows_at_most is too large for method='posterior' with a delta: rounding would cost half of eps"
         )
-    if purchase.delta * math.exp(-2 * error) < DELTA_MIN:
+    if budget.delta * math.exp(-2 * error) < DELTA_MIN:
         raise ArgumentError(
             "eps is too large for method='posterior' with a delta: rounding would cost nearly all of delta; lower eps, "
             "or take method='napp'"
         )
-    _check_accepted(hottest, None if purchase.curvature is None else _bend(design, rows))
-    return assembled(purchase.eps - 4 * error, purchase.delta * math.exp(-2 * error), 4 * error)
+    _check_accepted(hottest, None if budget.curvature is None else _bend(design, rows))
+    return assembled(budget.eps - 4 * error, budget.delta * math.exp(-2 * error), 4 * error)
 
 
 def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
@@ -428,12 +392,10 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
 
 
 def _assembled(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
+    spec: FitSpec,
+    budget: NoiseBudget,
     *,
     penalty: Penalty | None,
-    penalty_weights: Vector,
     curvature: Vector,
     radius: float,
     shape: Vector,
@@ -445,35 +407,35 @@ def _assembled(
 ) -> PosteriorPlan:
     """The plan with what all plans have."""
     size = len(curvature)
-    length = math.sqrt(design.curvature_ratio(np.ones(size)))
+    length = math.sqrt(spec.design.curvature_ratio(np.ones(size)))
     law = Noise("gaussian" if semi_axes is None else "laplace", "l2", 1 / math.sqrt(temperature))
     tolerance, final = plan_final(
-        family,
-        purchase.final_eps,
+        spec.family,
+        budget.final_eps,
         rms=gradient_size(law, curvature),
         row_length=length,
         curvature=curvature,
-        rows=purchase.rows_at_most,
+        rows=budget.rows_at_most,
         penalty=penalty,
         averages_out=False,
     )
     return PosteriorPlan(
-        family=family,
-        eps=purchase.eps,
-        delta=purchase.delta,
-        adjacency=purchase.adjacency,
+        family=spec.family,
+        eps=budget.eps,
+        delta=budget.delta,
+        adjacency=budget.adjacency,
         curvature=curvature,
-        kappa=design.curvature_ratio(curvature),
+        kappa=spec.design.curvature_ratio(curvature),
         row_norm=length,
         row_length=length,
-        rows_at_most=purchase.rows_at_most,
+        rows_at_most=budget.rows_at_most,
         noise=law,
         noise_shape=shape,
         classical_scale=1 / math.sqrt(temperature),
-        planned_eps=purchase.eps,
-        joint_need=purchase.eps,
+        planned_eps=budget.eps,
+        joint_need=budget.eps,
         penalty=penalty,
-        penalty_weights=penalty_weights,
+        penalty_weights=spec.weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
         radius=radius,
@@ -496,7 +458,7 @@ def _bend(design: Bounds, rows: float) -> Vector:
     return rows * square
 
 
-def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector, rows: float) -> Vector:
+def posterior_curvature(design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector, rows: float) -> Vector:
     """The diagonal M that makes spread and shrinkage cheapest for a guess at the sum of l'' over rows, shape (p,).
 
     Along m_j in proportion to 1 / r_j; the cost is tr(H (H + M)^-1) / (2 c) + r'M (H + M)^-1 H (H + M)^-1 M r / 2 with
@@ -505,10 +467,10 @@ def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, s
     direction, bend = np.mean(sizes) / sizes, _bend(design, rows)
     unit = gaussian_temperature(
         family,
-        eps=purchase.eps,
-        delta=purchase.delta,
+        eps=budget.eps,
+        delta=budget.delta,
         curvature_ratio=design.curvature_ratio(direction),
-        adjacency=purchase.adjacency,
+        adjacency=budget.adjacency,
     )
 
     def cost(log_level: float) -> float:

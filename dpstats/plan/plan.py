@@ -25,8 +25,9 @@ from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
     ResponsePurchase,
     centre_stages,
+    fit_spec,
     paid_apart,
-    planned_fit,
+    plan_releases,
     proof_page,
     range_eps,
     uncertified_method,
@@ -298,7 +299,7 @@ def make_plan(
     _check_bought(request, design, family, bought)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
-    screening, stages = planned_fit(
+    screening, stages = plan_releases(
         request,
         design,
         family,
@@ -308,7 +309,7 @@ def make_plan(
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
-        stages = plan_replication(stages, design, request.penalty, request.options)
+        stages = plan_replication(stages, fit_spec(request, design, family))
     guarantee = _guarantee(request, design, stages, bought, screening)
     return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
 

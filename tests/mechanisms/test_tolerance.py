@@ -22,6 +22,7 @@ from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
 from dpstats.mechanisms.objective import NoiseBudget, ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import SystemRandom, random_source
@@ -75,12 +76,9 @@ def test_two_stages_on_many_rows_are_certified(penalty: Penalty, monkeypatch: py
     """Curvatures that differ made the bound on a row up to 1e4 times too long, and gamma was missed."""
     watch = Watch(monkeypatch)
     size, weights = 8, np.array([0.0, *np.ones(7)])
-    options = Options(stages=2)
-    stages = napp.plan_stages(
-        arrays(size), Binomial(), penalty, weights, eps=1.0, delta=0.0, adjacency="add_remove", options=options
-    )
-    blocks = [binary_rows(200_000, size)]
-    fitted = napp.release_stages(stages, arrays(size), penalty, weights, blocks, random_source(1), options)
+    spec = FitSpec(arrays(size), Binomial(), penalty, weights, Options(stages=2))
+    stages = napp.plan_stages(spec, 1.0, 0.0)
+    fitted = napp.release_stages(stages, spec, [binary_rows(200_000, size)], random_source(1))
     assert watch.row_norms == [1.0, 1.0]
     assert max(watch.excess) <= 1.001
     final = fitted.stages[-1].plan
@@ -266,9 +264,7 @@ def test_rows_at_most_is_checked(given: Any) -> None:
 
 def test_rows_at_most_reaches_every_stage() -> None:
     options = Options(stages=2, rows_at_most=2e9)
-    stages = napp.plan_stages(
-        arrays(3), Binomial(), None, np.ones(3), eps=1.0, delta=0.0, adjacency="add_remove", options=options
-    )
+    stages = napp.plan_stages(FitSpec(arrays(3), Binomial(), None, np.ones(3), options), 1.0, 0.0)
     assert [plan.rows_at_most for _, plan in stages] == [2e9, 2e9]
     assert Options().rows_at_most == 1e7
 
@@ -384,16 +380,9 @@ def test_every_plan_checks_its_last_step() -> None:
         # What was released elsewhere can be read.
         stored = {**plan.to_dict(), "tolerance": 1e-6 * plan.tolerance}
         assert type(plan).from_dict(stored).tolerance == stored["tolerance"]
-    two = napp.plan_stages(
-        arrays(3),
-        Poisson(5.0, 10.0),
-        Bridge(1.0, 0.5),
-        np.ones(3),
-        eps=1.0,
-        delta=0.0,
-        adjacency="add_remove",
-        options=Options(stages=2, rows_at_most=1e10),
-    )
+    options = Options(stages=2, rows_at_most=1e10)
+    spec = FitSpec(arrays(3), Poisson(5.0, 10.0), Bridge(1.0, 0.5), np.ones(3), options)
+    two = napp.plan_stages(spec, 1.0, 0.0)
     moved = two[1].plan.recentred(3 * two[1].plan.curvature, np.full(3, -1e9))
     for plan in (two[0].plan, two[1].plan, moved):
         assert least_over_planned(plan) <= 1 + 1e-9
