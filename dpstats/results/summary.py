@@ -14,8 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.plan.notes import (
     assumed_response_note,
