@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag, is_number, safe_repr
@@ -23,9 +22,11 @@ from dpstats.audit.events import (
     observe_pair,
 )
 from dpstats.errors import ArgumentError
+from dpstats.plan.tables import Summary
 from dpstats.plots import draw_audit
 from dpstats.privacy.guarantee import check_budget
 from dpstats.progress import progress_counter
+from dpstats.results.stored import Printed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ class AuditCurve:
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Printed):
     """A lower bound on the privacy loss of a mechanism, from its outputs alone.
 
     Attributes
@@ -121,9 +122,6 @@ class AuditResult:
         ]
         out.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
         return out
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""

@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseErro
 from dpstats.ledger import Ledger
 from dpstats.plan.tables import DETAILS, WIDTH, Summary, notes_of
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.results.stored import text_of
+from dpstats.results.stored import Released, text_of
 from dpstats.writing import write_whole
 
 ROOM = 2**20
@@ -97,17 +97,7 @@ def new_file(path: Path | None) -> Iterator[None]:
         raise
 
 
-class Paid(Protocol):
-    """Released values, which can be kept in a file."""
-
-    def save(self, path: str | Path) -> None:
-        """Write them."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `save` writes, but for the kind."""
-
-
-def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
+def deliver(found: Released, text: Callable[[], str], output: Path | None) -> None:
     """Print what was paid for, and keep it in the file that was named: whichever of the two fails, the other is done.
 
     Parameters
@@ -144,7 +134,7 @@ def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
         raise unprinted
 
 
-def _kept(found: Paid, output: Path | None) -> tuple[str, str | None]:
+def _kept(found: Released, output: Path | None) -> tuple[str, str | None]:
     """Where the released values are now, and why they are not at `output`, if they should be."""
     reason = None
     if output is not None:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from dpstats.domain import Levels, Range
 from dpstats.frames import WideFrame
 from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.results import stored
+from dpstats.results.stored import Released
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -115,7 +114,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Check:
+class Check(Released):
     """Noisy counts of rows that a fit would use, lose or clip.
 
     Attributes
@@ -344,9 +343,6 @@ class Check:
         seen = "Beside these, no" if self.findings else "No"
         return f"{seen} fault stands out from the noise. One of fewer than {max(math.ceil(least), 2):,} rows would not."
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
@@ -356,6 +352,11 @@ class Check:
         Examples
         --------
         >>> dp.Check.from_dict(found.to_dict()).table.equals(found.table)
+        True
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/check.json"
+        >>> found.save(path)
+        >>> dp.Check.load(path).guarantee == found.guarantee
         True
         """
         return {
@@ -372,7 +373,7 @@ class Check:
         }
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> Check:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """What `to_dict` described."""
         return cls(
             **{
@@ -387,21 +388,3 @@ class Check:
                 "steps": tuple(facts.get("steps", (1, 1, 1))),
             }
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write the released values as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/check.json"
-        >>> found.save(path)
-        >>> dp.Check.load(path).guarantee == found.guarantee
-        True
-        """
-        stored.save_released(path, "Check", self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Check:
-        """Read what `save` wrote; DataError if it is no such file."""
-        return stored.load_released(path, "Check", cls.from_dict)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
@@ -18,7 +17,7 @@ from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
-from dpstats.results import stored
+from dpstats.results.stored import Released
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +26,7 @@ FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Released):
     """How good a model is on some rows.
 
     Attributes
@@ -136,9 +135,6 @@ class Evaluation:
             said.append("The ROC curve is in .roc.")
         return [*said, *self.notes]
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
 
@@ -158,6 +154,11 @@ class Evaluation:
         --------
         >>> dp.Evaluation.from_dict(found.to_dict()).guarantee == found.guarantee
         True
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
+        >>> found.save(path)
+        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
+        True
         """
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
@@ -169,7 +170,7 @@ class Evaluation:
         }
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> Evaluation:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """What `to_dict` described."""
         frames = {name: _frame(facts[name]) for name in FRAMES}
         rest = {
@@ -178,24 +179,6 @@ class Evaluation:
             "notes": tuple(facts["notes"]),
         }
         return cls(**{**facts, **frames, **rest})
-
-    def save(self, path: str | Path) -> None:
-        """Write the released values as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
-        >>> found.save(path)
-        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
-        True
-        """
-        stored.save_released(path, "Evaluation", self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Evaluation:
-        """Read what `save` wrote; DataError if it is no such file."""
-        return stored.load_released(path, "Evaluation", cls.from_dict)
 
 
 def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, short
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results import stored
+from dpstats.results.stored import Released
 
 Vector = NDArray[np.float64]
 
@@ -35,7 +34,7 @@ SHOWN_COLLUDERS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class LocalResults:
+class LocalResults(Released):
     """A model fitted by `dp.local.fit`; all of it is post-processing of the reports.
 
     Attributes
@@ -199,14 +198,11 @@ class LocalResults:
         summary.add_extra_txt(wrap_notes(_notes(self)))
         return summary
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<LocalResults of {self.spec!r}>"
 
-    def save(self, path: str | Path) -> None:
-        """Write specification and released values as JSON.
+    def to_dict(self) -> dict[str, Any]:
+        """Specification and released values, for JSON.
 
         Examples
         --------
@@ -216,7 +212,7 @@ class LocalResults:
         >>> bool((dp.local.LocalResults.load(path).params == fit.params).all())
         True
         """
-        facts = {
+        return {
             "spec": self.spec.to_json(),
             "scaled_params": self.scaled_params.tolist(),
             "noise_covariance": self.noise_covariance.tolist(),
@@ -225,15 +221,16 @@ class LocalResults:
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "features": self.features,
         }
-        stored.save_released(path, "LocalResults", facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> LocalResults:
-        """Read what `save` wrote; raises DataError on anything else."""
-        return stored.load_released(path, "LocalResults", cls._from_dict)
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of.
 
-    @classmethod
-    def _from_dict(cls, facts: Mapping[str, Any]) -> LocalResults:
+        Examples
+        --------
+        >>> dp.local.LocalResults.from_dict(fit.to_dict()).nobs
+        50
+        """
         spec = Spec.from_json(facts["spec"])
         return cls(
             spec,

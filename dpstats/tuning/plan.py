@@ -26,6 +26,7 @@ from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_pl
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
+from dpstats.results.stored import Printed
 from dpstats.tuning.losses import MODEL_LOSSES
 
 FIXED = (
@@ -158,7 +159,7 @@ UNTUNED = (
 
 
 @dataclass(frozen=True, eq=False)
-class TuningPlan:
+class TuningPlan(Printed):
     """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
 
     Attributes
@@ -317,9 +318,6 @@ class TuningPlan:
         summary.tables = self.tables()
         summary.add_extra_txt(wrap_notes(self.notes()))
         return summary
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"

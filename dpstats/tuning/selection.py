@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
@@ -25,8 +24,8 @@ from dpstats.privacy.randomness import random_source
 from dpstats.privacy.selection import PermuteAndFlip
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
-from dpstats.results import stored
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Released
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 
@@ -89,7 +88,7 @@ BETA = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Released):
     """What `select` chose.
 
     Attributes
@@ -183,14 +182,11 @@ class Selection:
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
 
-    def save(self, path: str | Path) -> None:
-        """Write what was released as JSON, without the candidates themselves.
+    def to_dict(self) -> dict[str, Any]:
+        """What was released, for JSON, without the candidates themselves.
 
         Examples
         --------
@@ -201,19 +197,19 @@ class Selection:
         True
         """
         facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
-        stored.save_released(
-            path, "Selection", {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
-        )
+        return {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
 
     @classmethod
-    def load(cls, path: str | Path) -> Selection:
-        """Read what `save` wrote; DataError if it is no such file."""
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of.
 
-        def build(facts: dict[str, Any]) -> Selection:
-            choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
-            return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
-
-        return stored.load_released(path, "Selection", build)
+        Examples
+        --------
+        >>> dp.Selection.from_dict(found.to_dict()).names
+        ('0.25', '0.5')
+        """
+        choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
+        return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
 
 
 @hide_frames
