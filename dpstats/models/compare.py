@@ -402,8 +402,7 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
     else:
         covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
         found = predict_objective(model.made_up, n, stage.curvature, covariance)
-    bounds = plan.excess_risk(n=n).set_index("bound")["per_row"]
-    bound = float(bounds.get("unregularised, in the mean", math.nan))
+    bound = plan.risk_bounds(n=n).value("unregularised", "mean") / n
     law = stage.law_name
     guarantee = plan.guarantee
     return _facts(method, n, found, law, bound) | {

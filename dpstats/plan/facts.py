@@ -27,7 +27,7 @@ from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
+from dpstats.risk import Bound, OutputFacts, RiskBounds, objective_risk, output_risk, posterior_risk
 from dpstats.risk.proved import posterior_bounds, region_bounds
 
 Vector = NDArray[np.float64]
@@ -164,24 +164,29 @@ class PlanFacts:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        table = _risk_frame(self, pi, radius, n)
+        table = self.risk_bounds(pi, radius, n).frame()
         if check_flag("printed", printed):
             return table
         proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
         return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
+    def risk_bounds(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> RiskBounds:
+        """The bounds of `excess_risk`, to be looked up by what they bound.
 
-def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
-    """The excess-risk table of the plan's method."""
-    fit = plan.objective
-    if isinstance(fit, LeastSquaresPlan):
-        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
-    if isinstance(fit, PosteriorPlan):
-        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
-    if isinstance(fit, OutputPlan):
-        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
-        return output_risk(plan, facts, pi, radius, n)
-    return excess_risk(plan, pi, radius, n)
+        Examples
+        --------
+        >>> float(plan.risk_bounds(0.05).value("unregularised", "quantile")) > 0
+        True
+        """
+        fit = self.objective
+        if isinstance(fit, LeastSquaresPlan):
+            return posterior_risk(self, lambda pi, radius: [], pi, radius, n)
+        if isinstance(fit, PosteriorPlan):
+            return posterior_risk(self, partial(_posterior_bounds, fit), pi, radius, n)
+        if isinstance(fit, OutputPlan):
+            facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
+            return output_risk(self, facts, pi, radius, n)
+        return objective_risk(self, pi, radius, n)
 
 
 def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:

@@ -24,6 +24,8 @@ Float = NDArray[np.float64]
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
 """The budgets of a picture, in units of the plan's own eps."""
 
+UNPROVED = "what: no bound on the risk of this plan is proved; what='noise' can be drawn"
+
 
 def budget(
     plan: Plan,
@@ -86,10 +88,8 @@ def budget(
     for name, given in {"coefficient": coefficient, **supposed}.items():
         if what != "se" and given is not None:
             raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
-    options = plan.request.options
-    unproved = plan.request.method == "statistics" or options.replicates
-    if what == "risk" and unproved:
-        raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
+    if what == "risk" and (plan.request.method == "statistics" or plan.request.options.replicates):
+        raise ArgumentError(UNPROVED)
     if what == "risk" and plan.request.method == "output" and n is None:
         raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")
     if what == "se" and n is None:
@@ -151,8 +151,10 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
 
 def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     """The bound three times over, shape (3,): it has no range."""
-    table = plan.excess_risk(pi, n=count).set_index("bound")["value"]
-    return np.full(3, float(table[f"unregularised, with probability {1 - pi:g}"]))
+    bound = plan.risk_bounds(pi, n=count).value("unregularised", "quantile")
+    if np.isnan(bound):
+        raise ArgumentError(UNPROVED)
+    return np.full(3, bound)
 
 
 def _coefficient(plan: Plan, name: str | None) -> str:
