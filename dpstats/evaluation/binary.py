@@ -41,18 +41,10 @@ SMOOTH = {"brier", "log_score", "deviance", "calibration", "residuals"}
 
 @dataclass(frozen=True)
 class BinaryModel:
-    """What to release of a model of a 0/1 response, and what to make of it.
-
-    Attributes
-    ----------
-    family : Family
-    low, high : float
-        Between which linear predictors lie.
-    metrics : collection of str
-    bins : int
-    """
+    """What to release of a model of a 0/1 response, and what to make of it."""
 
     family: Family
+    # low, high: Between which linear predictors lie.
     low: float
     high: float
     metrics: Collection[str]

@@ -31,20 +31,11 @@ SHARE = 2
 
 
 class ColumnHistogram(NamedTuple):
-    """A column whose rows are counted by where they lie.
-
-    Attributes
-    ----------
-    column : str
-    names : tuple of str
-        Of its levels, or of the parts of its range.
-    ends : tuple of float
-        Where the parts of a range meet; empty for levels.
-    """
+    """A column whose rows are counted by where they lie."""
 
     column: str
-    names: tuple[str, ...]
-    ends: tuple[float, ...]
+    names: tuple[str, ...]  # Of its levels, or of the parts of its range
+    ends: tuple[float, ...]  # Where the parts of a range meet; empty for levels
 
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:

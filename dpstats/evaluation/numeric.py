@@ -45,29 +45,18 @@ RESPONSE_PLACE = 0.25
 
 @dataclass(frozen=True)
 class NumericModel:
-    """What to release of a model of a continuous response or of counts, and what to make of it.
-
-    Attributes
-    ----------
-    family : Family
-    low, high : float
-        The response's public range in the user's units; predictions and responses are held within it.
-    count : bool
-    middle, scale : float
-        A response, and for continuous ones a linear predictor, in the user's units is middle + scale * model units.
-    linear : tuple of float
-        Ends between which linear predictors lie, in model units.
-    metrics : collection of str
-    bins : int
-    """
+    """What to release of a model of a continuous response or of counts, and what to make of it."""
 
     family: Family
+    # low, high: The response's public range in the user's units; predictions and responses are held within it.
     low: float
     high: float
     count: bool
+    # middle, scale: A response, and for continuous ones a linear predictor, in the user's units is middle + scale *
+    # model units.
     middle: float
     scale: float
-    linear: tuple[float, float]
+    linear: tuple[float, float]  # Ends between which linear predictors lie, in model units
     metrics: Collection[str]
     bins: int
 

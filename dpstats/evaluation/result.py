@@ -235,19 +235,10 @@ METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high
 
 @dataclass
 class Tables:
-    """Figures and tables of one evaluation.
+    """Figures and tables of one evaluation."""
 
-    Attributes
-    ----------
-    metrics : dict
-        By name: the estimate and its possible range.
-    rows : Estimate
-        The number of rows evaluated.
-    calibration, roc, residuals, confusion : DataFrame or None
-    notes : list of str
-    """
-
-    rows: Estimate
+    rows: Estimate  # The number of rows evaluated
+    # By name: the estimate and its possible range.
     metrics: dict[str, tuple[Estimate, float, float]] = field(default_factory=dict)
     calibration: pd.DataFrame | None = None
     roc: pd.DataFrame | None = None

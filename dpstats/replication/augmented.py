@@ -48,7 +48,7 @@ def minimize_majorized(
     """Minimise J + P by weighted ridge fits, finished by the certified solver, which makes the zeros exact.
 
     Majorise-minimise approaches a zero coefficient only geometrically and one at the edge of the kink more slowly
-    still, so the last digits and the zeros are left to `prox.minimize`. Parameters, result and errors are as there.
+    still, so the last digits and the zeros are left to `prox.optimum`. Arguments, result and errors are as there.
     """
     if not penalty.convex:
         raise ArgumentError(f"{penalty} is not convex and has no certified minimiser: use two stages")
@@ -68,21 +68,9 @@ def iterate(
     """NAPP-ERM's iterations: each minimises J + 1/2 sum_j w_j theta_j^2, w_j = P'(|t_j|) / |t_j| at the last t.
 
     The quadratic lies above P and touches it at t, so J + P never rises (docs/proofs/napp). For a penalty that is not
-    convex the limit is a stationary point, which is all that can be said of it.
-
-    Parameters
-    ----------
-    objective, penalty, start, weights
-        As in `prox.minimize`; the first fit, from no start, has no penalty but the curvature of J.
-    iterations : int
-        At most this many fits.
-    change : float
-        Stop when no coefficient moves by more than this times the largest one.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        No coefficient is exactly zero, nor is the point certified.
+    convex the limit is a stationary point, which is all that can be said of it. The first fit, from no start, has no
+    penalty; no coefficient is exactly zero at the end, nor is the point certified. It ends after `iterations` fits, or
+    when no coefficient moves by more than `change` times the largest.
     """
     scale = prox.check_weights(weights, objective.size)
     theta = (
@@ -111,13 +99,7 @@ its eq. (3) divides by it; and 0 and 1 in halves for logistic, whose antithetic 
 
 
 def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDArray[np.float64]:
-    """Standard normal draws in antithetic pairs (row i and row i + noise_rows/2), shape (noise_rows, columns).
-
-    Raises
-    ------
-    ArgumentError
-        If `noise_rows` is not a positive even number.
-    """
+    """Standard normal draws in antithetic pairs (row i and row i + noise_rows/2), shape (noise_rows, columns)."""
     if isinstance(noise_rows, bool) or not isinstance(noise_rows, int) or noise_rows <= 0 or noise_rows % 2:
         raise ArgumentError(f"noise_rows must be a positive even number, got {safe_repr(noise_rows)}")
     half = ndtri(random.random(noise_rows // 2 * columns)).reshape(-1, columns)
@@ -127,24 +109,8 @@ def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDAr
 def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.float64]) -> tuple[Vector, Vector]:
     """Noise rows whose losses add up to about 1/2 theta' diag(curvature) theta + noise'theta (seed eq. 3 and 5).
 
-    Parameters
-    ----------
-    family : Gaussian, Binomial or Poisson
-        Without caps: an ordinary fitter knows none.
-    curvature, noise : ndarray, shape (p,)
-        The quadratic term wanted (privacy's m plus the majoriser's weights) and the linear term b.
-    draws : ndarray, shape (noise_rows, p)
-        From `reference_draws`.
-
-    Returns
-    -------
-    exog : ndarray, shape (noise_rows, p)
-    endog : ndarray, shape (noise_rows,)
-
-    Raises
-    ------
-    ArgumentError
-        For another family.
+    `curvature` is privacy's m plus the majoriser's weights; the family has no caps, of which an ordinary fitter knows
+    none: ArgumentError for others. exog (noise_rows, p) and endog (noise_rows,), of `reference_draws`.
     """
     response = _response(family)
     slope, bend = _at_zero(family, response)
@@ -165,31 +131,10 @@ def minimize(
     iterations: int = 80,
     change: float = 1e-7,
 ) -> Vector:
-    """The augmented counterpart of `solvers.majorize.iterate`: one statsmodels GLM fit an iteration.
+    """The augmented counterpart of `iterate`, uncertified: one statsmodels GLM fit an iteration.
 
     The same standard normal draws serve every iteration, rescaled, so that the iterations converge (the paper redraws
     them and averages the wander away).
-
-    Parameters
-    ----------
-    family : Gaussian, Binomial or Poisson
-    rows : Rows of Block
-        Stacked in memory.
-    curvature, noise : ndarray, shape (p,)
-        As in `PerturbedObjective`.
-    penalty : Penalty or None
-    random : RandomSource
-    weights : ndarray, shape (p,), optional
-        Column weights of the penalty, ones by default.
-    noise_rows : int
-        n_e, even.
-    iterations, change
-        At most so many fits; stop when no coefficient moves by more than `change` times the largest.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        Uncertified.
     """
     scale = np.ones(len(noise)) if weights is None else np.asarray(weights, dtype=np.float64)
     draws = reference_draws(noise_rows, len(noise), random)

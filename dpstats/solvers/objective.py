@@ -60,22 +60,8 @@ class CertifiedGradient(NamedTuple):
 class PerturbedObjective:
     """J(theta) = sum_i w_i l(x_i'theta + o_i; y_i) + 1/2 theta' diag(m) theta + b'theta (docs/proofs/objective).
 
-    Parameters
-    ----------
-    family : Family
-        The loss l.
-    rows : Rows of Block, or collection of (exog, endog)
-        Row blocks without missing values, weights within [0, 1]; gone through once per evaluation.
-    curvature : ndarray, shape (p,)
-        The diagonal m of the quadratic term, all positive.
-    noise : ndarray, shape (p,)
-        The linear term b.
-    row_norm : float
-        Bound on the Euclidean norm of every row; used in rounding bounds only.
-    widest : type
-        The widest float to compute with: what the machine has, or less.
-    offset_bound : float
-        Bound on the size of every offset; used in rounding bounds only.
+    `rows` are blocks or (exog, endog), complete, weights within [0, 1], gone through once an evaluation; `row_norm`
+    and `offset_bound` bound rows and offsets, for rounding bounds only.
     """
 
     def __init__(
