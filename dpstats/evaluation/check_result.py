@@ -35,7 +35,14 @@ class ColumnHistogram(NamedTuple):
 
     column: str
     names: tuple[str, ...]  # Of its levels, or of the parts of its range
-    ends: tuple[float, ...]  # Where the parts of a range meet; empty for levels
+    ends: tuple[float, ...]  # Of the parts of a range, one more than these; empty for levels
+
+    @classmethod
+    def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float]) -> Self:
+        """As a check was saved: files of before have no outer ends of a range, which its names tell."""
+        if ends and len(ends) < len(names):
+            ends = [float(names[0].split(" to ")[0]), *ends, float(names[-1].split(" to ")[1])]
+        return cls(column, tuple(names), tuple(ends))
 
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
@@ -47,7 +54,7 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
         elif isinstance(fact, Range) and not _few_codes(fact):
             ends = np.linspace(fact.low, fact.high, PARTS + 1)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
-            found.append(ColumnHistogram(name, names, tuple(ends[1:-1].tolist())))
+            found.append(ColumnHistogram(name, names, tuple(ends.tolist())))
     return tuple(found)
 
 
@@ -75,7 +82,7 @@ def count_places(
         if isinstance(fact, Levels):
             codes = np.asarray(cells.codes(fact.code_of()))
         else:
-            codes = np.searchsorted(np.array(place.ends), cells.numbers(), side="right")
+            codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
         found.append(np.bincount(codes[clean], minlength=len(place.names)))
     return np.concatenate(found).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
 
@@ -260,11 +267,11 @@ class Check(Released):
             outside = max(total - float(inside[start]), 0.0)
             noise = math.hypot(self.clean_err, self.place_err * math.sqrt(width))
             if outside - noise <= FEW_OUTSIDE * total and outside + SURE * noise <= MOST_OUTSIDE * total:
-                low, high = place.names[start].split(" to ")[0], place.names[start + width - 1].split(" to ")[1]
+                low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 return [
-                    f"nearly all rows have `{place.column}` between {low} and {high}, {PART_NAMES[width]} of its "
-                    f"declared range {declared}: is it far too wide? A narrower one has less noise"
+                    f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
+                    f"its declared range {declared}: is it far too wide? A narrower one has less noise"
                 ]
         return []
 
@@ -372,9 +379,7 @@ class Check(Released):
                 "faults": tuple(Fault(*fault) for fault in facts["faults"]),
                 "counts": np.asarray(facts["counts"], dtype=np.float64),
                 "guarantee": Guarantee(**facts["guarantee"]),
-                "places": tuple(
-                    ColumnHistogram(name, tuple(names), tuple(ends)) for name, names, ends in facts.get("places", ())
-                ),
+                "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
                 "at": np.asarray(facts.get("at", ()), dtype=np.float64),
                 "steps": tuple(facts.get("steps", (1, 1, 1))),
             }

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
@@ -21,7 +20,7 @@ from dpstats.frames import WideFrame
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.plan.tables import Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -247,7 +246,6 @@ class LocalResults(Released):
 def _header(results: LocalResults) -> SimpleTable:
     """Pairs of facts on the model (left) and on the collection (right)."""
     spec, guarantee = results.spec, results.guarantee
-    wide = WIDTH // 2 - 18
     title = f"Input Perturbation: {'linear' if spec.family == 'gaussian' else 'logistic'} regression"
     if not guarantee.certified:
         title = f"*** CENTRAL GUARANTEE NOT CERTIFIED: see notes ***\n{title}"
@@ -265,9 +263,7 @@ def _header(results: LocalResults) -> SimpleTable:
         ("Local epsilon:", f"{results.local_guarantee.eps:.6g}"),
         ("Delta:", f"{spec.delta:.6g}"),
     ]
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+    return paired_facts(title, left, right)
 
 
 def _coefficients(results: LocalResults) -> SimpleTable:
