@@ -29,18 +29,7 @@ PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        ``sys.argv[1:]`` by default.
-
-    Returns
-    -------
-    int
-        The exit status; an error's message goes to standard error.
-    """
+    """Run one command, ``sys.argv[1:]`` by default, and return its exit status; errors go to standard error."""
     _open_streams()
     options = _parser().parse_args(arguments)
     try:
