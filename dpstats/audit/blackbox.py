@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats import plots
 from dpstats.arguments import check_flag, is_number, safe_repr
 from dpstats.audit.events import (
     ChosenEvent,
@@ -23,7 +24,6 @@ from dpstats.audit.events import (
 )
 from dpstats.errors import ArgumentError
 from dpstats.plan.tables import Summary
-from dpstats.plots import draw_audit
 from dpstats.privacy.guarantee import check_budget
 from dpstats.progress import progress_counter
 from dpstats.results.stored import Printed
@@ -125,7 +125,7 @@ class AuditResult(Printed):
 
     def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
-        return draw_audit(self, what=what, ax=ax)
+        return plots.audit(self, what=what, ax=ax)
 
 
 def _short(text: str, width: int = 44) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats import plots
 from dpstats.arguments import explain_calls, safe_repr
 from dpstats.call import METHODS, DomainLike, Request, RequestKeywords, expand_signature, make_request
 from dpstats.errors import ArgumentError, UncertifiedError
@@ -28,7 +29,6 @@ from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
-from dpstats.plots import draw_comparison
 from dpstats.quiet import hide_frames
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Comparison:
         >>> found.plot().get_xscale()  # with the extra "plots"
         'log'
         """
-        return draw_comparison(self, **arguments)
+        return plots.methods(self, **arguments)
 
     def __str__(self) -> str:
         return self.summary().as_text()

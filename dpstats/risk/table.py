@@ -36,40 +36,23 @@ class ReleasePlan(Protocol):
     """The public facts of a release by a perturbed objective."""
 
     @property
-    def family(self) -> Family:
-        """The loss, its caps set."""
-
+    def family(self) -> Family: ...  # The loss, its caps set
     @property
-    def curvature(self) -> NDArray[np.float64]:
-        """m, shape (p,), the diagonal of the objective's quadratic term."""
-
+    def curvature(self) -> NDArray[np.float64]: ...  # m, shape (p,), the diagonal of the objective's quadratic term
     @property
-    def noise(self) -> Noise | KNormNoise:
-        """The law of the linear term times `noise_shape`."""
-
+    def noise(self) -> Noise | KNormNoise: ...  # The law of the linear term times `noise_shape`
     @property
-    def noise_shape(self) -> NDArray[np.float64]:
-        """Public weights a, shape (p,): the linear term is the noise divided by them."""
-
+    def noise_shape(self) -> NDArray[np.float64]: ...  # a, shape (p,): the linear term is the noise divided by it
     @property
-    def linear(self) -> NDArray[np.float64]:
-        """The public linear term, shape (p,): what the quadratic term shrinks to is -linear / curvature."""
-
+    def linear(self) -> NDArray[np.float64]: ...  # shape (p,): -linear / curvature is what coefficients shrink to
     @property
-    def kappa(self) -> float:
-        """sup x' M^-1 x over all rows."""
-
+    def kappa(self) -> float: ...  # sup x' M^-1 x over all rows
     @property
-    def eps(self) -> float:
-        """The privacy parameter."""
-
+    def eps(self) -> float: ...  # The privacy parameter
     @property
-    def delta(self) -> float:
-        """The privacy parameter, 0 for pure privacy."""
-
+    def delta(self) -> float: ...  # The privacy parameter, 0 for pure privacy
     @property
-    def radius(self) -> float:
-        """The guess at the norm of the coefficients in model units."""
+    def radius(self) -> float: ...  # The guess at the norm of the coefficients in model units
 
 
 @dataclass(frozen=True, eq=False)
