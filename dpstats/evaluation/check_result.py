@@ -18,7 +18,7 @@ from dpstats.domain import Levels, Range
 from dpstats.frames import WideFrame
 from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.results.stored import Released
+from dpstats.results.stored import Released, marked_title, privacy_level
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -231,14 +231,14 @@ class Check(Released):
         found = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
         said = [
-            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_said} rows "
-            f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._nobody(row['column'], row['fault'])}"
+            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
+            f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
             for _, row in found.iterrows()
         ]
         return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
 
     @property
-    def _rows_said(self) -> str:
+    def _rows_text(self) -> str:
         """The number of rows, with its error unless it is public."""
         value, error = self.totals.loc["rows", ["rows", "std_err"]]
         return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} +- {error:,.0f}"
@@ -248,7 +248,7 @@ class Check(Released):
         before = sum(len(one.names) for one in self.places[: self.places.index(place)])
         return self.at[before : before + len(place.names)]
 
-    def _nobody(self, column: str, fault: str) -> str:
+    def _empty_levels(self, column: str, fault: str) -> str:
         """Which declared levels of a column that loses rows have none that stand out, while others have."""
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault != "lost":
@@ -286,12 +286,11 @@ class Check(Released):
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
         if self.guarantee.unit is not None:
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
         summary = Summary()
         summary.tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        summary.add_extra_txt(wrap_notes([*self._said(), *self.findings]))
+        summary.add_extra_txt(wrap_notes([*self._notes(), *self.findings]))
         return summary
 
     def _by_column(self) -> SimpleTable:
@@ -306,12 +305,8 @@ class Check(Released):
         title = f"Rows lost and clipped by column (std err of each figure: {self.std_err:,.0f})"
         return full_width(["lost", "below", "above", "declared"], rows, [9, 9, 9, 22], title=title)
 
-    def _said(self) -> list[str]:
-        private = (
-            f"The counts are {self.guarantee.eps:.4g}-differentially private"
-            if not self.guarantee.delta
-            else f"The counts are ({self.guarantee.eps:.4g}, {self.guarantee.delta:.4g})-differentially private"
-        )
+    def _notes(self) -> list[str]:
+        private = f"The counts are {privacy_level(self.guarantee)}-differentially private"
         if not self.guarantee.certified:
             private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
         return [

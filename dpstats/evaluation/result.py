@@ -16,8 +16,7 @@ from dpstats.frames import WideFrame
 from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.proof_pages import cite_proof
-from dpstats.results.stored import Released
+from dpstats.results.stored import Released, guarantee_sentence, marked_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +99,7 @@ class Evaluation(Released):
             summary.tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
         if self.residuals is not None and self.calibration is None:
             summary.tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
-        summary.add_extra_txt(wrap_notes(self._said()))
+        summary.add_extra_txt(wrap_notes(self._notes()))
         return summary
 
     def _metrics_table(self) -> SimpleTable:
@@ -108,32 +107,21 @@ class Evaluation(Released):
         if self.guarantee.unit is not None:
             lines = [title, shorten(f"rows: one of each {self.guarantee.unit}", 76)]
             title = "\n".join(line.center(WIDTH) for line in lines)
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
         rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", ""])]
         for name, row in self.metrics.iterrows():
             errors = [_number(row[part], 3) for part in ("noise_se", "sampling_se")]
             rows.append((str(name), [_number(row["estimate"]), *errors, _number(row["low"]), _number(row["high"])]))
         headers = ["estimate", "noise", "sampling", "[0.025", "0.975]"]
-        return full_width(headers, rows, [11, 11, 11, 11, 11], title=title)
+        return full_width(headers, rows, [11, 11, 11, 11, 11], title=marked_title(title, self.guarantee))
 
-    def _said(self) -> list[str]:
-        spent = f"{self.guarantee.eps:.4g}" + (f", {self.guarantee.delta:.4g}" if self.guarantee.delta else "")
-        privacy = f"({spent})" if self.guarantee.delta else spent
-        first = (
-            f"This evaluation is {privacy}-differentially private under {self.guarantee.neighbours}, by "
-            f"{cite_proof(self.guarantee.basis)}; what the model itself cost comes on top."
-            if self.guarantee.certified
-            else f"No guarantee is claimed for this output: {self.guarantee.reason}."
-        )
-        said = [
-            first,
+    def _notes(self) -> list[str]:
+        return [
+            guarantee_sentence(self.guarantee, "This evaluation is", "; what the model itself cost comes on top"),
             "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
             "interval has both. Rows that the model was fitted to flatter it.",
+            *([] if self.roc is None else ["The ROC curve is in .roc."]),
+            *self.notes,
         ]
-        if self.roc is not None:
-            said.append("The ROC curve is in .roc.")
-        return [*said, *self.notes]
 
     def __repr__(self) -> str:
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
@@ -212,7 +200,12 @@ def _plain(table: pd.DataFrame | None) -> dict[str, Any] | None:
     """A table as plain values; infinite and missing ones as text."""
     if table is None:
         return None
-    columns = {name: [_written(value) for value in table[name].tolist()] for name in table.columns}
+    columns = {
+        name: [
+            repr(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in table[name].tolist()
+        ]
+        for name in table.columns
+    }
     return {"columns": columns, "index": table.index.tolist(), "name": table.index.name}
 
 
@@ -224,10 +217,6 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
         for name, values in stored_table["columns"].items()
     }
     return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
-
-
-def _written(value: Any) -> Any:
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
@@ -259,6 +248,12 @@ def figure_row(figure: Estimate, low: float, high: float) -> list[float]:
     ends = figure.interval(low, high)
     held = min(max(figure.value, low), high)
     return [held, figure.std_err, figure.noise_se, figure.sampling_se, *ends, figure.cells]
+
+
+def bin_entry(rows: float, figure: Estimate, ends: tuple[float, float], **values: float) -> dict[str, float]:
+    """One row of `bin_table`: how many rows, values by name, and the errors and the interval of a figure."""
+    errors = {"std_err": figure.std_err, "noise_se": figure.noise_se, "sampling_se": figure.sampling_se}
+    return {"rows": rows, **values, **errors, "low": ends[0], "high": ends[1]}
 
 
 def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:

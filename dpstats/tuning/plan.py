@@ -24,9 +24,8 @@ from dpstats.plan.tables import Summary, format_number, full_width, shorten, wra
 from dpstats.privacy.gaussian import check_delta
 from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_planned, make_unit
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
-from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
-from dpstats.results.stored import Printed
+from dpstats.results.stored import Printed, guarantee_sentence, marked_title
 from dpstats.tuning.losses import MODEL_LOSSES
 
 FIXED = (
@@ -262,8 +261,7 @@ class TuningPlan(Printed):
         True
         """
         title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         rows = [
             (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
             for name, *figures in self.table.itertuples()
@@ -285,15 +283,7 @@ class TuningPlan(Printed):
         >>> all(isinstance(note, str) for note in plan.notes())
         True
         """
-        guarantee = self.guarantee
-        spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
-        said = [
-            f"The released fit and which candidate it is are {spent}-differentially private under "
-            f"{guarantee.neighbours}, by {cite_proof(guarantee.basis)}."
-            if guarantee.certified
-            else f"No guarantee is claimed for this output: {guarantee.reason}.",
-            UNTUNED,
-        ]
+        said = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
         if self.runs is not None:
             said.append(
                 f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "

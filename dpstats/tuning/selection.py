@@ -22,10 +22,9 @@ from dpstats.plan.tables import Summary, format_number, full_width, shorten, wra
 from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.selection import PermuteAndFlip
-from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.stored import Released
+from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 
@@ -149,8 +148,7 @@ class Selection(Released):
         """
         summary = Summary()
         title = f"Choice of the least {shorten(self.score, 40)}"
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
         bounds = self.utility()
         rows = [
@@ -168,17 +166,11 @@ class Selection(Released):
         return summary
 
     def _said(self) -> list[str]:
-        guarantee = self.guarantee
-        first = (
-            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.neighbours}, by "
-            f"{cite_proof(guarantee.basis)}; what the candidates themselves cost comes on top."
-            if guarantee.certified
-            else f"No guarantee is claimed for this output: {guarantee.reason}."
-        )
-        who = "A row adds" if guarantee.unit is None else f"All rows of one {guarantee.unit} together add"
+        unit = self.guarantee.unit
+        who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
         return [
-            first,
+            guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
 
