@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.inference.matrix_noise import MatrixLaw
+from dpstats.inference.linear_noise import MatrixLaw
 
 Float = NDArray[np.float64]
 MatrixMap = Callable[[Float], Float]
