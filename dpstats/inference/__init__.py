@@ -13,9 +13,16 @@ from dpstats.inference.debiasing_path import MeanFunction, average_along_path
 from dpstats.inference.delta_method import ModelSpread, RobustSpread, Spread
 from dpstats.inference.estimates import Contrasts, Estimates
 from dpstats.inference.inverse import Identified, identify, self_consistent_inverse
-from dpstats.inference.joint_tests import JointTest, wald_test
-from dpstats.inference.linear_noise import LinearLaw, MatrixLaw, NormalLaw, ReleasedLaw
-from dpstats.inference.table import CombinationTests, Inference, MeanResponse, mean_response, noise_bound
+from dpstats.inference.noise_laws import LinearLaw, MatrixLaw, NormalLaw, ReleasedLaw
+from dpstats.inference.table import (
+    CombinationTests,
+    Inference,
+    JointTest,
+    MeanResponse,
+    mean_response,
+    noise_bound,
+    wald_test,
+)
 
 __all__ = [
     "CombinationTests",

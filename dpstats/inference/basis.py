@@ -14,7 +14,7 @@ from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.inference.inverse import Identified, check_symmetric, identify
-from dpstats.inference.linear_noise import LinearLaw, MatrixLaw
+from dpstats.inference.noise_laws import LinearLaw, MatrixLaw
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -21,8 +21,8 @@ from dpstats.inference import (
     self_consistent_inverse,
     wald_test,
 )
-from dpstats.inference.joint_tests import simulated_tail, standardised_law
-from dpstats.inference.linear_noise import simulated_draws, standard_laws
+from dpstats.inference.noise_laws import simulated_draws, standard_laws
+from dpstats.inference.table import simulated_tail, standardised_law
 from dpstats.privacy.k_norm import ball, box, cross, intercept, k_norm_noise, simplex, unit_images
 from dpstats.privacy.noise import Noise
 

@@ -98,7 +98,7 @@ class ReleasedLaw:
         """Independent draws, shape (count, p), in floating point: for public simulations, not for a release."""
         size = len(self.shape)
         if isinstance(self.noise, KNormNoise):
-            return _body_draws(self.noise, count, size, random) / self.shape
+            return _k_norm_draws(self.noise, count, size, random) / self.shape
         return _norm_draws(self.noise, count, size, random) / self.shape
 
 
@@ -115,7 +115,7 @@ def _norm_draws(noise: Noise, count: int, size: int, random: np.random.Generator
     return noise.scale * random.gamma(size, size=(count, 1)) * direction
 
 
-def _body_draws(noise: KNormNoise, count: int, size: int, random: np.random.Generator) -> Float:
+def _k_norm_draws(noise: KNormNoise, count: int, size: int, random: np.random.Generator) -> Float:
     """As `KNormNoise.sample`, many at once."""
     total = np.zeros((count, size))
     for body, matrix, share in zip(noise.bodies, noise.maps, noise.shares, strict=True):
