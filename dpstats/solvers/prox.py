@@ -13,8 +13,6 @@ from dpstats.solvers.newton import MAX_ITERATIONS, WARM_START_ROWS
 from dpstats.solvers.objective import PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
 
-Extended = Array
-
 MAX_REFINEMENTS = 30
 
 
@@ -25,7 +23,7 @@ def minimize(
     start: Vector | None = None,
     *,
     weights: Vector | None = None,
-) -> Extended:
+) -> Array:
     """`optimum` as one float a coefficient, of the widest type, shape (p,)."""
     return optimum(objective, penalty, tolerance, start, weights=weights).high
 
@@ -153,9 +151,7 @@ def _refine(
     return safeguard.minimize(objective, tolerance, pairs.single(best, objective.widest), penalty, weights)
 
 
-def _correct(
-    penalty: Penalty, weights: Vector, point: Extended, gradient: Extended, hessian: NDArray[np.float64]
-) -> Extended:
+def _correct(penalty: Penalty, weights: Vector, point: Array, gradient: Array, hessian: NDArray[np.float64]) -> Array:
     """One Newton correction of the nonzero coefficients and of zeros that pull away; sign changes stop at zero."""
     residual = penalty.residual(gradient, point, weights)
     active = np.flatnonzero((point != 0) | (residual != 0))
