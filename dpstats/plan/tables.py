@@ -149,7 +149,6 @@ def has_risk(plan: PlanFacts) -> bool:
 def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
     """Pairs of facts on the model (left) and on the guarantee (right)."""
     guarantee, request = plan.guarantee, plan.request
-    wide = WIDTH // 2 - 18  # as wide as the tables below, whatever the facts
     title = "\n".join([*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)])])
     left = [
         ("Dep. Variable:", shorten(plan.design.response_name, 22)),
@@ -177,8 +176,15 @@ def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
     for name, fact in auxiliary_facts(plan.design):
         left.append((name, shorten(fact, 18)))
         right.append(("", ""))
+    return paired_facts(title, left, right)
+
+
+def paired_facts(
+    title: str, left: Sequence[tuple[str, str]], right: Sequence[tuple[str, str]], width: int = WIDTH // 2 - 18
+) -> SimpleTable:
+    """A header: facts by name in two columns, those on the right so wide that it ends with the tables below."""
     table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    table.extend_right(SimpleTable([[f"{fact:>{width}}"] for _, fact in right], stubs=[name for name, _ in right]))
     return table
 
 

@@ -38,7 +38,7 @@ def test_the_gradient_moves_by_at_most_the_row_bound_times_lipschitz(
     def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
         blocks = array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": row_norm})
         objective = PerturbedObjective(family, blocks, np.ones(2), np.zeros(2))
-        return objective.value_gradient(rng.normal(size=2) * 10 / row_norm)[1]
+        return objective.accumulate(rng.normal(size=2) * 10 / row_norm).gradient
 
     result = sensitivity(gradient, pairs, declared=declared, runs=20, seed=1)
     assert result.passed
@@ -69,6 +69,6 @@ def test_a_forgotten_clip_is_caught() -> None:
     def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
         endog, exog = data
         objective = PerturbedObjective(family, [(exog, endog)], np.ones(2), np.zeros(2))
-        return objective.value_gradient(rng.normal(size=2))[1]
+        return objective.accumulate(rng.normal(size=2)).gradient
 
     assert not sensitivity(gradient, pairs, declared=1.0, runs=20, seed=1).passed
