@@ -156,21 +156,6 @@ class StreamPlan:
         return len(self.names) - int(self.design.has_intercept)
 
     @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Every column, shape (p,): streams select none."""
-        return np.ones(len(self.names), dtype=bool)
-
-    @property
-    def screening(self) -> None:
-        """Nothing: as `kept`."""
-        return
-
-    @property
-    def stages(self) -> tuple[()]:
-        """None: coefficients follow from released sums."""
-        return ()
-
-    @property
     def horizon(self) -> int | None:
         """The last tick; None of a stream that runs for ever."""
         return self.sums.mechanism.horizon

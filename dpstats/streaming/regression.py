@@ -375,8 +375,7 @@ class Regression(_Chosen):
     def _results(self, params: Float, sums: Float, deviation: float, a: int, b: int) -> StreamResults:
         """The regression of the ticks a + 1, ..., b."""
         linearised, weights = self._running.linearised(a, b)
-        ticks: dict[str, Any] = {"first": a + 1, "last": b, "linearised": linearised, "weights": weights}
-        return StreamResults(self._plan, params, sums=sums, deviation=deviation, **ticks)
+        return StreamResults(self._plan, params, sums, deviation, a + 1, b, linearised, weights)
 
     def window(self, ticks: int) -> StreamResults:
         """The regression of the last `ticks` ticks; see `between`.
