@@ -255,7 +255,8 @@ class StreamResults(FittedModel):
         )
         if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
             raise ValueError("the stored values do not suit the plan")
-        return cls(plan, params, sums, facts["deviation"], *facts["ticks"], linearised, weights)
+        first, last = facts["ticks"]
+        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights)
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,6 +74,28 @@ class NoisePlan(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
+class TickLock:
+    """One tick at a time, in the process that has the stream: two that are closed at once would have the same noise."""
+
+    def __init__(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def check_process(self, fix: str) -> None:
+        """StreamError in a process that was forked from the stream's."""
+        if os.getpid() != self._process:
+            raise StreamError(f"the stream belongs to another process, from which this one was forked: {fix}")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """StreamError while another thread is within the block."""
+        if not self._lock.acquire(blocking=False):
+            raise StreamError("another thread is closing a tick of this stream: close one after the other")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
 LARGEST = 2**200
 """Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
 
@@ -110,7 +134,7 @@ class PrefixSums:
         self._random = random
         self._path = plan.mechanism.path()
         self._state = state
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._lock = TickLock()
 
     @classmethod
     def begin(cls, plan: NoisePlan, random: RandomSource, recall: int) -> PrefixSums:
@@ -196,16 +220,9 @@ class PrefixSums:
         >>> stream.step(np.zeros(2, dtype=np.int64)).shape
         (2,)
         """
-        if os.getpid() != self._process:
-            raise StreamError(
-                "the stream belongs to another process, from which this one was forked: close ticks there"
-            )
-        if not self._lock.acquire(blocking=False):
-            raise StreamError("another thread is closing a tick of this stream: close one after the other")
-        try:
+        self._lock.check_process("close ticks there")
+        with self._lock.held():
             return self._step(vector)
-        finally:
-            self._lock.release()
 
     def _step(self, vector: Any) -> Float:
         tick = self.tick + 1
