@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_number
+from dpstats.arguments import is_number, is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -246,6 +246,9 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+        ticks = ticks.tolist() if isinstance(ticks, np.ndarray) else ticks
+        if isinstance(ticks, (str, bytes)) or not isinstance(ticks, Iterable) or not all(map(is_whole, ticks)):
+            raise ArgumentError("ticks must be a list of integers: the ticks to predict")
         # w of a row at a linear predictor of 0.
         typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
         rows = []

@@ -196,6 +196,7 @@ class StreamResults(FittedModel):
         """
         if n is not None:
             raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
+        full = check_flag("full", full)
         errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
         summary = Summary()
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"

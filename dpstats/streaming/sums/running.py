@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_whole, safe_repr
 from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
@@ -33,6 +33,8 @@ def pack(content: dict[str, Any]) -> bytes:
 
 def unpack(content: bytes) -> dict[str, Any]:
     """What `pack` was given. StreamError if the header, the version or the checksum is another."""
+    if not isinstance(content, bytes):
+        raise ArgumentError("content must be the bytes that to_bytes gave")
     header, _, rest = content.partition(b"\n")
     if header + b"\n" != HEADER % VERSION:
         raise StreamError("this is no stream state of this version of dpstats")
@@ -146,7 +148,7 @@ class PrefixSums:
         >>> PrefixSums.begin(plan, random_source(None), recall=0).tick
         0
         """
-        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
+        if not is_whole(recall) or recall < 0:
             raise ArgumentError(f"recall must be a non-negative integer, got {safe_repr(recall)}")
         workload = plan.mechanism.workload
         recalled = max(int(recall), workload.window if isinstance(workload, Window) else 0)
@@ -274,7 +276,7 @@ class PrefixSums:
         """
         sums = self._state["sums"]
         oldest = self.tick + 1 - len(sums)
-        if not 0 <= a < b <= self.tick:
+        if not is_interval(a, b, self.tick):
             raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {safe_repr((a, b))}")
         if a < oldest:
             raise ArgumentError(f"a must be at least {oldest}: start the stream with a larger recall=")
@@ -358,6 +360,11 @@ class PrefixSums:
         if not whole or array.shape != (self.plan.size,):
             raise DataError(f"vector must be {self.plan.size} integers, lattice steps as SumsPlan.total makes them")
         return np.asarray(np.clip(array.astype(object), -LARGEST, LARGEST), dtype=object)
+
+
+def is_interval(a: object, b: object, last: int | None) -> bool:
+    """Whether a + 1, ..., b are ticks, up to the last one if there is one."""
+    return is_whole(a) and is_whole(b) and 0 <= a < b and (last is None or b <= last)
 
 
 def _integers(rows: list[list[int]], size: int) -> Integers:
