@@ -6,7 +6,7 @@ import hashlib
 import json
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -246,8 +246,8 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
-        ticks = ticks.tolist() if isinstance(ticks, np.ndarray) else ticks
-        if isinstance(ticks, (str, bytes)) or not isinstance(ticks, Iterable) or not all(map(is_whole, ticks)):
+        given: Any = ticks
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) or not all(map(is_whole, given)):
             raise ArgumentError("ticks must be a list of integers: the ticks to predict")
         # w of a row at a linear predictor of 0.
         typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
@@ -361,6 +361,12 @@ class StreamPlan:
         """A line that names the release, for the ledger."""
         name = shorten(self.design.response_name, 40)
         return f"stream of {self.family.name} regressions of {name} on {len(self.names)} columns"
+
+    def on_noise_of(self, stored: SumsPlan) -> StreamPlan:
+        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise."""
+        if not self.sums.repeats(stored):
+            return self
+        return replace(self, sums=stored, guarantee=replace(self.guarantee, rho=stored.guarantee.rho))
 
     def digests(self) -> dict[str, str]:
         """Hashes of the public facts that the stream is bound to, by the argument that they come from."""

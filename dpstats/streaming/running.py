@@ -29,7 +29,7 @@ from dpstats.quiet import fail_closed, quiet, strip_context
 from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_at
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
 from dpstats.streaming.plan import StreamPlan, rows_of_one
-from dpstats.streaming.sums import PrefixSums
+from dpstats.streaming.sums import PrefixSums, stored_plan
 
 Float = NDArray[np.float64]
 
@@ -338,8 +338,9 @@ class RunningStream(DurableTicks):
         """Go on from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
             raise StreamError("state: this is no state of a regression")
-        ours = self.plan.digests()
-        if changed := [name for name, digest in ours.items() if facts["plan"].get(name) != digest]:
+        self.plan = self.plan.on_noise_of(stored_plan(facts["sums"].encode()))
+        digests = self.plan.digests()
+        if changed := [name for name, digest in digests.items() if facts["plan"].get(name) != digest]:
             raise StreamError(
                 f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
                 "begin a new stream with a state of its own"

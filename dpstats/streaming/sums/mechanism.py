@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypedDict, Unpack, overload
 
@@ -208,11 +208,12 @@ class Mechanism(ABC):
 
     def draw_covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
         """`covariance` for draws of variance 1."""
-        intervals = intervals.tolist() if isinstance(intervals, np.ndarray) else intervals
-        if isinstance(intervals, (str, bytes, Mapping)) or not isinstance(intervals, Iterable):
+        given: Any = intervals
+        intervals = given.tolist() if isinstance(given, np.ndarray) else given
+        if not isinstance(intervals, (list, tuple)):
             raise ArgumentError("intervals must be a list of pairs (a, b) with 0 <= a < b")
         for pair in intervals:
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not is_interval(*pair, None):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not is_interval(pair[0], pair[1], None):
                 raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {safe_repr(pair)}")
         ends = np.array(sorted({end for interval in intervals for end in interval} | {0}))
         self.check_ticks(ends[ends > 0])
@@ -445,6 +446,33 @@ class SumsPlan:
         """
         return PrefixSums.begin(self, random_source(seed), recall)
 
+    def repeats(self, stored: SumsPlan) -> bool:
+        """Whether a stored plan is this one as another machine has computed it, in which case its noise goes on here.
+
+        The buffers of `Blt` are an optimum, whose last digits are the machine's. Those of the stored plan fix every
+        step in integers, and its scale is the one that was certified for them; here it must be found again.
+        """
+        ours, theirs = self.to_dict(), stored.to_dict()
+        if ours == theirs:
+            return True
+        if not stored.mechanism.path().portable:
+            return False
+        claim = stored.guarantee
+        again = stored.mechanism.plan(
+            stored.size,
+            eps=claim.eps,
+            delta=claim.delta,
+            row_sensitivity={stored.norm: stored.row_sensitivity},
+            adjacency=claim.adjacency,
+            step=stored.step,
+        ).to_dict()
+        for facts in (ours, theirs):
+            facts["mechanism"].pop("filter", None)
+            facts["guarantee"].pop("rho")
+            facts.pop("draws")
+        same = nearly_equal(ours, theirs, SAME_BOUND)
+        return same and nearly_equal(again["draws"], stored.draws.to_dict(), SAME_SCALE)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.
 
@@ -463,6 +491,19 @@ class SumsPlan:
             "draws": self.draws.to_dict(),
             "guarantee": self.guarantee.to_dict(),
         }
+
+
+SAME_BOUND, SAME_SCALE = 1e-13, 1e-10
+"""How far a row's reach, and the scale of the noise for the same buffers, may be from one machine to another."""
+
+
+def nearly_equal(one: Any, other: Any, share: float) -> bool:
+    """Whether plain values are the same, floats up to a share of their size."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name], share) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=share)
+    return bool(one == other)
 
 
 def check_size(size: object) -> int:

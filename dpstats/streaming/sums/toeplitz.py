@@ -75,6 +75,8 @@ class TapPath(NoisePath):
     The last row of the memory is the latest noise.
     """
 
+    portable = False  # taps are computed anew, and their last bit may be another machine's
+
     def __init__(self, taps: tuple[int, ...]) -> None:
         self.taps = taps
 
