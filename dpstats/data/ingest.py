@@ -64,9 +64,9 @@ def _streamed(data: object) -> Table | None:
 
         return from_dataset(data)
     if is_of("polars", ("LazyFrame",), data):
-        from dpstats.data.batches import from_polars
+        from dpstats.data.batches import from_lazyframe
 
-        return from_polars(data)
+        return from_lazyframe(data)
     if is_of("duckdb", ("DuckDBPyRelation",), data):
         from dpstats.data.batches import from_duckdb
 
