@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,16 +30,13 @@ from dpstats.domain import as_number, canonical
 PLAIN = r"^-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,2})?$"
 """Texts that Arrow and Python read alike."""
 
-NO_WORDS: Mapping[str, float] = MappingProxyType({})
-
-ToArrow = Callable[[Any], Any]
-"""From a piece of a container to an array of Arrow, chunked or not."""
+NO_WORDS: Mapping[str, float] = {}
 
 
 class ArrowColumn(Column):
-    """Cells that are Arrow's, or that `to_arrow` makes so a piece at a time.
+    """Cells of an Arrow array, chunked or not, or of a polars Series, which becomes Arrow's a piece at a time.
 
-    `words` are texts that stand for numbers where nothing else is known of a cell. `positions` are the rows meant.
+    `words` are texts that stand for numbers where nothing else is known of a cell.
     """
 
     def __init__(
@@ -50,12 +46,11 @@ class ArrowColumn(Column):
         kind: Kind | None,
         *,
         integral: bool = False,
-        to_arrow: ToArrow | None = None,
         words: Mapping[str, float] = NO_WORDS,
-        positions: NDArray[np.intp] | None = None,
     ) -> None:
         super().__init__(type_name, kind, integral=integral)
-        self.values, self._to_arrow, self._words, self._positions = values, to_arrow, words, positions
+        self.values, self._words = values, words
+        self._positions: NDArray[np.intp] | None = None  # of the rows that are meant, in order; None for all
 
     def numbers(self) -> Array:
         return self._read(lambda texts: _numbers_of_text(texts, self._words), _numbers, np.nan)
@@ -95,20 +90,12 @@ class ArrowColumn(Column):
             positions = positions[rows]
         elif isinstance(rows, slice):
             values = values[rows]
-        elif self._to_arrow is None:
+        elif _is_arrow(values):
             # Arrow cannot filter all of its types.
             positions = np.flatnonzero(rows)
         else:
-            values = values[np.flatnonzero(rows)]
-        return ArrowColumn(
-            values,
-            self.type_name,
-            self.kind,
-            integral=self.integral,
-            to_arrow=self._to_arrow,
-            words=self._words,
-            positions=positions,
-        )
+            values = values.filter(rows)
+        return self._with(values=values, _positions=positions)
 
     def __len__(self) -> int:
         return len(self.values if self._positions is None else self._positions)
@@ -121,7 +108,7 @@ class ArrowColumn(Column):
         if positions is not None:  # they are in order: the least slice that holds them
             first, end = (int(positions[0]), int(positions[-1]) + 1) if len(positions) else (0, 0)
             cells, positions = cells[first:end], positions - first
-        cells = cells if self._to_arrow is None else self._to_arrow(cells)
+        cells = cells if _is_arrow(cells) else cells.to_arrow()
         chunks = cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]
         parts = [_read(chunk, of_texts, of_others, missing) for chunk in chunks or [pa.nulls(0)]]
         read = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -165,6 +152,10 @@ def kind_of(declared: pa.DataType) -> Kind | None:
 def is_integral(declared: pa.DataType) -> bool:
     """Whether a type holds whole numbers only."""
     return pa.types.is_integer(declared) or pa.types.is_boolean(declared)
+
+
+def _is_arrow(values: object) -> bool:
+    return isinstance(values, pa.Array | pa.ChunkedArray)
 
 
 def _is_text(declared: pa.DataType) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.data.identities import MISSING_IDENTITY, Identities, of_cell, of_integers, of_numbers
@@ -73,11 +74,17 @@ class Column:
     def __len__(self) -> int:
         raise AssertionError(UNREAD)
 
+    def _with(self, **cells: Any) -> Self:
+        """The same column of other cells."""
+        column = object.__new__(type(self))
+        column.__dict__ = self.__dict__ | cells
+        return column
+
 
 class NumericColumn(Column):
-    """A numpy array of numbers or booleans."""
+    """Numbers or booleans: an array of numpy, or one of pandas' with marks for missing cells, or a sparse one."""
 
-    def __init__(self, values: NDArray[Any]) -> None:
+    def __init__(self, values: Any) -> None:
         kind = values.dtype.kind
         super().__init__(str(values.dtype), "boolean" if kind == "b" else "numeric", integral=kind in "iub")
         self.values = values
@@ -85,16 +92,24 @@ class NumericColumn(Column):
     def numbers(self) -> Array:
         # A long double too large for float64 becomes infinite.
         with np.errstate(all="ignore"):
-            return np.asarray(self.values.astype(np.float64, copy=False))
+            if isinstance(self.values, np.ndarray):
+                return np.asarray(self.values.astype(np.float64, copy=False))
+            return np.asarray(self.values.to_numpy(dtype=np.float64, na_value=np.nan))
 
     def codes(self, code_of: CodeOf) -> Codes:
         return numeric_codes(self.numbers(), code_of)
 
     def identities(self) -> Identities:
-        return of_integers(self.values) if self.values.dtype.kind in "iu" else super().identities()
+        dtype = self.values.dtype
+        if dtype.kind not in "iu" or isinstance(dtype, pd.SparseDtype):
+            return of_numbers(self.numbers())
+        if isinstance(self.values, np.ndarray):
+            return of_integers(self.values)
+        exact = self.values.to_numpy(dtype=np.int64 if dtype.kind == "i" else np.uint64, na_value=0)
+        return of_integers(exact, ~np.asarray(self.values.isna()))
 
     def select(self, rows: Chosen) -> NumericColumn:
-        return NumericColumn(self.values[rows])
+        return self._with(values=self.values[rows])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -122,7 +137,7 @@ class ObjectColumn(Column):
         return np.fromiter(map(_once_for_text(of_cell), self.cells), np.dtype((np.uint64, 2)), len(self))
 
     def select(self, rows: Chosen) -> ObjectColumn:
-        return ObjectColumn(self.cells[rows], self.type_name)
+        return self._with(cells=self.cells[rows])
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -149,7 +164,7 @@ class CategoricalColumn(Column):
         return look_up(self.categories.identities(), self.positions, MISSING_IDENTITY)
 
     def select(self, rows: Chosen) -> CategoricalColumn:
-        return CategoricalColumn(self.positions[rows], self.categories)
+        return self._with(positions=self.positions[rows])
 
     def __len__(self) -> int:
         return len(self.positions)

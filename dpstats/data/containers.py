@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -71,24 +70,12 @@ def from_pandas(values: Any) -> Column:
         return CategoricalColumn(np.asarray(array.codes), from_pandas(array.categories))
     sparse = isinstance(dtype, pd.SparseDtype) and np.dtype(dtype.subtype).kind in "biuf"
     if sparse or isinstance(dtype, _NUMERIC_EXTENSIONS):
-        return ArrowColumn(
-            array,
-            str(dtype),
-            "boolean" if dtype.kind == "b" else "numeric",
-            integral=dtype.kind in "iub",
-            to_arrow=_dense if sparse else methodcaller("__arrow_array__"),
-        )
+        return NumericColumn(array)
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage != "python"):
         return from_arrow(array.__arrow_array__())
     if isinstance(dtype, pd.StringDtype):
         return ObjectColumn(np.asarray(array, dtype=object), str(dtype))
     return unusable(str(dtype), len(array))
-
-
-def _dense(values: Any) -> pa.Array:
-    """A sparse array of pandas as doubles."""
-    with np.errstate(all="ignore"):
-        return pa.array(values.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def from_polars(series: Any) -> Column:
@@ -98,7 +85,7 @@ def from_polars(series: Any) -> Column:
     kind = None if declared is None else kind_of(declared)
     if kind is None:
         return unusable(str(dtype), len(series))
-    return ArrowColumn(series, str(dtype), kind, integral=is_integral(declared), to_arrow=methodcaller("to_arrow"))
+    return ArrowColumn(series, str(dtype), kind, integral=is_integral(declared))
 
 
 def column_of(values: object) -> Column | None:
