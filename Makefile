@@ -56,7 +56,7 @@ dist: .stamp-core
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 
-# The least versions in setup.cfg; pyarrow and polars are optional, here of their age and of today.
+# The least versions in setup.cfg; polars, which is optional, is today's.
 .stamp-oldest: .stamp-core
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
