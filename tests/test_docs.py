@@ -212,6 +212,6 @@ def test_a_failing_block_is_caught(run_page: Callable[..., str]) -> None:
     """Planted."""
     with pytest.raises(ZeroDivisionError):
         run_page("```python\n1 / 0\n```\n", "page")
-    with pytest.raises(UserWarning, match="spoken"), warnings.catch_warnings():
-        warnings.simplefilter("default")
+    warnings.simplefilter("default")
+    with pytest.raises(UserWarning, match="spoken"):
         run_page("```python\nimport warnings\n\nwarnings.warn('spoken')\n```\n", "page")
