@@ -45,7 +45,7 @@ slow: .stamp-test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 docs: .stamp-test
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -j $(WORKERS) -b html docs docs/_build/html
 
 bench: .stamp-bench
 	$(BIN)/python -m benchmarks
