@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,13 @@ from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.information import InformationPlan
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import ACROSS, PosteriorPlan
-from dpstats.mechanisms.posterior_sampler import lattice_points
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
+from dpstats.risk import Bound, OutputFacts, RiskBounds, objective_risk, output_risk, posterior_risk
 from dpstats.risk.proved import posterior_bounds, region_bounds
 
 Vector = NDArray[np.float64]
@@ -50,7 +44,7 @@ class PlanFacts:
     call: Any = field(default=None, repr=False)
 
     @property
-    def objective(self) -> ObjectivePlan:
+    def objective(self) -> StagePlan:
         """The release of the penalised fit itself."""
         return next(plan for role, plan in self.stages if role == "fit")
 
@@ -164,33 +158,51 @@ class PlanFacts:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        table = _risk_frame(self, pi, radius, n)
+        table = self.risk_bounds(pi, radius, n).frame()
         if check_flag("printed", printed):
             return table
         proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
         return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
+    def risk_bounds(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> RiskBounds:
+        """The bounds of `excess_risk`, to be looked up by what they bound.
 
-def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
-    """The excess-risk table of the plan's method."""
-    fit = plan.objective
-    if isinstance(fit, LeastSquaresPlan):
-        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
-    if isinstance(fit, PosteriorPlan):
-        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
-    if isinstance(fit, OutputPlan):
-        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
-        return output_risk(plan, facts, pi, radius, n)
-    return excess_risk(plan, pi, radius, n)
+        Examples
+        --------
+        >>> float(plan.risk_bounds(0.05).value("unregularised", "quantile")) > 0
+        True
+        """
+        return self.objective.risk(_RiskTables(self, pi, radius, n))
 
 
-def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:
-    """What is proved of a draw: nothing of one from a Markov chain."""
-    if not plan.exact:
-        return []
-    if plan.semi_axes is not None:
-        return region_bounds(plan.temperature, len(lattice_points(plan.semi_axes, ACROSS[plan.size])), pi)
-    return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
+@dataclass(frozen=True)
+class _RiskTables:
+    """The bounds on the excess risk of a plan, of which its mechanism takes its own."""
+
+    plan: PlanFacts
+    pi: float
+    radius: float | None
+    n: int | None
+
+    def of_objective(self) -> RiskBounds:
+        return objective_risk(self.plan, self.pi, self.radius, self.n)
+
+    def of_optimum(self, law: Noise) -> RiskBounds:
+        fit = self.plan.objective
+        facts = OutputFacts(fit.family, law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
+        return output_risk(self.plan, facts, self.pi, self.radius, self.n)
+
+    def of_posterior(self, temperature: float, points: int | None) -> RiskBounds:
+        def bounds(pi: float, radius: float) -> list[Bound]:
+            if points is not None:
+                return region_bounds(temperature, points, pi)
+            curvature = self.plan.curvature
+            return posterior_bounds(temperature, len(curvature), float(np.max(curvature)), pi, radius)
+
+        return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
+
+    def unproved(self) -> RiskBounds:
+        return posterior_risk(self.plan, lambda pi, radius: [], self.pi, self.radius, self.n)
 
 
 COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]

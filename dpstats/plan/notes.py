@@ -13,10 +13,8 @@ from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
+from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.tables import capped_at, format_number, is_output
 from dpstats.proof_pages import cite_proof
@@ -56,7 +54,7 @@ def plan_notes(plan: PlanFacts) -> list[str]:
     guarantee, objective = plan.guarantee, plan.objective
     said = [
         guarantee_note(plan),
-        shrinkage_note(plan),
+        plan.stages[-1].plan.shrinkage_note,
         errors_note(plan),
     ]
     if guarantee.delta < plan.request.delta:
@@ -161,41 +159,13 @@ def link_note(plan: PlanFacts) -> list[str]:
     ]
 
 
-def shrinkage_note(plan: PlanFacts) -> str:
-    """What the coefficients are shrunk by."""
-    units = "on columns in model units: numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return f"Coefficients are shrunk towards zero where the released sums have more noise than information, {units}"
-    scaled = "" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."
-    return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
-
-
 def errors_note(plan: PlanFacts) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
-    information = plan.stages[-1].plan.information
-    if is_output(plan):
-        return (
-            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
-            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
-            "part of this release; method='napp' releases them."
-        )
-    if isinstance(plan.stages[-1].plan, PosteriorPlan):
-        return (
-            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
-            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
-            "this release; method='napp' releases them."
-        )
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return (
-            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
-            "linear model of them: statistics.fit(formula) costs nothing. "
-            + (
-                "Errors of this fit would not be valid after a selection by the same sums."
-                if plan.request.penalty is not None and plan.request.penalty.sparse
-                else "Standard errors (model-based) account for the sample and for the noise."
-            )
-        )
+    last = plan.stages[-1].plan
+    information = last.information
+    if last.errors_note is not None:
+        return last.errors_note
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
         buys = "; inference=True buys them" if offered else ""
@@ -260,13 +230,15 @@ def persons_note(plan: PlanFacts) -> str:
     )
 
 
-def rounding_note(stage: ObjectivePlan) -> str:
-    """What hiding the rounding of floating point costs."""
+def rounding_note(stage: StagePlan) -> list[str]:
+    """What hiding the rounding of floating point costs, where there is a last step for it."""
+    if stage.final_share is None:
+        return []
     added = 100 * (math.hypot(1.0, stage.final_share) - 1)
-    return (
+    return [
         f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
         f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
-    )
+    ]
 
 
 def screening_note(plan: PlanFacts) -> str:

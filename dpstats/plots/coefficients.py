@@ -146,14 +146,8 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
         left += width
     if not bounded.all():
         blank = np.flatnonzero(~bounded)
-        bars: dict[str, Any] = {
-            "height": 0.7,
-            "facecolor": "none",
-            "edgecolor": style.GREY,
-            "hatch": "///",
-            "linewidth": 0.6,
-        }
-        ax.barh(blank, np.ones(len(blank)), label="not identified", **bars)
+        hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": style.GREY, "hatch": "///", "linewidth": 0.6}
+        ax.barh(blank, np.ones(len(blank)), height=0.7, label="not identified", **hatched)
     ax.set_xlim(0, 1)
     lines = style.show_legend_above(ax)
     style.name_axes(ax, "share of the squared standard error", "")
@@ -227,16 +221,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
         marks = {"color": style.BLUE, "elinewidth": 0, "label": "coefficient as released"}
         style.bars(ax, rows[clear], values[clear], np.repeat(values[clear, None], 2, axis=1), across=True, **marks)
     widths = ends[:, 1] - ends[:, 0]
-    ax.barh(
-        rows,
-        widths,
-        left=ends[:, 0],
-        height=0.5,
-        color=style.PALE,
-        linewidth=0,
-        label="twice the noise at most",
-        zorder=1.5,
-    )
+    pale: dict[str, Any] = {"height": 0.5, "color": style.PALE, "linewidth": 0, "zorder": 1.5}
+    ax.barh(rows, widths, left=ends[:, 0], label="twice the noise at most", **pale)
     ax.use_sticky_edges = False
     ax.margins(x=0.05)
     if hidden.any():
@@ -246,13 +232,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
 
 
 def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:
-    face: dict[str, Any] = {
-        "markerfacecolor": "white",
-        "markeredgecolor": style.RED,
-        "markersize": 5.5,
-        "markeredgewidth": 1.3,
-    }
-    ax.plot(values, rows, "o", label=label, zorder=4, **face)
+    face: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": style.RED, "markeredgewidth": 1.3}
+    ax.plot(values, rows, "o", label=label, markersize=5.5, zorder=4, **face)
 
 
 def _arrows(ax: Axes, rows: Float, end: float, marker: str, color: str) -> None:

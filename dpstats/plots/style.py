@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.ledger import Ledger
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.privacy.guarantee import Guarantee
 
@@ -141,13 +142,11 @@ def promise(guarantee: Guarantee, what: str) -> str:
     return f"Protected: {neighbours(guarantee)}, of which {what} tells no more than {budget} allows."
 
 
-def neighbours(guarantee: Guarantee) -> str:
+def neighbours(protected: Guarantee | Ledger) -> str:
     """What neighbouring data differ by, in words."""
-    whose = "row" if guarantee.unit is None else guarantee.unit
-    return {
-        "add_remove": f"whether any one {whose} is in the data",
-        "replace_one": f"the contents of any one {whose}",
-    }[guarantee.adjacency]
+    unit = "row" if protected.unit is None else protected.unit
+    one = {"add_remove": f"whether any one {unit} is in the data", "replace_one": f"the contents of any one {unit}"}
+    return one[protected.adjacency]
 
 
 def shorten(name: object, width: int) -> str:
@@ -257,25 +256,14 @@ class EvaluatedSubject(Protocol):
     """The result of an evaluation; `dpstats.Evaluation`."""
 
     @property
-    def model(self) -> str:
-        """Family and formula of the model."""
-
+    def model(self) -> str: ...
     @property
-    def metrics(self) -> pd.DataFrame:
-        """One row a metric."""
-
+    def metrics(self) -> pd.DataFrame: ...
     @property
-    def calibration(self) -> pd.DataFrame | None:
-        """Predicted and observed frequency by bins."""
-
+    def calibration(self) -> pd.DataFrame | None: ...
     @property
-    def roc(self) -> pd.DataFrame | None:
-        """False and true positive rate by threshold."""
-
+    def roc(self) -> pd.DataFrame | None: ...
     @property
-    def residuals(self) -> pd.DataFrame | None:
-        """Mean residual by bins of the fitted value."""
-
+    def residuals(self) -> pd.DataFrame | None: ...
     @property
-    def guarantee(self) -> Guarantee:
-        """For everything it shows, apart from the model's own."""
+    def guarantee(self) -> Guarantee: ...

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
@@ -88,10 +87,10 @@ class GLMResults(ReleasedModel):
         NotReleasedError
             If the fit was by another method.
         """
-        plan = self.plan.objective
-        if not isinstance(plan, LeastSquaresPlan) or not isinstance(self.released, ReleasedSums):
+        statistics = self.plan.objective.statistics
+        if statistics is None or not isinstance(self.released, ReleasedSums):
             raise NotReleasedError("statistics were not released; method='statistics' or release_statistics buys them")
-        held = replace(plan.statistics, guarantee=self.guarantee)
+        held = replace(statistics, guarantee=self.guarantee)
         ranges = float(self.budget["eps"].get("ranges", 0.0))
         return ReleasedStatistics(held, self.released.sums, self.nobs, ranges)
 

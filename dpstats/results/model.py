@@ -16,8 +16,7 @@ from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plots import draw_result

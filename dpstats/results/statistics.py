@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.cached import cached_property
@@ -21,11 +20,21 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.least_squares import sums_facts
 from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
+from dpstats.plan.tables import (
+    WIDTH,
+    Summary,
+    facts_table,
+    format_number,
+    full_width,
+    paired_facts,
+    shorten,
+    wrap_notes,
+)
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -41,7 +50,7 @@ def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
     summary = Summary()
     summary.tables = [
         _header("Released Statistics", [*facts, ("Complete Rows:", _rounded(mass.count, mass.deviation))], plan),
-        statistics_table(plan.noise),
+        facts_table(sums_facts(plan)),
     ]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
@@ -110,15 +119,9 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
     longest = max(len(fact) for _, fact in right)
-    narrow = _paired(title, left, right, longest)
+    narrow = paired_facts(title, left, right, longest)
     # Stretched to the width of the tables below.
-    return _paired(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
-
-
-def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]], wide: int) -> SimpleTable:
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+    return paired_facts(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
 
 
 Vector = NDArray[np.float64]

@@ -26,8 +26,8 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
 from dpstats.ledger.ledger import LedgerLike
-from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
+from dpstats.models.release import check_rows
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties.base import number
 from dpstats.plan import Plan
