@@ -412,17 +412,23 @@ class StreamPlan:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StreamPlan:
         """The plan whose `to_dict` gave `stored`."""
-        return cls(
-            design=DesignSpec.from_dict(stored["design"]),
-            vector=RowVector.from_dict(stored["vector"]),
-            sums=plan_from_dict(stored["sums"]),
-            radius=float(stored["radius"]),
-            penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
-            constraint=None if stored["constraint"] is None else constraint_from_dict(stored["constraint"]),
-            solver=stored["solver"],
-            rows_guess=float(stored["rows_guess"]),
-            guarantee=Guarantee(**stored["guarantee"]),
-        )
+        return cls(**cls._stored_facts(stored))
+
+    @staticmethod
+    def _stored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields whose `to_dict` gave `stored`."""
+        penalty, constraint = stored["penalty"], stored["constraint"]
+        return {
+            "design": DesignSpec.from_dict(stored["design"]),
+            "vector": RowVector.from_dict(stored["vector"]),
+            "sums": plan_from_dict(stored["sums"]),
+            "radius": float(stored["radius"]),
+            "penalty": None if penalty is None else penalty_from_dict(penalty),
+            "constraint": None if constraint is None else constraint_from_dict(constraint),
+            "solver": stored["solver"],
+            "rows_guess": float(stored["rows_guess"]),
+            "guarantee": Guarantee(**stored["guarantee"]),
+        }
 
 
 def ticks_table(frame: pd.DataFrame) -> SimpleTable:

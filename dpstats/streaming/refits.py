@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpstats.arguments import is_whole
 from dpstats.call import SEEDED, make_request
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
@@ -177,18 +178,18 @@ def printed_period(
 
     ArgumentError if the case is unknown, or misses what it needs.
     """
-    many, wide = _whole("rows", rows, 10**15), _whole("columns", columns)
-    budget = number("eps", eps, 0.0, math.inf, open_low=True)
-    size = number("reach", reach, 0.0, math.inf, open_low=True)
-    slope = number("lipschitz", lipschitz, 0.0, math.inf, open_low=True)
+
+    def positive(name: str, value: Any) -> float:
+        return number(name, value, 0.0, math.inf, open_low=True)
+
+    many, wide, budget = _whole("rows", rows, 10**15), _whole("columns", columns), positive("eps", eps)
+    size, slope = positive("reach", reach), positive("lipschitz", lipschitz)
     if case == 1:
         period = (many * wide) ** (1 / 3) / budget ** (2 / 3)
     elif case == 2:
-        nu = number("convexity", _needed("convexity", convexity), 0.0, math.inf, open_low=True)
-        period = math.sqrt(wide * slope) / (math.sqrt(nu) * budget * math.sqrt(size))
+        period = math.sqrt(wide * slope) / (math.sqrt(positive("convexity", convexity)) * budget * math.sqrt(size))
     elif case == 3:
-        across = number("width", _needed("width", width), 0.0, math.inf, open_low=True)
-        bend = number("curvature", _needed("curvature", curvature), 0.0, math.inf, open_low=True)
+        across, bend = positive("width", width), positive("curvature", curvature)
         period = math.sqrt(many * across) * bend**0.25 / ((slope * size) ** 0.25 * math.sqrt(budget))
     else:
         raise ArgumentError("case must be 1, 2 or 3, those of Theorem 3.1")
@@ -229,14 +230,8 @@ def share(
     return low, each_delta, spent[low]
 
 
-def _needed(name: str, value: float | None) -> float:
-    if value is None:
-        raise ArgumentError(f"{name} must be given for this case of Theorem 3.1")
-    return value
-
-
 def _whole(name: str, value: object, most: int = MOST_TICKS) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+    if not is_whole(value) or not 1 <= value <= most:
         raise ArgumentError(f"{name} must be integers from 1 to {most:,}")
     return int(value)
 

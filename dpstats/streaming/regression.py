@@ -6,7 +6,7 @@ What it has released is looked at again at no charge: past ticks, intervals, cha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, explain_calls
+from dpstats.arguments import check_choice, explain_calls, is_whole
 from dpstats.call import PlanKeywords, RowKeywords, expand_signature, split_kwargs
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
@@ -22,11 +22,10 @@ from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.sources import model_formula
-from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
-from dpstats.streaming.plan import StreamPlan, promise
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.refits import (
     RefitModel,
     RefitsPlan,
@@ -36,7 +35,7 @@ from dpstats.streaming.refits import (
     make_schedule,
 )
 from dpstats.streaming.request import StreamKeywords, StreamRequest, make_plan
-from dpstats.streaming.results import StreamResults, change_table
+from dpstats.streaming.results import StreamResults, change_table, coefficient_picture
 from dpstats.streaming.running import RunningStream
 from dpstats.streaming.sums.workloads import Window
 from dpstats.streaming.ticks import TickFeed
@@ -638,44 +637,6 @@ def _is_refits(mechanism: object) -> bool:
 
 
 def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if not is_whole(value):
         raise ArgumentError(f"{name} must be an integer: a number of ticks")
     return int(value)
-
-
-MOST_TICKS = 60
-"""Ticks of which a picture has intervals, evenly spread."""
-
-
-def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
-    """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
-    ax = style.new_axes(ax)
-    plan = results[0].plan
-    ticks = np.array([result.last for result in results])
-    values = np.array([result.params[term] for result in results])
-    if results[0].has_errors:
-        drawn_at = list(results)
-        if len(results) > MOST_TICKS:
-            drawn_at = [results[place] for place in np.linspace(0, len(results) - 1, MOST_TICKS).astype(int)]
-        ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in drawn_at])
-        middle = np.array([result.debiased[term] for result in drawn_at])
-        at = np.array([result.last for result in drawn_at])
-        finite = np.isfinite(ends).all(axis=1)
-        if finite.any():
-            ax.fill_between(
-                at[finite],
-                ends[finite, 0],
-                ends[finite, 1],
-                color=style.SKY,
-                alpha=0.3,
-                linewidth=0,
-                label="95 % interval",
-            )
-            ax.plot(at[finite], middle[finite], color=style.BLUE, linewidth=1.6, label="without shrinkage")
-    ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    style.name_axes(ax, "tick", f"coefficient of {term}")
-    lines = style.show_legend_above(ax)
-    style.finish(
-        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
-    )
-    return ax

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,17 @@ from dpstats.inference import Inference
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.estimates import LEVEL
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
+from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.glm_results import as_ratios
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.streaming.plan import StreamPlan, header, ticks_table
+from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Float = NDArray[np.float64]
 
@@ -329,3 +333,32 @@ def change_table(
         "high": change + half,
     }
     return WideFrame(columns, index=pd.Index(list(names), name="term"))
+
+
+MOST_TICKS = 60
+"""Ticks of which a picture has intervals, evenly spread."""
+
+
+def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
+    """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
+    ax = style.new_axes(ax)
+    plan = results[0].plan
+    ticks = np.array([result.last for result in results])
+    values = np.array([result.params[term] for result in results])
+    if results[0].has_errors:
+        spread = np.linspace(0, len(results) - 1, min(len(results), MOST_TICKS)).astype(int)
+        shown = [results[place] for place in spread]
+        ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in shown])
+        finite = np.isfinite(ends).all(axis=1)
+        if finite.any():
+            at, (low, high) = np.array([result.last for result in shown])[finite], ends[finite].T
+            middle = np.array([result.debiased[term] for result in shown])[finite]
+            ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
+            ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
+    ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
+    style.name_axes(ax, "tick", f"coefficient of {term}")
+    lines = style.show_legend_above(ax)
+    style.finish(
+        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
+    )
+    return ax
