@@ -70,9 +70,9 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         surcharge=_surcharge(options),
         most=options.record.rows,
     ).suited(design)
-    if information.beside >= budget.eps:
+    if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
-    return replace(budget, eps=budget.eps - information.beside, information=information)
+    return replace(budget, eps=budget.eps - information.extra_eps, information=information)
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:

@@ -89,12 +89,10 @@ class LeastSquaresPlan(StagePlan):
 
     @property
     def law_name(self) -> str:
-        """The law of the noise, in words."""
         return f"{self.statistics.noise.law} matrix"
 
     @property
     def bought_law(self) -> str:
-        """What `eps` buys, in words."""
         return "X'X, X'y and y'y"
 
     @property
@@ -104,7 +102,6 @@ class LeastSquaresPlan(StagePlan):
 
     @property
     def shrinkage_note(self) -> str:
-        """What the coefficients are shrunk by, in a sentence."""
         return (
             "Coefficients are shrunk towards zero where the released sums have more noise than information, "
             f"{MODEL_UNITS}"
@@ -149,12 +146,10 @@ class LeastSquaresPlan(StagePlan):
         return np.full(len(transform), np.nan)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return super().to_dict() | {"statistics": self.statistics.to_dict()}
 
     @classmethod
     def specific_fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that this mechanism alone has."""
         return {"statistics": StatisticsPlan.from_dict(stored["statistics"])}
 
 

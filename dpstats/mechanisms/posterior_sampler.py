@@ -41,13 +41,8 @@ CHAIN = 3000
 
 
 def lattice_points(semi_axes: Vector, across: int) -> Matrix:
-    """Points of a lattice within the ellipsoid sum_j (theta_j / a_j)^2 <= 1, shape (points, p).
-
-    Parameters
-    ----------
-    semi_axes : ndarray, shape (p,)
-    across : int
-        Points along each axis, odd.
+    """Points of a lattice within the ellipsoid sum_j (theta_j / a_j)^2 <= 1, an odd number `across` each axis, (points,
+    p).
     """
     line = np.linspace(-1.0, 1.0, across)
     grid = np.stack(np.meshgrid(*([line] * len(semi_axes)), indexing="ij"), axis=-1).reshape(-1, len(semi_axes))
@@ -56,24 +51,12 @@ def lattice_points(semi_axes: Vector, across: int) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class LossTable:
-    """A family's loss less its value at zero, in integers, at linear predictors rounded to a grid.
+    """A family's loss less its value at zero, in integers, at linear predictors rounded to a grid."""
 
-    A row's part of a score is looked up: whatever the row, it is one of the table's integers, and does not depend on
-    the rows beside it, as the last digit of an exponential might.
-
-    Attributes
-    ----------
-    values : ndarray of int64, shape (k, 2 t + 1)
-        In units of `UNIT`; a line for each response 0 and 1, or one, of residuals, for a continuous response.
-    step : float
-        Of the grid.
-    span : int
-        The most that one row's part of the score varies.
-    """
-
+    # In units of `UNIT`; a line for each response 0 and 1, or one, of residuals, shape (k, 2 t + 1).
     values: NDArray[np.int64]
-    step: float
-    span: int
+    step: float  # of the grid
+    span: int  # the most that one row's part of the score varies
 
     @property
     def rows(self) -> float:
@@ -185,18 +168,11 @@ def _pieces(blocks: Iterable[Block], points: int) -> Iterable[Block]:
 def by_rejection(
     height: Callable[[Matrix], Vector], propose: Callable[[], Vector], random: RandomSource, batch: int = 32
 ) -> Vector:
-    """The first proposal that is accepted with probability exp(-height), shape (p,).
+    """The first proposal that is accepted with probability exp(-height), shape (p,); `batch` of them are looked at
+    together.
 
-    Parameters
-    ----------
-    height : callable
-        From points, shape (k, p), to how much lower the log-density is than the proposals', shape (k,); at least 0 up
-        to rounding.
-    propose : callable
-        One proposal.
-    random : RandomSource
-    batch : int
-        Proposals looked at together.
+    `height` gives, for points of shape (k, p), how much lower the log-density is than the proposals', at least 0 up to
+    rounding, shape (k,).
     """
     while True:
         points = np.stack([propose() for _ in range(batch)])
@@ -212,15 +188,7 @@ def by_chain(
 ) -> Vector:
     """The last state of a random walk that leaves exp(-potential) unchanged, shape (p,); how near it is, is unknown.
 
-    Parameters
-    ----------
-    potential : callable
-        Infinite where the density vanishes.
-    start : ndarray, shape (p,)
-    covariance : ndarray, shape (p, p)
-        About that of the density.
-    random : RandomSource
-    steps : int
+    `potential` is infinite where the density vanishes; `covariance` (p, p) is about that of the density.
     """
     root = np.linalg.cholesky(covariance) * (2.38 / math.sqrt(len(start)))
     at, height = start, potential(start)
