@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
@@ -18,8 +18,16 @@ from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.gaussian import check_delta
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.guarantee import (
+    Adjacency,
+    Guarantee,
+    Unit,
+    check_adjacency,
+    check_budget,
+    check_planned,
+    make_unit,
+)
+from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.replication.napp import UNCERTIFIED
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -89,10 +97,13 @@ REQUEST_DEFAULTS: RequestKeywords = {
 """What is asked for unless something else is; every other keyword but the options is None."""
 
 
-def split_kwargs(arguments: Mapping[str, Any], keywords: type) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments that are on the list, and the others."""
-    listed = {name: value for name, value in arguments.items() if name in keywords.__annotations__}
-    return listed, {name: value for name, value in arguments.items() if name not in listed}
+def split_kwargs(arguments: Mapping[str, Any], *lists: type) -> tuple[dict[str, Any], ...]:
+    """The arguments that are on each of the lists, and last the others."""
+    parts: list[dict[str, Any]] = [{} for _ in (*lists, None)]
+    for name, value in arguments.items():
+        place = next((at for at, listed in enumerate(lists) if name in listed.__annotations__), -1)
+        parts[place][name] = value
+    return tuple(parts)
 
 
 def expand_signature(
@@ -129,6 +140,51 @@ DELTA_LEAST = 1e-250
 
 SEEDED = "seeded: the noise can be reproduced by whoever knows the seed"
 """Why nothing drawn from a seed is certified."""
+
+
+@dataclass(frozen=True)
+class PrivacyParameters:
+    """What a call has to guarantee, checked: its budget, which data are neighbours and whose data one record is."""
+
+    eps: float
+    delta: float
+    adjacency: Adjacency
+    record: Unit
+    seed: int | None  # with one nothing is certified
+
+    @property
+    def row_eps(self) -> float:
+        """What a row of weight 1 may cost: less than eps where a person may have several (docs/proofs/persons)."""
+        return self.record.each(self.eps)
+
+    def random(self) -> RandomSource:
+        """Where the noise comes from."""
+        return random_source(self.seed)
+
+    def guarantee(self, basis: str) -> Guarantee:
+        """Of a release that costs the whole budget, by the proof at `basis`."""
+        return self.of_records(Guarantee(self.eps, self.delta, self.adjacency, basis=basis))
+
+    def of_records(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee of rows as that of records, uncertified if the noise is seeded."""
+        guarantee = replace(guarantee, unit=self.record.column)
+        return guarantee if self.seed is None else guarantee.uncertified(SEEDED)
+
+
+def check_privacy(
+    eps: float,
+    delta: float = 0.0,
+    *,
+    adjacency: str,
+    seed: int | None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+) -> PrivacyParameters:
+    """The privacy parameters of a call; ArgumentError names the first one not usable."""
+    eps, delta = check_budget(eps, delta)
+    notion = check_adjacency(adjacency)
+    random_source(seed)  # refuses what is no seed
+    return PrivacyParameters(eps, delta, notion, make_unit(unit, max_rows=max_rows), seed)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.information import InformationPlan, InformationPurchase, matrix_metric
 from dpstats.mechanisms.release import ROWS_AT_MOST
-from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
+from dpstats.privacy.calibration import classical_scale, joint_loss, least_scale
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import (
     JointScales,
@@ -247,7 +247,7 @@ def scales(
     """
     common = {**_common(budget, metric), "eps": budget.eps, "curvature_ratio": kappa, "shared": budget.shared}
     if budget.information is None:
-        return JointScales(joint_scale(family, **common), np.inf)
+        return JointScales(least_scale(family, **common), np.inf)
     common |= {"ratio": budget.information.ratio, "eta_error": error}
     if metric.kind == "gaussian":
         del common["shared"]  # which is for pure noise alone

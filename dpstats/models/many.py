@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpstats.arguments import is_number, safe_repr
@@ -14,10 +14,9 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import run_charged
-from dpstats.models.glm import GLM
-from dpstats.models.persons import check_unit
+from dpstats.models.glm import fit_source
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
+from dpstats.models.release import Release, check_unit
 from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
 from dpstats.plan import Plan
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
@@ -112,25 +111,21 @@ class ManyPlans:
         table = as_table(data, engine)
         check_numeric(table, self.bought)
         check_unit(table, self.record)
+        random_source(seed)  # refuses what is no seed
         stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))
-        for name in self.models:
-            self._model(name, table, stand_ins).plan(**self._arguments(name, seed))
-        guarantee = self.guarantee if seed is None else self.guarantee.uncertified(SEEDED)
-        return run_charged(
-            ledger,
-            guarantee,
+        for plan in self.plans.values():
+            FormulaSource(str(plan.formula), table, stand_ins).plan(plan.request)
+        return Release(
+            self.guarantee if seed is None else self.guarantee.uncertified(SEEDED),
             table,
             lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
             memory=limit,
-            columns=[
-                *(name for model in self.models.values() for name in parse(str(model["formula"])).columns),
-                *self.record.columns,
-            ],
+            columns=[name for plan in self.plans.values() for name in parse(str(plan.formula)).columns],
             formula="; ".join(str(model["formula"]) for model in self.models.values()),
             domain=self.domain,
-        )
+        ).run(ledger)
 
     def summary(self) -> Summary:
         """What each model costs; as_text, as_html and as_latex.
@@ -160,29 +155,20 @@ class ManyPlans:
         """Read rows: the budget is spent by now."""
         ranges: dict[str, tuple[float, float]] = {}
         if self.bought:
-            random = random_source(seed)
             eps, notion = self.record.each(self.range_eps), self.guarantee.adjacency
-            ranges = ranges_of(data, self.bought, eps, notion, random, self.record)
-        return {name: self._fit(name, data, ranges, seed) for name in self.models}
+            ranges = ranges_of(data, self.bought, eps, notion, random_source(seed), self.record)
+        return {name: self._fit(plan, data, ranges, seed) for name, plan in self.plans.items()}
 
-    def _fit(self, name: str, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
-        arguments = self._arguments(name, seed)
+    def _fit(self, plan: Plan, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
+        """The fit of one model over the bought ranges, or the nearest that suit it; they are paid for already."""
+        request = replace(plan.request, seed=seed)
 
-        def planned(usable: Mapping[str, tuple[float, float]]) -> GLM:
-            model = self._model(name, data, self.domain.with_ranges(usable))
-            model.plan(**arguments)
-            return model
+        def usable_source(usable: Mapping[str, tuple[float, float]]) -> FormulaSource:
+            source = FormulaSource(str(plan.formula), data, self.domain.with_ranges(usable))
+            source.plan(request)
+            return source
 
-        return serve(ranges, planned).fit(**arguments)
-
-    def _model(self, name: str, data: object, domain: Domain) -> GLM:
-        model = self.models[name]
-        return GLM.from_formula(model["formula"], data, model.get("family", "gaussian"), domain)
-
-    def _arguments(self, name: str, seed: int | None) -> dict[str, Any]:
-        plan = self.plans[name]
-        rest = {key: value for key, value in self.models[name].items() if key not in ("formula", "family")}
-        return {**rest, "eps": plan.request.eps, "delta": plan.request.delta, "adjacency": plan.adjacency, "seed": seed}
+        return fit_source(serve(ranges, usable_source), request)
 
 
 def plan_many(
@@ -250,7 +236,7 @@ def plan_many(
     eps, delta = check_budget(eps, delta)
     notion = check_adjacency(adjacency)
     record = make_unit(unit, unit_weight, max_rows)
-    whose = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
+    unit_arguments = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
     if not isinstance(models, Mapping) or not models:
         raise ArgumentError("models must be a non-empty dict from names to formulas or dicts of arguments")
     listed = isinstance(weights, (list, tuple)) and all(is_number(weight) and weight > 0 for weight in weights)
@@ -261,7 +247,7 @@ def plan_many(
     if not is_number(range_share) or not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {safe_repr(range_share)}")
     common = {} if family is None else {"family": family}
-    arguments = {name: {**common, **_with_formula(name, model), **whose} for name, model in models.items()}
+    arguments = {name: {**common, **_with_formula(name, model), **unit_arguments} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
         dict.fromkeys(
@@ -304,8 +290,8 @@ def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     fixed = sorted(set(arguments) & _FIXED)
     if not isinstance(arguments.get("formula"), str) or fixed:
         raise ArgumentError(f"models[{name!r}] must be a formula or a dict with 'formula' and without {fixed or 'eps'}")
-    beside = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
-    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **beside)
+    row_terms = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
+    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **row_terms)
     return arguments
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_names, explain_calls
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Block, Rows, Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
@@ -20,12 +20,11 @@ from dpstats.families.base import pad_rows
 from dpstats.formula import cells
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import run_charged
-from dpstats.models.persons import check_unit, counted_rows, counted_values
+from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
-from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
+from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
     ROWS_AT_LEAST,
     buy_interval,
@@ -144,30 +143,23 @@ def buy_ranges(
     if isinstance(columns, str):
         raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")
     names, declared = check_names("columns", columns), Domain.coerce(domain)
-    check_budget(eps)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit, max_rows=max_rows)
     if any(name in declared for name in names):
         raise ArgumentError("columns must name columns that the domain does not declare yet")
-    record = make_unit(unit, max_rows=max_rows)
     table = as_table(data, engine)
     check_numeric(table, names)
-    check_range_eps(record.each(eps) / len(names), names, notion, rows_at_least)
-    check_unit(table, record)
-    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
-    ranges = run_charged(
-        ledger,
-        guarantee,
+    check_range_eps(privacy.row_eps / len(names), names, privacy.adjacency, rows_at_least)
+    check_unit(table, privacy.record)
+    release = Release(
+        privacy.guarantee(PROOF),
         table,
-        lambda rows: ranges_of(rows, names, record.each(eps), notion, random, record),
+        lambda rows: ranges_of(rows, names, privacy.row_eps, privacy.adjacency, privacy.random(), privacy.record),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
-        columns=[*names, *record.columns],
+        columns=names,
         domain=declared,
     )
-    return BoughtRanges(declared.with_ranges(ranges), guarantee)
+    return BoughtRanges(declared.with_ranges(release.run(ledger)), release.guarantee)
 
 
 def check_numeric(table: Table, names: Sequence[str]) -> None:

@@ -30,8 +30,8 @@ from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.ledger import Ledger, Part
 from dpstats.ledger.ledger import LedgerLike
-from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
+from dpstats.models.release import check_rows
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.penalties.base import number
 from dpstats.plan import Plan

@@ -25,7 +25,7 @@ from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
 from dpstats.ledger import Part
 from dpstats.ledger.ledger import LedgerLike
-from dpstats.models.charging import check_rows
+from dpstats.models.release import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
 from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_at

@@ -211,7 +211,7 @@ def test_cells_make_no_error_and_no_second_charge(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_tick_open(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = make(schedule=1, seed=1)
     with monkeypatch.context() as patched:
-        patched.setattr("dpstats.models.glm._release", lambda *rest: 1 / 0)
+        patched.setattr("dpstats.models.glm.release_fit", lambda *rest: 1 / 0)
         with pytest.raises(ReleaseError):
             stream.update(so_far(1))
     assert stream.tick == 0
