@@ -23,9 +23,9 @@ from dpstats.domain import Domain
 from dpstats.domain.codebook import codebook_text
 from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseError
 from dpstats.ledger import Ledger
-from dpstats.plan.tables import DETAILS, WIDTH, Summary, notes_of
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.results.stored import text_of
+from dpstats.summaries import DETAILS, WIDTH, Summary, notes_of
 from dpstats.writing import write_whole
 
 ROOM = 2**20

@@ -14,11 +14,11 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.evaluation.histograms import UNKNOWN, Estimate, Influence
 from dpstats.evaluation.integer_noise import IntegerNoise
 from dpstats.frames import WideFrame
-from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.results import stored
+from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

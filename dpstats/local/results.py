@@ -22,11 +22,11 @@ from dpstats.frames import WideFrame
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
 from dpstats.results import stored
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 
 Vector = NDArray[np.float64]
 

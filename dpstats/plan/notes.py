@@ -16,8 +16,9 @@ from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.tables import capped_at, format_number, is_output
+from dpstats.plan.tables import capped_at, is_output
 from dpstats.proof_pages import cite_proof
+from dpstats.summaries import format_number
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""

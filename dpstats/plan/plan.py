@@ -33,10 +33,11 @@ from dpstats.plan.methods import (
     zcdp_of,
 )
 from dpstats.plan.notes import plan_notes, rounding_note
-from dpstats.plan.tables import Summary, column_table, header_table, plan_tables, shorten, wrap_notes
+from dpstats.plan.tables import column_table, header_table, plan_tables
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
+from dpstats.summaries import Summary, shorten, wrap_notes
 
 
 class Plan(PlanFacts):

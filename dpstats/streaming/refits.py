@@ -35,12 +35,12 @@ from dpstats.models.release import check_rows
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.penalties.base import number
 from dpstats.plan import Plan
-from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.quiet import fail_closed, hide_frames, strip_context
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.checkpoint import DurableTicks, Waiting
+from dpstats.summaries import wrap_notes
 
 MOST_TICKS = 10**6
 

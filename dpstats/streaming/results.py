@@ -19,7 +19,6 @@ from dpstats.frames import WideFrame
 from dpstats.inference import Inference
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.estimates import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.quiet import quiet
 from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
@@ -27,6 +26,7 @@ from dpstats.results.glm_results import GLMResults, as_ratios
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, ticks_table
 from dpstats.streaming.projected import stored_plan
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
