@@ -107,6 +107,11 @@ def is_number(value: object) -> TypeGuard[float]:
         return False
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether `value` is an integer, and not a bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def check_flag(name: str, value: object) -> bool:
     """Return `value` as a bool if it is one, else raise ArgumentError."""
     if not isinstance(value, (bool, np.bool_)):

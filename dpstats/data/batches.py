@@ -20,11 +20,11 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from dpstats.arguments import safe_repr
-from dpstats.data.arrow import ArrowColumn, kind_of
+from dpstats.data.arrow import from_arrow, is_integral, kind_of
 from dpstats.data.columns import Column
-from dpstats.data.containers import PolarsColumn, from_arrow
+from dpstats.data.containers import from_polars
 from dpstats.data.spool import free_bytes
-from dpstats.data.table import BATCH_ROWS, DeclaredColumn, Holds, Stream, Table
+from dpstats.data.table import BATCH_ROWS, Holds, Stream, Table
 from dpstats.errors import DataError, NoRoomError, RowsChangedError
 from dpstats.quiet import silence_native
 
@@ -35,12 +35,9 @@ KEPT_IN_MEMORY = 2**24
 """Bytes of a query's result beyond which it is kept in a file."""
 
 
-def declared_columns(kinds: pa.Schema) -> list[DeclaredColumn]:
+def declared_columns(kinds: pa.Schema) -> list[Column]:
     """What an Arrow schema says of each of its columns."""
-    return [
-        DeclaredColumn(str(field.type), kind_of(field.type), integral=ArrowColumn(field.type, []).integral)
-        for field in kinds
-    ]
+    return [Column(str(field.type), kind_of(field.type), integral=is_integral(field.type)) for field in kinds]
 
 
 def batches_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Table]:
@@ -411,7 +408,7 @@ def from_dataset(dataset: Any) -> Stream:
     return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), ready=files.check_ready)
 
 
-def from_polars(frame: Any) -> Stream:
+def from_lazyframe(frame: Any) -> Stream:
     """A LazyFrame of polars, carried out once for each release; DataError if its columns and types cannot be told."""
     import polars
 
@@ -427,7 +424,7 @@ def from_polars(frame: Any) -> Stream:
         for batch in frame.select(list(names)).collect_batches(chunk_size=BATCH_ROWS):
             yield from batch.to_arrow(compat_level=polars.CompatLevel.oldest()).to_batches()
 
-    columns = [_polars_column(dtype) for dtype in schema.values()]
+    columns = [from_polars(polars.Series([], dtype=dtype)).declared() for dtype in schema.values()]
     return OneShotStream(list(schema), columns, produce)
 
 
@@ -444,17 +441,10 @@ def from_duckdb(relation: Any) -> Stream:
     return OneShotStream(labels, columns, produce)
 
 
-def _polars_column(dtype: Any) -> DeclaredColumn:
-    import polars
-
-    empty = PolarsColumn(polars.Series([], dtype=dtype))
-    return DeclaredColumn(empty.type_name, empty.kind, integral=empty.integral)
-
-
-def _duckdb_column(declared_type: Any) -> DeclaredColumn:
+def _duckdb_column(declared_type: Any) -> Column:
     kind, name = declared_type.id, str(declared_type)
     if kind == "boolean":
-        return DeclaredColumn(name, "boolean", integral=True)
+        return Column(name, "boolean", integral=True)
     if kind in _DUCKDB_WHOLE or kind in _DUCKDB_REAL:
-        return DeclaredColumn(name, "numeric", integral=kind in _DUCKDB_WHOLE)
-    return DeclaredColumn(name, "text" if kind in _DUCKDB_TEXT else None)
+        return Column(name, "numeric", integral=kind in _DUCKDB_WHOLE)
+    return Column(name, "text" if kind in _DUCKDB_TEXT else None)

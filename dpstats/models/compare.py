@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats import plots
 from dpstats.arguments import explain_calls, safe_repr
 from dpstats.call import METHODS, DomainLike, Request, RequestKeywords, expand_signature, make_request
 from dpstats.errors import ArgumentError, UncertifiedError
@@ -22,7 +22,6 @@ from dpstats.mechanisms.calibration import typical_sizes
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
-from dpstats.plots import draw_comparison
 from dpstats.quiet import hide_frames
 from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
@@ -110,7 +109,7 @@ class Comparison:
         >>> found.plot().get_xscale()  # with the extra "plots"
         'log'
         """
-        return draw_comparison(self, **arguments)
+        return plots.methods(self, **arguments)
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -333,8 +332,7 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
     plan = model.planned(method, n)
     stage = plan.stages[-1].plan
     found = model.made_up.mean(stage.predicted_error, n)
-    bounds = plan.excess_risk(n=n).set_index("bound")["per_row"]
-    bound = float(bounds.get("unregularised, in the mean", math.nan))
+    bound = plan.risk_bounds(n=n).value("unregularised", "mean") / n
     law = stage.law_name
     guarantee = plan.guarantee
     return _facts(method, n, found, law, bound) | {

@@ -21,7 +21,7 @@ from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
+from dpstats.risk import Bound, OutputFacts, RiskBounds, objective_risk, output_risk, posterior_risk
 from dpstats.risk.proved import posterior_bounds, region_bounds
 
 Vector = NDArray[np.float64]
@@ -187,31 +187,41 @@ class PlanFacts:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        table = self.objective.risk(_RiskTables(self, pi, radius, n))
+        table = self.risk_bounds(pi, radius, n).frame()
         if check_flag("printed", printed):
             return table
         proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
         return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
+    def risk_bounds(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> RiskBounds:
+        """The bounds of `excess_risk`, to be looked up by what they bound.
+
+        Examples
+        --------
+        >>> float(plan.risk_bounds(0.05).value("unregularised", "quantile")) > 0
+        True
+        """
+        return self.objective.risk(_RiskTables(self, pi, radius, n))
+
 
 @dataclass(frozen=True)
 class _RiskTables:
-    """The excess-risk tables of a plan, of which its mechanism takes one."""
+    """The bounds on the excess risk of a plan, of which its mechanism takes its own."""
 
     plan: PlanFacts
     pi: float
     radius: float | None
     n: int | None
 
-    def of_objective(self) -> pd.DataFrame:
-        return excess_risk(self.plan, self.pi, self.radius, self.n)
+    def of_objective(self) -> RiskBounds:
+        return objective_risk(self.plan, self.pi, self.radius, self.n)
 
-    def of_optimum(self, law: Noise) -> pd.DataFrame:
+    def of_optimum(self, law: Noise) -> RiskBounds:
         fit = self.plan.objective
         facts = OutputFacts(fit.family, law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
         return output_risk(self.plan, facts, self.pi, self.radius, self.n)
 
-    def of_posterior(self, temperature: float, points: int | None) -> pd.DataFrame:
+    def of_posterior(self, temperature: float, points: int | None) -> RiskBounds:
         def bounds(pi: float, radius: float) -> list[Bound]:
             if points is not None:
                 return region_bounds(temperature, points, pi)
@@ -220,7 +230,7 @@ class _RiskTables:
 
         return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
 
-    def unproved(self) -> pd.DataFrame:
+    def unproved(self) -> RiskBounds:
         return posterior_risk(self.plan, lambda pi, radius: [], self.pi, self.radius, self.n)
 
 

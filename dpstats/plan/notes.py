@@ -256,7 +256,9 @@ def weights_note(design: PublicDesign) -> list[str]:
     if design.score_ratio is None:
         most = design.weights.high if isinstance(design, DesignSpec) and design.weights is not None else None
         bound = "the greatest weight allowed" if most is None else f"{most:.4g}, the upper end of their range"
-        notes.append(f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust.")
+        notes.append(
+            f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust."
+        )
     if isinstance(design, DesignSpec) and design.response.trials is not None:
         notes.append(
             f"A row of successes and failures counts as its trials over {design.response.trials:.4g}, the greatest "

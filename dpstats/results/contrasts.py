@@ -16,6 +16,7 @@ from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import LEVEL
+from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
 
 SHOWN = 2
@@ -46,7 +47,7 @@ Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ContrastTests:
+class ContrastTests(Printed):
     """Tests of linear combinations of the coefficients, one by one.
 
     Attributes
@@ -90,9 +91,6 @@ class ContrastTests:
         summary = Summary()
         summary.tables = [inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")]
         return summary
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
 
 MOST = 1e100

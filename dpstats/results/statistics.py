@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.cached import cached_property
@@ -34,7 +33,7 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
@@ -112,15 +111,9 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
     longest = max(len(fact) for _, fact in right)
-    narrow = _paired(title, left, right, longest)
+    narrow = paired_facts(title, left, right, longest)
     # Stretched to the width of the tables below.
-    return _paired(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
-
-
-def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]], wide: int) -> SimpleTable:
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+    return paired_facts(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
 
 
 Vector = NDArray[np.float64]

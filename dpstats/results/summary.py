@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -125,9 +126,8 @@ def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     rows = stated_rows(results) if n is None else n
     if rows is None or not has_risk(plan):
         return []
-    table = plan.excess_risk(RISK_LEVEL, n=rows).set_index("bound")["per_row"]
-    most = table.get(f"unregularised, with probability {1 - RISK_LEVEL:g}")
-    if most is None:
+    most = plan.risk_bounds(RISK_LEVEL, n=rows).value("unregularised", "quantile") / rows
+    if math.isnan(most):
         return []
     loss = null_loss(plan)
     beside = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"

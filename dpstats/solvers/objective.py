@@ -60,22 +60,8 @@ class CertifiedGradient(NamedTuple):
 class PerturbedObjective:
     """J(theta) = sum_i w_i l(x_i'theta + o_i; y_i) + 1/2 theta' diag(m) theta + b'theta (docs/proofs/objective).
 
-    Parameters
-    ----------
-    family : Family
-        The loss l.
-    rows : Rows of Block, or collection of (exog, endog)
-        Row blocks without missing values, weights within [0, 1]; gone through once per evaluation.
-    curvature : ndarray, shape (p,)
-        The diagonal m of the quadratic term, all positive.
-    noise : ndarray, shape (p,)
-        The linear term b.
-    row_norm : float
-        Bound on the Euclidean norm of every row; used in rounding bounds only.
-    widest : type
-        The widest float to compute with: what the machine has, or less.
-    offset_bound : float
-        Bound on the size of every offset; used in rounding bounds only.
+    `rows` are blocks or (exog, endog), complete, weights within [0, 1], gone through once an evaluation; `row_norm`
+    and `offset_bound` bound rows and offsets, for rounding bounds only.
     """
 
     def __init__(
@@ -127,12 +113,6 @@ class PerturbedObjective:
         """J, gradient and Hessian at theta, in one pass over the rows."""
         public = Accumulated(*self._smooth(theta), np.diag(self.curvature))
         return public.plus(self.rows.added(partial(_accumulated, self.family, theta), Accumulated.plus))
-
-    def value_gradient(self, theta: Vector) -> tuple[float, Vector]:
-        """J and its gradient at theta, in one pass over the rows."""
-        value, gradient = self._smooth(theta)
-        own = self.rows.added(partial(_value_gradient, self.family, theta), _plus)
-        return value + own[0], gradient + own[1]
 
     def gradient(self, theta: Vector) -> Vector:
         """The gradient of J at theta alone, in the cheapest pass over the rows that there is."""
@@ -219,16 +199,6 @@ def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accu
     return Accumulated(value, gradient, hessian)
 
 
-def _value_gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> tuple[float, Vector]:
-    """The loss of some rows and its gradient."""
-    value, gradient = 0.0, np.zeros(len(theta))
-    for block in chunks(blocks, CHUNK_ROWS):
-        derivatives = _derivatives(family, theta, block)
-        value += float(np.sum(derivatives.value))
-        gradient += np.dot(derivatives.gradient, block.exog)
-    return value, gradient
-
-
 def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
     """What some rows add to the gradient."""
     gradient = np.zeros(len(theta))
@@ -236,10 +206,6 @@ def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
         slope = family.slope(_predictors(theta, block), block.endog)
         gradient += np.dot(slope if block.weights is None else block.weights * slope, block.exog)
     return gradient
-
-
-def _plus(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float, Vector]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 def _averaged_hessian(

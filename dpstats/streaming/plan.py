@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_number
+from dpstats.arguments import is_number, is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -156,21 +156,6 @@ class StreamPlan:
         return len(self.names) - int(self.design.has_intercept)
 
     @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Every column, shape (p,): streams select none."""
-        return np.ones(len(self.names), dtype=bool)
-
-    @property
-    def screening(self) -> None:
-        """Nothing: as `kept`."""
-        return
-
-    @property
-    def stages(self) -> tuple[()]:
-        """None: coefficients follow from released sums."""
-        return ()
-
-    @property
     def horizon(self) -> int | None:
         """The last tick; None of a stream that runs for ever."""
         return self.sums.mechanism.horizon
@@ -261,6 +246,9 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+        given: Any = ticks
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) or not all(map(is_whole, given)):
+            raise ArgumentError("ticks must be a list of integers: the ticks to predict")
         # w of a row at a linear predictor of 0.
         typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
         rows = []
@@ -373,6 +361,12 @@ class StreamPlan:
         """A line that names the release, for the ledger."""
         name = shorten(self.design.response_name, 40)
         return f"stream of {self.family.name} regressions of {name} on {len(self.names)} columns"
+
+    def on_noise_of(self, stored: SumsPlan) -> StreamPlan:
+        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise."""
+        if not self.sums.repeats(stored):
+            return self
+        return replace(self, sums=stored, guarantee=replace(self.guarantee, rho=stored.guarantee.rho))
 
     def digests(self) -> dict[str, str]:
         """Hashes of the public facts that the stream is bound to, by the argument that they come from."""

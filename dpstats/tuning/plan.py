@@ -24,8 +24,8 @@ from dpstats.plan import Plan
 from dpstats.privacy.gaussian import check_delta
 from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_planned, make_unit
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
-from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
+from dpstats.results.stored import Printed, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.tuning.losses import MODEL_LOSSES
 
@@ -140,7 +140,7 @@ UNTUNED = (
 
 
 @dataclass(frozen=True, eq=False)
-class TuningPlan:
+class TuningPlan(Printed):
     """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
 
     Attributes
@@ -243,8 +243,7 @@ class TuningPlan:
         True
         """
         title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         rows = [
             (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
             for name, *figures in self.table.itertuples()
@@ -266,15 +265,7 @@ class TuningPlan:
         >>> all(isinstance(note, str) for note in plan.notes())
         True
         """
-        guarantee = self.guarantee
-        spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
-        notes = [
-            f"The released fit and which candidate it is are {spent}-differentially private under "
-            f"{guarantee.neighbours}, by {cite_proof(guarantee.basis)}."
-            if guarantee.certified
-            else f"No guarantee is claimed for this output: {guarantee.reason}.",
-            UNTUNED,
-        ]
+        notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
         if self.runs is not None:
             notes.append(
                 f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
@@ -299,9 +290,6 @@ class TuningPlan:
         summary.tables = self.tables()
         summary.add_extra_txt(wrap_notes(self.notes()))
         return summary
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
@@ -20,10 +19,9 @@ from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_for_unit, check_unit
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.selection import PermuteAndFlip
-from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
-from dpstats.results import stored
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
@@ -72,7 +70,7 @@ BETA = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Released):
     """What `select` chose.
 
     Attributes
@@ -133,8 +131,7 @@ class Selection:
         """
         summary = Summary()
         title = f"Choice of the least {shorten(self.score, 40)}"
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
         bounds = self.utility()
         rows = [
@@ -152,28 +149,19 @@ class Selection:
         return summary
 
     def _notes(self) -> list[str]:
-        guarantee = self.guarantee
-        first = (
-            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.neighbours}, by "
-            f"{cite_proof(guarantee.basis)}; what the candidates themselves cost comes on top."
-            if guarantee.certified
-            else f"No guarantee is claimed for this output: {guarantee.reason}."
-        )
-        who = "A row adds" if guarantee.unit is None else f"All rows of one {guarantee.unit} together add"
+        unit = self.guarantee.unit
+        who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
         return [
-            first,
+            guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
 
-    def save(self, path: str | Path) -> None:
-        """Write what was released as JSON, without the candidates themselves.
+    def to_dict(self) -> dict[str, Any]:
+        """What was released, for JSON, without the candidates themselves.
 
         Examples
         --------
@@ -184,18 +172,19 @@ class Selection:
         True
         """
         facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
-        laws = {"choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
-        stored.save_released(path, "Selection", {**facts, **laws})
+        return {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
 
     @classmethod
-    def load(cls, path: str | Path) -> Selection:
-        """Read what `save` wrote; DataError if it is no such file."""
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of.
 
-        def build(facts: dict[str, Any]) -> Selection:
-            choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
-            return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
-
-        return stored.load_released(path, "Selection", build)
+        Examples
+        --------
+        >>> dp.Selection.from_dict(found.to_dict()).names
+        ('0.25', '0.5')
+        """
+        choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
+        return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
 
 
 @hide_frames

@@ -27,6 +27,7 @@ from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integer
 from dpstats.privacy.selection import STEPS
 from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Printed
 from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
 from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, tuning_plan
@@ -132,7 +133,7 @@ _log = logging.getLogger("dpstats")
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class Tuned(Printed):
     """A tuned fit.
 
     Attributes
@@ -214,9 +215,6 @@ class Tuned:
         own.tables = summary.tables
         own.add_extra_txt([f"{choice}\n{summary.extra_txt}{aware}"])
         return own
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Tuned: {self.chosen}; {self.guarantee}>"

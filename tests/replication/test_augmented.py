@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.replications import majorized
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.penalties import ElasticNet, Lasso, Ridge
 from dpstats.replication import augmented
-from dpstats.replication import augmented as majorize
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -30,7 +30,7 @@ def root_mean_square_gap(family, penalty, noise_rows, seeds):
     """Distance of the augmented fit from the analytic one, over `seeds` draws of the noise rows."""
     exog, endog = rows(family)
     objective = PerturbedObjective(family, [(exog, endog)], CURVATURE, NOISE)
-    analytic = majorize.iterate(objective, penalty, iterations=500, change=1e-9)
+    analytic = majorized.iterate(objective, penalty, iterations=500, change=1e-9)
     gaps = [
         augmented.minimize(
             family, [(exog, endog)], CURVATURE, NOISE, penalty, np.random.default_rng(seed),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 import dpstats as dp
 from dpstats.data import Table, as_exog, as_table, batches, files
 from dpstats.data.table import Stream
-from dpstats.errors import ArgumentError, DataError, DomainError, ReleaseError
+from dpstats.errors import DataError, DomainError, ReleaseError
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
@@ -389,12 +388,6 @@ def test_files_that_cannot_be_opened(name: str, content: str | None, told: str, 
         dp.ols("y ~ x", tmp_path / name, 1.0, domain={"x": (0, 1), "y": (0, 1)})
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
-
-
-def test_files_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dpstats.data.files", None)
-    with pytest.raises(ArgumentError, match=r"pip install dpstats\[files\]"):
-        as_table("rows.csv")
 
 
 def test_levels_of_text_do_not_suit_a_column_of_whole_numbers_in_files(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def from_dict(stored: Mapping[str, Any]) -> Constraint:
     >>> from_dict({"name": "l1", "radius": 2.0})
     L1Ball(radius=2.0)
     """
-    arguments = dict(stored)
+    arguments = dict(stored) if isinstance(stored, Mapping) else {}
     kind = _KINDS.get(str(arguments.pop("name", None)))
     if kind is None:
         raise ArgumentError(f"a stored constraint must have a 'name' among {list(_KINDS)}")

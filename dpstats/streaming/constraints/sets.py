@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
+from dpstats.arguments import is_whole
 from dpstats.errors import ArgumentError
 from dpstats.penalties.base import number
 
 Vector = NDArray[np.float64]
+
+MOST_COLUMNS = 10**9
 
 
 class Constraint(ABC):
@@ -134,7 +137,7 @@ class Constraint(ABC):
         >>> ball.gaussian_width(100) < dp.streaming.constraints.L2Ball(2.0).gaussian_width(100)
         True
         """
-        if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
+        if not is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             raise ArgumentError("d must be a positive integer: the number of coefficients")
         self.check_size(int(d))
         return self._gaussian_width(int(d))
