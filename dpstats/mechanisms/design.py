@@ -169,22 +169,22 @@ class ArrayDesign:
 
 @dataclass(frozen=True, eq=False)
 class SubDesign:
-    """Some columns of a design, at increasing positions `kept`, under the bounds of the whole."""
+    """Some columns of a design, at increasing `positions`, under the bounds of the whole."""
 
-    whole: Bounds
-    kept: NDArray[np.intp]
+    design: Bounds
+    positions: NDArray[np.intp]
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self.whole.names[j] for j in self.kept)
+        return tuple(self.design.names[j] for j in self.positions)
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """What is left of each term."""
         left: list[Term] = []
         start = 0
-        for term in self.whole.terms:
-            inside = self.kept[(self.kept >= term.columns.start) & (self.kept < term.columns.stop)]
+        for term in self.design.terms:
+            inside = self.positions[(self.positions >= term.columns.start) & (self.positions < term.columns.stop)]
             maxima = term.maxima[inside - term.columns.start]
             if len(inside):
                 norms = min(term.l2, float(np.linalg.norm(maxima))), min(term.l1, float(np.sum(maxima)))
@@ -194,43 +194,43 @@ class SubDesign:
 
     @property
     def offset_bound(self) -> float:
-        return self.whole.offset_bound
+        return self.design.offset_bound
 
     @property
     def score_ratio(self) -> float | None:
-        return self.whole.score_ratio
+        return self.design.score_ratio
 
     @property
     def images(self) -> tuple[Image, ...]:
         """What is left of the bodies."""
-        return restrict_images(self.whole.images, self.kept)
+        return restrict_images(self.design.images, self.positions)
 
     @property
     def dummies(self) -> tuple[Dummies, ...]:
         """Those that are whole."""
-        return restricted_dummies(self.whole.dummies, self.kept)
+        return restricted_dummies(self.design.dummies, self.positions)
 
     @property
     def joined(self) -> tuple[JointColumns, ...]:
         """Those that are left in part or whole."""
-        place = {int(column): position for position, column in enumerate(self.kept)}
-        left = (one.among(place) for one in self.whole.joined)
+        place = {int(column): position for position, column in enumerate(self.positions)}
+        left = (one.among(place) for one in self.design.joined)
         return tuple(one for one in left if one is not None)
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """What is known of the columns kept, or of some of them."""
-        return self.whole.forms(self.kept if columns is None else self.kept[columns])
+        return self.design.forms(self.positions if columns is None else self.positions[columns])
 
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """The whole design's, all other coefficients being zero."""
-        matrix, shift = self.whole.back_transform()
-        return matrix[np.ix_(self.kept, self.kept)], shift[self.kept]
+        matrix, shift = self.design.back_transform()
+        return matrix[np.ix_(self.positions, self.positions)], shift[self.positions]
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The whole design's bound with no weight on the other columns."""
-        spread = np.zeros(len(self.whole.names))
-        spread[self.kept] = weights
-        return self.whole.norm_bound(which, spread)
+        spread = np.zeros(len(self.design.names))
+        spread[self.positions] = weights
+        return self.design.norm_bound(which, spread)
 
     def curvature_ratio(self, curvature: Vector) -> float:
         return self.norm_bound("l2", curvature**-0.5) ** 2

@@ -141,13 +141,13 @@ def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: b
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
         return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
-    slope, bend = (found[: len(eta)] for found in family.slope_and_weight(predictors, endog))
+    slope, bend = (values[: len(eta)] for values in family.slope_and_weight(predictors, endog))
     return _times(block.weights, bend), _times(block.weights, slope)
 
 
-def _times(weights: Vector | None, found: Floats) -> Vector:
+def _times(weights: Vector | None, values: Floats) -> Vector:
     """What belongs to rows, times their weights."""
-    return np.asarray(found if weights is None else weights * found, dtype=np.float64)
+    return np.asarray(values if weights is None else weights * values, dtype=np.float64)
 
 
 def _person_slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector, Vector, NDArray[np.intp]]:
@@ -227,13 +227,13 @@ def _identified(matrix: Vector, noise: MatrixNoise, design: Bounds) -> _Directio
 
 def _apart(rows: Vector, known: Vector) -> Vector:
     """Those of the rows that are no combination of known ones and of those before them, shape (k, p)."""
-    found = np.zeros((0, rows.shape[1]))
+    added = np.zeros((0, rows.shape[1]))
     for row in rows:
-        basis = np.vstack((known, found))
+        basis = np.vstack((known, added))
         rest = row - np.linalg.lstsq(basis.T, row)[0] @ basis if len(basis) else row
         if np.linalg.norm(rest) > INDEPENDENT * np.linalg.norm(row):
-            found = np.vstack((found, row))
-    return found
+            added = np.vstack((added, row))
+    return added
 
 
 def _robust(

@@ -224,14 +224,14 @@ def whole_model(size: int) -> tuple[Matrix, Vector]:
 def _check_options(options: Options) -> None:
     """Raise ArgumentError for an option that sums do not have."""
     check_output_options(replace(options, inference=None), "statistics")
-    asked = {
+    conflicts = {
         "inference='robust'": options.inference == "robust",
         "information_share": options.information_share is not None,
         "spread_share": options.spread_share is not None,
         "curvature": options.curvature is not None,
         "response='bought'": options.response == "bought",
     }
-    for name, given in asked.items():
+    for name, given in conflicts.items():
         if given:
             raise ArgumentError(f"{name} does not go with method='statistics'; leave it out, or take method='napp'")
 

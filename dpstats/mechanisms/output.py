@@ -262,7 +262,7 @@ def classical_scale(family: Family, budget: NoiseBudget, kind: Kind, curvature: 
 
 def check_output_options(options: Options, method: str) -> None:
     """Raise ArgumentError if an option asks for what noise in the optimum, or a posterior sample, does not have."""
-    asked = {
+    conflicts = {
         "inference": options.inference not in ("auto", None),
         "stages": options.stages == 2,
         "selection": options.selection is not None,
@@ -273,7 +273,7 @@ def check_output_options(options: Options, method: str) -> None:
         "moor": options.moor is not None,
         "realization": options.realization != "analytic",
     }
-    for name, given in asked.items():
+    for name, given in conflicts.items():
         if given:
             raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
 

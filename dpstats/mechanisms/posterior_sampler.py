@@ -88,9 +88,9 @@ class LossTable:
             line = (endog >= 0.5).astype(np.int64) * self.values.shape[1]
             return np.take(flat, self._places(points, exog, np.zeros(len(endog))) + line)
         response = np.clip(endog, -1.0, 1.0)
-        own = np.take(self.values[0], self._places(points[:1], np.zeros_like(exog), response))
-        risen = np.take(self.values[0], self._places(points, exog, response)) - own
-        return np.clip(risen, -self.span // 2, self.span // 2)
+        at_zero = np.take(self.values[0], self._places(points[:1], np.zeros_like(exog), response))
+        rise = np.take(self.values[0], self._places(points, exog, response)) - at_zero
+        return np.clip(rise, -self.span // 2, self.span // 2)
 
     def _places(self, points: Matrix, exog: Matrix, response: Vector) -> NDArray[np.int64]:
         """Where x'theta - y is in the table, shape (points, rows): by elementwise operations alone."""
@@ -194,8 +194,8 @@ def by_chain(
     at, height = start, potential(start)
     for _ in range(steps):
         tail, upper = folded_uniforms(random, len(start))
-        tried = at + root @ (np.where(upper, -1.0, 1.0) * special.ndtri(tail))
-        found = potential(tried)
-        if math.log(max(float(random.random(1)[0]), 1e-300)) <= height - found:
-            at, height = tried, found
+        proposal = at + root @ (np.where(upper, -1.0, 1.0) * special.ndtri(tail))
+        new_height = potential(proposal)
+        if math.log(max(float(random.random(1)[0]), 1e-300)) <= height - new_height:
+            at, height = proposal, new_height
     return at

@@ -77,8 +77,10 @@ def gradient_tolerance(
     """
     share = GRADIENT_SHARE
     if final_eps is not None:
-        wanted = INVISIBLE / final_noise_share(family, final_eps, rows=rows, row_length=row_length, curvature=curvature)
-        share = min(share, max(LEAST_SHARE, wanted))
+        invisible = INVISIBLE / final_noise_share(
+            family, final_eps, rows=rows, row_length=row_length, curvature=curvature
+        )
+        share = min(share, max(LEAST_SHARE, invisible))
     return least_gradient_tolerance(
         family,
         rms=rms,

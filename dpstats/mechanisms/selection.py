@@ -101,8 +101,8 @@ def _cube_excess(bound: float, size: int, count: int) -> float:
     """
     left = size + 1 - count
     log_ratio = count * math.log(bound) + special.gammaln(left) - special.gammaln(size + 1)
-    inside = math.exp(min(0.0, log_ratio + float(_log_gammaincc(left, bound))))
-    return max(float(special.gammaincc(size + 1, bound)) - inside, np.finfo(float).tiny)
+    within = math.exp(min(0.0, log_ratio + float(_log_gammaincc(left, bound))))
+    return max(float(special.gammaincc(size + 1, bound)) - within, np.finfo(float).tiny)
 
 
 def _log_gammaincc(shape: int, bound: float) -> float:
@@ -160,19 +160,19 @@ def allocate(
         raise ArgumentError(f"kappa must be positive and finite, got {safe_repr(kappa)}")
     if not (math.isfinite(spread) and spread >= 1):
         raise ArgumentError(f"spread must be at least 1, got {safe_repr(spread)}")
-    wanted = np.empty(len(stage1))
+    relative = np.empty(len(stage1))
     for term in terms:
-        wanted[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)
+        relative[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)
     even = curvature_ratio(np.ones(len(stage1))) / kappa
     low, high = math.log(even / spread), math.log(even * spread)
     with np.errstate(divide="ignore"):
-        log_wanted = np.log(wanted)  # -inf for a column that is zero in every row: it gets the floor
+        log_relative = np.log(relative)  # -inf for a column that is zero in every row: it gets the floor
 
     def bounded(log_factor: float) -> Vector:
-        return np.exp(np.clip(log_factor + log_wanted, low, high))
+        return np.exp(np.clip(log_factor + log_relative, low, high))
 
     # The ratio falls with the factor, from spread * kappa at the floor to kappa / spread at the cap.
-    finite = log_wanted[np.isfinite(log_wanted)]
+    finite = log_relative[np.isfinite(log_relative)]
     below, above = low - float(np.max(finite, initial=0.0)), high - float(np.min(finite, initial=0.0))
     for _ in range(100):
         middle = 0.5 * (below + above)
@@ -187,16 +187,16 @@ def _relative_curvature(size: Vector, maxima: Vector, bound: float) -> Vector:
     In the dual problem the worst row has |x_j| = min(c_j, nu |t_j|), of norm `bound`; without such a nu, c_j.
     """
     with np.errstate(divide="ignore"):
-        alone = np.where(size > 0, maxima / np.where(size > 0, size, 1.0), np.inf)
+        ratios = np.where(size > 0, maxima / np.where(size > 0, size, 1.0), np.inf)
     if np.sum(maxima**2) <= bound**2 * (1 + 1e-12):
-        return alone
-    order = np.argsort(alone)
+        return ratios
+    order = np.argsort(ratios)
     c2, t2 = maxima[order] ** 2, size[order] ** 2
     # With the first k columns at their maxima, nu^2 = (bound^2 - sum c^2) / sum of the other t^2.
     filled = np.concatenate([[0.0], np.cumsum(c2)[:-1]])
     left = np.cumsum(t2[::-1])[::-1]
     for k in range(len(order)):
         level = math.sqrt(max(bound**2 - filled[k], 0.0) / left[k]) if left[k] > 0 else math.inf
-        if level <= alone[order[k]]:
-            return np.minimum(alone, level)
-    return alone
+        if level <= ratios[order[k]]:
+            return np.minimum(ratios, level)
+    return ratios

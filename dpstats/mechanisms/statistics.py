@@ -174,8 +174,8 @@ def worthwhile(design: DesignSpec) -> tuple[JointColumns, ...]:
     inverse = np.linalg.pinv(rows.T @ rows / max(len(rows), 1))
 
     def spread(joined: tuple[JointColumns, ...]) -> float:
-        found = design_metric(design.images, joined=joined)
-        return float(np.sum(inverse * MatrixNoise("normal", 1.0, *found).metric))
+        shape = design_metric(design.images, joined=joined)
+        return float(np.sum(inverse * MatrixNoise("normal", 1.0, *shape).metric))
 
     plain = spread(())
     return tuple(one for one in design.joined if spread((one,)) <= WORTHWHILE * plain)
@@ -261,14 +261,14 @@ class Equations:
     def ridge(self, radius: float) -> float:
         """m = sqrt(E |b|^2) / radius in the metric, b = v - H theta the noise for theta of norm `radius` at random."""
         root, law = np.linalg.cholesky(self.metric), self.law
-        drawn = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
-        covariance = self.noise_covariance(np.outer(self.response, self.response) + drawn.T @ drawn)
+        typical = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
+        covariance = self.noise_covariance(np.outer(self.response, self.response) + typical.T @ typical)
         square = float(np.trace(_in_metric(root, covariance)))
         # In closed form without what the design knows, which never adds: of columns that hardly differ, whose metric
         # has no inverse in doubles, the sum above may have no correct digit.
-        moved = law.metric @ self.response
-        inner = linalg.solve_triangular(root, self.columns.T @ moved, lower=True)
-        size = float(self.response @ moved) + radius**2
+        image = law.metric @ self.response
+        inner = linalg.solve_triangular(root, self.columns.T @ image, lower=True)
+        size = float(self.response @ image) + radius**2
         most = law.variance * (len(root) * size + float(inner @ inner) + radius**2)
         return math.sqrt(square if 0 < square < most else most) / radius
 
@@ -334,9 +334,9 @@ def inference_of(
     basis = reference_levels(plain.information, part.dummies)
     equations = moments.equations(mapped[0] @ basis, mapped[1])
     law = MappedMatrix(moments.law, equations.columns)
-    found = identify(equations.information, law)
+    identified = identify(equations.information, law)
     coef = equations.solve(radius, None, np.ones(law.size))
-    active, inverse = found.active, found.inverse
+    active, inverse = identified.active, identified.inverse
     rest = equations.moments - equations.information[:, ~active] @ coef[~active]
     coef[active] = inverse @ rest[active]
     noise = equations.coefficient_noise(coef)
@@ -351,7 +351,7 @@ def inference_of(
         matrix=law,
         spread=spread,
         typical_size=radius / np.sqrt(law.size * np.diag(equations.metric)),
-        found=found,
+        found=identified,
     )
     return Inference(estimates, transform @ basis, shift), basis
 

@@ -245,8 +245,8 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
     if plan.response is not None:
         cost = plan.response.eps
-        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
-        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
+        facts = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
     for role, stage in plan.stages:
