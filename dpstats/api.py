@@ -27,7 +27,7 @@ from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
 from dpstats.models.sources import FormulaSource, model_formula
-from dpstats.plan import Plan, replan
+from dpstats.plan import Plan
 from dpstats.privacy.guarantee import check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
@@ -59,10 +59,6 @@ class DryRun:
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""
         return replace(self, request=replace(self.request, eps=check_planned(eps)[0]))
-
-    def replanned(self, plan: Plan, eps: float) -> Plan:
-        """Its plan at another budget."""
-        return replan(plan, eps)
 
     def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
         """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""

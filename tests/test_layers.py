@@ -21,6 +21,7 @@ LAYERS = (
     "cached",
     "writing",
     "frames",
+    "summaries",
     "domain",
     "data",
     "families",

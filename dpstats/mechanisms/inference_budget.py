@@ -39,20 +39,20 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     """
     design, family, options = spec.design, spec.family, spec.options
     reason = obstacle(family, spec.penalty, options)
-    wanted = options.inference
+    kind = options.inference
     _check_shares(spec, offered=reason is None)
     if reason is not None:
-        if wanted in (None, "auto"):
+        if kind in (None, "auto"):
             return budget
-        raise ArgumentError(f"inference={wanted!r} {reason}")
+        raise ArgumentError(f"inference={kind!r} {reason}")
     # Nothing is free for persons, whose scores' spread must be bought.
-    if wanted is None or (wanted == "auto" and (headroom(family) == 0 or options.unit is not None)):
+    if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return budget
     if not has_errors(design):
-        if wanted == "auto":
+        if kind == "auto":
             return budget
-        raise ArgumentError(f"inference={wanted!r} {TOO_FAR}")
-    if wanted == "model" and _variance_is_open(family, design):
+        raise ArgumentError(f"inference={kind!r} {TOO_FAR}")
+    if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
             "take 'robust'"
@@ -62,7 +62,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
     information = InformationPurchase(
         ratio=_ratio(family, len(design.names), options),
-        free=wanted == "auto",
+        free=kind == "auto",
         spread=spread,
         cover_eps=COVER * total,
         spread_eps=bought * total,
@@ -70,9 +70,9 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         surcharge=_surcharge(options),
         most=options.record.rows,
     ).suited(design)
-    if information.beside >= budget.eps:
+    if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
-    return replace(budget, eps=budget.eps - information.beside, information=information)
+    return replace(budget, eps=budget.eps - information.extra_eps, information=information)
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
@@ -102,12 +102,12 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
 def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
     options, family = spec.options, spec.family
-    wanted = options.inference
-    if options.information_share is not None and wanted in (None, "auto"):
+    kind = options.inference
+    if options.information_share is not None and kind in (None, "auto"):
         raise ArgumentError("information_share is of information that is paid for: pass inference=True or leave it out")
     if options.spread_share is None:
         return
-    if wanted is None or (wanted == "auto" and (not offered or headroom(family) == 0)):
+    if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):
         raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
     if _spread(spec) == "known":
         raise ArgumentError(

@@ -89,12 +89,10 @@ class LeastSquaresPlan(StagePlan):
 
     @property
     def law_name(self) -> str:
-        """The law of the noise, in words."""
         return f"{self.statistics.noise.law} matrix"
 
     @property
     def bought_law(self) -> str:
-        """What `eps` buys, in words."""
         return "X'X, X'y and y'y"
 
     @property
@@ -104,7 +102,6 @@ class LeastSquaresPlan(StagePlan):
 
     @property
     def shrinkage_note(self) -> str:
-        """What the coefficients are shrunk by, in a sentence."""
         return (
             "Coefficients are shrunk towards zero where the released sums have more noise than information, "
             f"{MODEL_UNITS}"
@@ -149,12 +146,10 @@ class LeastSquaresPlan(StagePlan):
         return np.full(len(transform), np.nan)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return super().to_dict() | {"statistics": self.statistics.to_dict()}
 
     @classmethod
     def specific_fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that this mechanism alone has."""
         return {"statistics": StatisticsPlan.from_dict(stored["statistics"])}
 
 
@@ -229,14 +224,14 @@ def whole_model(size: int) -> tuple[Matrix, Vector]:
 def _check_options(options: Options) -> None:
     """Raise ArgumentError for an option that sums do not have."""
     check_output_options(replace(options, inference=None), "statistics")
-    asked = {
+    conflicts = {
         "inference='robust'": options.inference == "robust",
         "information_share": options.information_share is not None,
         "spread_share": options.spread_share is not None,
         "curvature": options.curvature is not None,
         "response='bought'": options.response == "bought",
     }
-    for name, given in asked.items():
+    for name, given in conflicts.items():
         if given:
             raise ArgumentError(f"{name} does not go with method='statistics'; leave it out, or take method='napp'")
 

@@ -126,49 +126,36 @@ NO_JACOBIAN = 1e-9
 def plan_objective(
     design: Bounds,
     family: Family,
-    purchase: NoiseBudget,
+    budget: NoiseBudget,
     penalty: Penalty | None = None,
     penalty_weights: Vector | None = None,
 ) -> ObjectivePlan:
-    """Choose curvature and noise for one release, from public facts only.
+    """Choose curvature and noise for one release, from public facts only, every cap of `family` filled in.
 
-    Parameters
-    ----------
-    design : Bounds
-    family : Family
-        With every cap filled in.
-    purchase : Purchase
-    penalty : Penalty, optional
-        Convex. Curvature that it has everywhere counts towards M (docs/proofs/napp).
-    penalty_weights : ndarray, shape (p,), optional
-        Its weight on each column, ones by default.
-
-    Returns
-    -------
-    ObjectivePlan
-        Of the laws that the design and the budget allow, the one with the least bound on the risk.
+    Of the laws that the design and the budget allow it is the one with the least bound on the risk. The penalty is
+    convex; curvature that it has everywhere counts towards M (docs/proofs/napp). Its weights (p,) are ones by default.
     """
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    sizes = typical_sizes(family, design, purchase.radius)
-    metric, default = _best(design, family, purchase, sizes)
-    own = ridge * weights
-    total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
+    sizes = typical_sizes(family, design, budget.radius)
+    metric, default = _best(design, family, budget, sizes)
+    penalised = ridge * weights
+    total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
-    price, total, tolerance, final, information = _priced(
-        design, family, purchase, metric, total, default=default, row_length=row_length, penalty=remainder
+    price, total, tolerance, final, information = _price_stage(
+        design, family, budget, metric, total, default=default, row_length=row_length, penalty=remainder
     )
     return ObjectivePlan(
         family=family,
         eps=price.eps,
         delta=metric.delta,
-        adjacency=purchase.adjacency,
+        adjacency=budget.adjacency,
         curvature=total,
         kappa=design.curvature_ratio(total),
         row_norm=metric.row_norm,
         row_length=row_length,
-        rows_at_most=purchase.rows_at_most,
+        rows_at_most=budget.rows_at_most,
         noise=metric.noise(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
@@ -186,7 +173,7 @@ def plan_objective(
     )
 
 
-class _Priced(NamedTuple):
+class _PricedStage(NamedTuple):
     """What a stage costs and releases, at the curvature that it settles for."""
 
     price: Price
@@ -196,95 +183,89 @@ class _Priced(NamedTuple):
     information: InformationPlan | None
 
 
-def _priced(
+def _price_stage(
     design: Bounds,
     family: Family,
-    purchase: NoiseBudget,
+    budget: NoiseBudget,
     metric: NoiseCandidate,
     curvature: Vector,
     *,
     default: Vector,
     row_length: float,
     penalty: Penalty | None,
-) -> _Priced:
+) -> _PricedStage:
     """Settle noise, curvature, the last step and, if there is room for it, the information.
 
     A ridge of the caller's beyond the `default` curvature keeps its strength.
     """
     unit = float(np.sqrt(np.sum(metric.variances)))
 
-    def facts(scale: float, at: Vector) -> dict[str, Any]:
-        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": purchase.rows_at_most}
-        return {**public, "rms": unit * scale, "curvature": at, "penalty": penalty}
+    def facts(scale: float, curvature: Vector) -> dict[str, Any]:
+        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": budget.rows_at_most}
+        return {**public, "rms": unit * scale, "curvature": curvature, "penalty": penalty}
 
-    def rounded(scale: float, at: Vector) -> tuple[float, LatticeRelease]:
-        return plan_final(family, purchase.final_eps, **facts(scale, at))
+    def last_step(scale: float, curvature: Vector) -> tuple[float, LatticeRelease]:
+        return plan_final(family, budget.final_eps, **facts(scale, curvature))
 
-    def informed(inside: Vector, alone: Price) -> _Priced | None:
+    def with_information(curvature: Vector, fit_price: Price) -> _PricedStage | None:
         """The error of the last step costs noise, and more noise asks for a coarser last step: until both agree."""
-        scale = alone.scale
+        scale = fit_price.scale
         for ahead in AHEAD:
-            tolerance, final = rounded(scale, inside)
+            tolerance, final = last_step(scale, curvature)
             final.check()
             error = eta_error(final, row_length, design.offset_bound)
-            found = price_information(design, family, purchase, metric, inside, alone, error)
-            if found is None:
+            priced = price_information(design, family, budget, metric, curvature, fit_price, error)
+            if priced is None:
                 return None
-            price, information = found
-            if price.scale > HOPELESS * alone.scale:
+            price, information = priced
+            if price.scale > HOPELESS * fit_price.scale:
                 break
-            if least_gradient_tolerance(family, **facts(price.scale, inside)) <= tolerance * ROUNDED:
-                return _Priced(price, inside, tolerance, final, information)
+            if least_gradient_tolerance(family, **facts(price.scale, curvature)) <= tolerance * ROUNDED:
+                return _PricedStage(price, curvature, tolerance, final, information)
             scale = price.scale * ahead
-        if purchase.information is None or purchase.information.free or purchase.charged:
+        if budget.information is None or budget.information.free or budget.charged:
             return None
         raise ArgumentError(
             "inference costs too much beside a last step for so many rows: lower rows_at_most, raise curvature or "
             "release_share, or pass inference=None"
         )
 
-    asked = purchase.information
-    if asked is not None:
-        inside = curvature
-        if asked.free:
-            alone = price_fit(design, family, replace(purchase, information=None), metric, curvature)
-            if purchase.curvature is None:
-                inside = np.maximum(
-                    curvature, default * curvature_room(family, purchase, design.curvature_ratio(curvature))
-                )
-        else:
-            alone = price_fit(design, family, purchase, metric, curvature)
-        found = informed(inside, alone)
-        if found is not None:
-            return found
-    price = price_fit(design, family, purchase.whole, metric, curvature)
-    return _Priced(price, curvature, *rounded(price.scale, curvature), None)
+    bought = budget.information
+    if bought is not None:
+        priced_alone = replace(budget, information=None) if bought.free else budget
+        fit_price, raised = price_fit(design, family, priced_alone, metric, curvature), curvature
+        if bought.free and budget.curvature is None:
+            room = curvature_room(family, budget, design.curvature_ratio(curvature))
+            raised = np.maximum(curvature, default * room)
+        stage = with_information(raised, fit_price)
+        if stage is not None:
+            return stage
+    price = price_fit(design, family, budget.without_inference, metric, curvature)
+    return _PricedStage(price, curvature, *last_step(price.scale, curvature), None)
 
 
 class _Choice(NamedTuple):
-    """A metric with the curvature that suits it best, and the risk bound there."""
+    """A law with the curvature that suits it best, and the risk bound there."""
 
     metric: NoiseCandidate
     curvature: Vector
     risk: float
 
 
-def _best(design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector) -> tuple[NoiseCandidate, Vector]:
+def _best(design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector) -> tuple[NoiseCandidate, Vector]:
     """The law of the least risk bound, the first of several, and the default curvature that suits it."""
     best: _Choice | None = None
-    for metric in noise_candidates(design, purchase):
-        choice = _choose(metric, design, family, purchase, sizes, math.inf if best is None else best.risk)
+    for metric in noise_candidates(design, budget):
+        choice = _choose(metric, design, family, budget, sizes, math.inf if best is None else best.risk)
         best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
     assert best is not None
     return best.metric, best.curvature
 
 
 def _choose(
-    metric: NoiseCandidate, design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector, beaten: float
+    metric: NoiseCandidate, design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector, least_risk: float
 ) -> _Choice | None:
-    """The best default curvature for the noise of one law; the least risk decides between laws.
-
-    None for a law whose risk is certainly no less than `beaten`: its search would be for nothing.
+    """The best default curvature for the noise of one law; None if its risk is certainly no less than `least_risk`.
 
     The bound is sum_j (E b_j^2 / m_j + m_j r_j^2) / 2 (docs/proofs/risk): m_j is in proportion to the column's noise
     over the typical size r_j of its coefficient. Columns of much noise are those of terms with few columns, whose
@@ -297,9 +278,9 @@ def _choose(
     unit_ratio = design.curvature_ratio(direction)
 
     # Free information leaves the noise as it is, and beside normal noise it costs too little to calibrate it here.
-    asked = purchase.information
-    alone = asked is None or asked.free or metric.kind == "gaussian"
-    searched = replace(purchase, information=None) if alone else purchase
+    bought = budget.information
+    fit_only = bought is None or bought.free or metric.kind == "gaussian"
+    searched = replace(budget, information=None) if fit_only else budget
 
     @cache
     def mean_square(curvature: float) -> float:
@@ -309,11 +290,11 @@ def _choose(
 
     size = float(np.sqrt(np.sum(direction * sizes**2)))
     # Without a Jacobian the bound is least: E / 2 m + m r^2 / 2 is never below the root of E r^2.
-    if np.sqrt(mean_square(np.inf)) * size > beaten * (1 + SURELY):
+    if np.sqrt(mean_square(np.inf)) * size > least_risk * (1 + SURELY):
         return None
-    least = least_curvature(family, unit_ratio, purchase.eps, shared=purchase.shared)
+    least = least_curvature(family, unit_ratio, budget.eps, shared=budget.shared)
     curvature, risk = risk_curvature(size, mean_square, 2 * least)
-    if asked is not None and not asked.free:
+    if bought is not None and not bought.free:
         # What is paid for is the interval: less noise, for the shrinkage will be undone.
         curvature *= PAID_ROOM
     return _Choice(metric, curvature * direction, risk)

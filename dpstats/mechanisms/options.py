@@ -225,13 +225,7 @@ class Options:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:
-        """Check option names and build the options.
-
-        Raises
-        ------
-        ArgumentError
-            If a name is unknown (the message says what was probably meant) or a value is not usable.
-        """
+        """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
         known = [item.name for item in fields(cls)]
         for name in given:
             if name in NOT_OFFERED:

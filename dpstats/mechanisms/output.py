@@ -38,18 +38,8 @@ ROUNDED = 1 + 1e-12
 def output_sensitivity(family: Family, *, curvature_ratio: float, adjacency: Adjacency = "add_remove") -> float:
     """How far one row moves the optimum in the norm of its curvature, ||M^(1/2) (theta - theta')||_2.
 
-    Parameters
-    ----------
-    family : Family
-        The loss, its caps set.
-    curvature_ratio : float
-        kappa, the supremum of x' M^-1 x over all rows.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        L sqrt(kappa) to add or remove a row, twice that to replace one (docs/proofs/output, Theorem 1).
+    L sqrt(kappa) to add or remove a row, twice that to replace one (docs/proofs/output, Theorem 1); kappa, the
+    `curvature_ratio`, is the supremum of x' M^-1 x over all rows.
     """
     rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
     ratio = check_positive("curvature_ratio", curvature_ratio)
@@ -65,32 +55,10 @@ def output_noise(
     adjacency: Adjacency = "add_remove",
     kind: Kind | None = None,
 ) -> Noise:
-    """The law of g, where output perturbation releases the optimum plus M^(-1/2) g.
+    """The law of g, where output perturbation releases the optimum plus M^(-1/2) g; `curvature_ratio` is kappa.
 
-    Parameters
-    ----------
-    family : Family
-        The loss, its caps set.
-    eps, delta : float
-    curvature_ratio : float
-        kappa, the supremum of x' M^-1 x over all rows.
-    adjacency : {"add_remove", "replace_one"}
-    kind : {"laplace", "gaussian"}, optional
-        By default Gaussian noise where delta is positive.
-
-    Returns
-    -------
-    Noise
-        "laplace": density prop. to exp(-||g||_2 / scale), a Gamma(p) radius, (eps, 0)-DP. "gaussian": N(0, scale^2 I),
-        the analytic Gaussian mechanism.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or Gaussian noise is asked for with delta = 0.
-
-    References
-    ----------
+    "laplace": density prop. to exp(-||g||_2 / scale), a Gamma(p) radius, (eps, 0)-DP. "gaussian", the default where
+    delta is positive: N(0, scale^2 I), the analytic Gaussian mechanism; ArgumentError with delta = 0.
     docs/proofs/output; Chaudhuri et al. (2011), algorithm 1; Balle and Wang (2018).
     """
     eps, delta = check_budget(eps, delta)
@@ -267,18 +235,9 @@ def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_cu
     """The diagonal M that minimises what noise and shrinkage cost together, shape (p,), from public values alone.
 
     For terms of length l_t and coefficients of norm R_t the cost is nearly c kappa h sum_j q_j / m_j + sum_j m_j r_j^2,
-    kappa = sum_t l_t^2 / m_t and sum of q_j over a term l_t^2: least at m_t = tau l_t / R_t with
-    tau^3 = 2 c h sum_t l_t R_t (docs/proofs/output, 5).
-
-    Parameters
-    ----------
-    design : Bounds
-    sizes : ndarray, shape (p,)
-        A guess r at the size of each coefficient.
-    unit_variance : float
-        c: the variance of a coordinate of g where kappa is 1.
-    row_curvature : float
-        h: a guess at the sum of l'' over all rows.
+    kappa = sum_t l_t^2 / m_t and sum of q_j over a term l_t^2: least at m_t = tau l_t / R_t with tau^3 = 2 c h sum_t
+    l_t R_t (docs/proofs/output, 5). `sizes` (p,) guesses at r, `row_curvature` at h, the sum of l'' over all rows;
+    `unit_variance` is c, the variance of a coordinate of g where kappa is 1.
     """
     lengths, norms = np.ones(len(sizes)), np.ones(len(sizes))
     longest = max(term.l2 for term in design.terms)
@@ -303,7 +262,7 @@ def classical_scale(family: Family, budget: NoiseBudget, kind: Kind, curvature: 
 
 def check_output_options(options: Options, method: str) -> None:
     """Raise ArgumentError if an option asks for what noise in the optimum, or a posterior sample, does not have."""
-    asked = {
+    conflicts = {
         "inference": options.inference not in ("auto", None),
         "stages": options.stages == 2,
         "selection": options.selection is not None,
@@ -314,7 +273,7 @@ def check_output_options(options: Options, method: str) -> None:
         "moor": options.moor is not None,
         "realization": options.realization != "analytic",
     }
-    for name, given in asked.items():
+    for name, given in conflicts.items():
         if given:
             raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
 

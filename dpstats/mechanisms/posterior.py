@@ -41,9 +41,8 @@ from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table
 from dpstats.penalties import Penalty, split_curvature
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index
@@ -56,20 +55,8 @@ def gaussian_temperature(
 ) -> float:
     """c with theta ~ exp(-c (sum of losses + theta'M theta / 2)) (eps, delta)-DP, by its Gaussian-DP parameter.
 
-    Parameters
-    ----------
-    family : Family
-        The loss, its caps set.
-    eps, delta : float
-        delta positive.
-    curvature_ratio : float
-        kappa, the supremum of x' M^-1 x over all rows.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        (mu / (L sqrt(kappa)))^2, with 2 L to replace a row (Gopi, Lee and Liu 2022; docs/proofs/posterior, Theorem 2).
+    (mu / (L sqrt(kappa)))^2, with 2 L to replace a row (Gopi, Lee and Liu 2022; docs/proofs/posterior, Theorem 2);
+    kappa is the `curvature_ratio`. ArgumentError unless delta is positive.
     """
     eps, delta = check_budget(eps, delta)
     if delta == 0:
@@ -78,26 +65,6 @@ def gaussian_temperature(
         )
     sensitivity = output_sensitivity(family, curvature_ratio=curvature_ratio, adjacency=adjacency)
     return (analytic_mu(eps, delta) / sensitivity) ** 2 / ROUNDED
-
-
-def oscillation(family: Family, reach: float) -> float:
-    """The most that one row's loss varies while |eta| <= reach: exactly for signed losses, else at most 2 L reach."""
-    reach = check_positive("reach", reach)
-    if not family.signed:
-        return 2 * family.lipschitz * reach
-    ends = np.array([-reach, reach])
-    values = [family.derivatives(ends, np.full(2, response)).value for response in (0.0, 1.0)]
-    return float(max(abs(low - high) for low, high in values))
-
-
-def region_temperature(family: Family, *, eps: float, reach: float, adjacency: Adjacency = "add_remove") -> float:
-    """c with theta ~ exp(-c sum of losses) on a region where |eta| <= reach (eps, 0)-DP: eps over the oscillation.
-
-    Half of that to replace a row: then the weights and their sum may move against each other.
-    """
-    eps, _ = check_budget(eps)
-    rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
-    return eps / (rows * oscillation(family, reach) * ROUNDED)
 
 
 Vector = NDArray[np.float64]
@@ -197,12 +164,10 @@ class PosteriorPlan(StagePlan):
 
     @property
     def law_name(self) -> str:
-        """The law of the release, in words."""
         return "posterior (region)" if self.semi_axes is not None else "posterior (normal)"
 
     @property
     def bought_law(self) -> str:
-        """What `eps` buys, in words."""
         return "a posterior draw"
 
     @property
@@ -240,7 +205,6 @@ class PosteriorPlan(StagePlan):
         return deviations(transform, self.noise_variances)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return super().to_dict() | {
             "temperature": self.temperature,
             "semi_axes": None if self.semi_axes is None else self.semi_axes.tolist(),
@@ -251,7 +215,6 @@ class PosteriorPlan(StagePlan):
 
     @classmethod
     def specific_fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that this mechanism alone has."""
         axes = stored["semi_axes"]
         return {
             "temperature": stored["temperature"],
@@ -310,14 +273,14 @@ def _region(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
 
 def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
     """The losses on a region; ArgumentError unless whole numbers tell them apart and hold the sum of enough rows."""
-    found = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
-    if found is None or found.span == 0 or found.rows < max(rows_at_most, ROWS_AT_MOST):
+    table = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
+    if table is None or table.span == 0 or table.rows < max(rows_at_most, ROWS_AT_MOST):
         raise ArgumentError(
             f"radius makes a region on which linear predictors reach {reach:.2g}, and method='posterior' counts "
             "in whole numbers that cannot tell losses apart or hold the sum of many rows there; give a radius of a few "
             "units, or take method='napp'"
         )
-    return found
+    return table
 
 
 def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
@@ -479,8 +442,8 @@ def posterior_curvature(design: Bounds, family: Family, budget: NoiseBudget, siz
         spread = float(np.sum(bend / (bend + m))) / (2 * unit * level)
         return spread + float(np.sum(bend * (m * sizes / (bend + m)) ** 2)) / 2
 
-    found = optimize.minimize_scalar(cost, bounds=(math.log(1e-4), math.log(1e8)), method="bounded")
-    return np.asarray(math.exp(float(found.x)) * direction)
+    best = optimize.minimize_scalar(cost, bounds=(math.log(1e-4), math.log(1e8)), method="bounded")
+    return np.asarray(math.exp(float(best.x)) * direction)
 
 
 def acceptance_error(plan: PosteriorPlan) -> float:

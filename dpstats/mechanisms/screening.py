@@ -287,8 +287,8 @@ def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list
     always: list[int] = []
     candidates = []
     for term in design.terms:
-        inside = np.arange(term.columns.start, term.columns.stop)
-        parts = [np.array([j]) for j in inside] if isinstance(design, ArrayDesign) else [inside]
+        positions = np.arange(term.columns.start, term.columns.stop)
+        parts = [np.array([j]) for j in positions] if isinstance(design, ArrayDesign) else [positions]
         for part in parts:
             intercept = term.name == "Intercept" and not isinstance(design, ArrayDesign)
             if intercept or not np.any(weights[part]):
@@ -373,16 +373,16 @@ def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, ce
 
     The squares of a row's add up to `STEPS`**2 at most; the last column is the complement's, or zero.
     """
-    inside = rows[:, candidate.columns] / (candidate.reach if candidate.reach > 0 else np.inf)
+    scaled = rows[:, candidate.columns] / (candidate.reach if candidate.reach > 0 else np.inf)
     rest = np.zeros(len(rows))
     if candidate.complement and centred:
-        for column in range(inside.shape[1]):
-            rest += inside[:, column]
+        for column in range(scaled.shape[1]):
+            rest += scaled[:, column]
         rest = 1 - np.clip(rest, 0, 1)
-    vectors = np.column_stack([inside, rest]) * slope[:, None] * (INSIDE * STEPS)
-    whole = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
+    vectors = np.column_stack([scaled, rest]) * slope[:, None] * (INSIDE * STEPS)
+    integers = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
     # No row of the design is longer, up to the rounding that INSIDE leaves room for; the proof needs none to be.
-    return np.where((whole**2).sum(axis=1, keepdims=True) <= STEPS**2, whole, 0)
+    return np.where((integers**2).sum(axis=1, keepdims=True) <= STEPS**2, integers, 0)
 
 
 def noise_scale(eps: float, adjacency: Adjacency) -> float:

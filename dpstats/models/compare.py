@@ -22,8 +22,8 @@ from dpstats.mechanisms.calibration import typical_sizes
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.quiet import hide_frames
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

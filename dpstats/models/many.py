@@ -19,13 +19,13 @@ from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, ser
 from dpstats.models.release import Release, check_unit
 from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
 from dpstats.plan import Plan
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import ROW, Guarantee, Unit
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,35 @@ from dpstats.risk.proved import posterior_bounds, region_bounds
 Vector = NDArray[np.float64]
 
 
+class ErrorForecast(Protocol):
+    """Standard errors to be expected at numbers of rows."""
+
+    def errors(self, n: int) -> pd.DataFrame:
+        """Of `n` rows; see `Plan.standard_errors`."""
+
+    def enough(self, n: int) -> bool:
+        """Whether all coefficients are likely to have errors of `n` rows."""
+
+
+class PlannedCall(Protocol):
+    """The call that a dry run stands for: what a plan can do besides being looked at, each method given the plan."""
+
+    def fit(self, data: object, engine: str | None, **charge: Any) -> Any:
+        """The result on private rows."""
+
+    def simulate(self, plan: Any, n: int, seed: int, typical: object, like: object) -> Any:
+        """The result on made-up rows."""
+
+    def made_up(self, plan: Any, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
+        """Made-up rows."""
+
+    def forecast(self, plan: Any, residual_sd: float | None, typical: object, like: object) -> ErrorForecast:
+        """What errors fits are likely to show."""
+
+    def at(self, eps: float) -> PlannedCall:
+        """The same call at another budget."""
+
+
 @dataclass(frozen=True, eq=False)
 class PlanFacts:
     """What a plan has settled, all of it public: what tables and notes read."""
@@ -41,7 +70,7 @@ class PlanFacts:
     completed: bool = False
     screening: ScreeningPlan | None = None
     advice: tuple[str, ...] = ()
-    call: Any = field(default=None, repr=False)
+    call: PlannedCall | None = field(default=None, repr=False)
 
     @property
     def objective(self) -> StagePlan:
@@ -216,8 +245,8 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
     if plan.response is not None:
         cost = plan.response.eps
-        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
-        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
+        facts = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
     for role, stage in plan.stages:

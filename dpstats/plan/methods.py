@@ -137,11 +137,11 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
     obstacle = _obstacle(request, design)
-    wanted = request.options.response
-    if wanted == "bought" and obstacle is not None:
+    setting = request.options.response
+    if setting == "bought" and obstacle is not None:
         raise ArgumentError(f"response='bought' {obstacle}")
     open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
-    if wanted == "declared" or obstacle is not None or not (wanted == "bought" or open_counts):
+    if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
         return None
     assert isinstance(design, DesignSpec)
     return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
@@ -160,8 +160,8 @@ def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, ke
     # With an offset what was bought is the rate: counts per exp(offset).
     level = family.predictor(mean) if design.offset is None else math.log(mean) + design.offset_center
     target[at] = level * design.scale[at]
-    inside = target[list(kept)]
-    return tuple(Stage(role, plan.recentred(plan.curvature, -plan.curvature * inside)) for role, plan in stages)
+    part = target[list(kept)]
+    return tuple(Stage(role, plan.recentred(plan.curvature, -plan.curvature * part)) for role, plan in stages)
 
 
 def _obstacle(request: Request, design: PublicDesign) -> str | None:

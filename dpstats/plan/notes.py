@@ -16,8 +16,9 @@ from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.tables import capped_at, format_number, is_output
+from dpstats.plan.tables import capped_at, is_output
 from dpstats.proof_pages import cite_proof
+from dpstats.summaries import format_number
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -52,56 +53,52 @@ def guaranteed(plan: PlanFacts) -> str:
 def plan_notes(plan: PlanFacts) -> list[str]:
     """What the reader must know, in plain words."""
     guarantee, objective = plan.guarantee, plan.objective
-    said = [
-        guarantee_note(plan),
-        plan.stages[-1].plan.shrinkage_note,
-        errors_note(plan),
-    ]
+    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan)]
     if guarantee.delta < plan.request.delta:
-        said.append(
+        notes.append(
             f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
             "less here than Gaussian noise."
         )
-    said += covered_note(plan)
-    said += cap_note(plan)
-    said += [] if plan.completed else alpha_note(plan)
-    said += link_note(plan)
+    notes += covered_note(plan)
+    notes += cap_note(plan)
+    notes += [] if plan.completed else alpha_note(plan)
+    notes += link_note(plan)
     if guarantee.unit is not None:
-        said.append(persons_note(plan))
+        notes.append(persons_note(plan))
     retrieved = objective.planned_eps - objective.joint_need
     if retrieved > 0:
         use = {"recycle": "spent on less noise", "return": "not charged"}.get(
             str(plan.request.options.retrieval), "not used"
         )
-        said.append(
+        notes.append(
             f"Noise of scale {objective.classical_scale:.4g} is what the classical calibration buys with eps "
             f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
             f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
     if plan.screening is not None:
-        said.append(screening_note(plan))
+        notes.append(screening_note(plan))
     if plan.request.options.split is not None:
-        said.append(
+        notes.append(
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
             f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
         )
     if plan.bought:
         names = ", ".join(plan.bought)
-        said.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+        notes.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
     if plan.response is not None:
-        said.append(
+        notes.append(
             f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
             "range." + ("" if plan.completed else " Until then the range stands in: the noise will be less than shown.")
         )
     if plan.response is not None and plan.response.mean is not None:
-        said.append(
+        notes.append(
             f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
             f"{plan.response.mean:.4g}, not zero; the excess risk is over coefficients whose norm is counted from "
             "there."
         )
-    said += weights_note(plan.design)
+    notes += weights_note(plan.design)
     advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
-    return [*said, *assumed_response_note(plan), *design_notes(plan), *advised]
+    return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
 def assumed_response_note(plan: PlanFacts) -> list[str]:
@@ -255,14 +252,16 @@ def screening_note(plan: PlanFacts) -> str:
 
 def weights_note(design: PublicDesign) -> list[str]:
     """What a reader must know of weights and trials."""
-    said = []
+    notes = []
     if design.score_ratio is None:
         most = design.weights.high if isinstance(design, DesignSpec) and design.weights is not None else None
         bound = "the greatest weight allowed" if most is None else f"{most:.4g}, the upper end of their range"
-        said.append(f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust.")
+        notes.append(
+            f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust."
+        )
     if isinstance(design, DesignSpec) and design.response.trials is not None:
-        said.append(
+        notes.append(
             f"A row of successes and failures counts as its trials over {design.response.trials:.4g}, the greatest "
             "number of them: one row has the influence of one 0/1 response at most."
         )
-    return said
+    return notes

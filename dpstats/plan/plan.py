@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
@@ -21,7 +20,7 @@ from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
-from dpstats.plan.facts import PlanFacts
+from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
     ResponsePurchase,
     centre_stages,
@@ -34,21 +33,11 @@ from dpstats.plan.methods import (
     zcdp_of,
 )
 from dpstats.plan.notes import plan_notes, rounding_note
-from dpstats.plan.tables import Summary, column_table, header_table, plan_tables, shorten, wrap_notes
+from dpstats.plan.tables import column_table, header_table, plan_tables
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-
-
-def summarize_plan(plan: Plan) -> Summary:
-    """The summary of a dry run: what would be released, at what price, with what noise."""
-    summary = Summary()
-    summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding_note(plan.objective)]))
-    return summary
-
-
-Vector = NDArray[np.float64]
+from dpstats.summaries import Summary, shorten, wrap_notes
 
 
 class Plan(PlanFacts):
@@ -194,9 +183,10 @@ class Plan(PlanFacts):
         >>> plan.at(2.0).eps
         2.0
         """
-        return self._call("at").replanned(self, eps)
+        self._call("at")
+        return replan(self, eps)
 
-    def _call(self, what: str) -> Any:
+    def _call(self, what: str) -> PlannedCall:
         if self.call is None:
             raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
         return self.call
@@ -209,7 +199,10 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        return summarize_plan(self)
+        summary = Summary()
+        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
+        return summary
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -230,9 +223,9 @@ class Plan(PlanFacts):
     @property
     def title(self) -> str:
         """A line that names the release, for the ledger."""
-        beside = ", weighted" if self.design.score_ratio is None else ""
-        beside += ", with an offset" if self.design.offset_bound else ""
-        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{beside}"
+        weighted = ", weighted" if self.design.score_ratio is None else ""
+        offset = ", with an offset" if self.design.offset_bound else ""
+        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{weighted}{offset}"
 
     def digest(self) -> str:
         """A hash of the public facts, as the ledger records it.
@@ -371,11 +364,10 @@ def replan(plan: Plan, eps: float) -> Plan:
     response = plan.response
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
-    found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
-    call = None if plan.call is None else plan.call.at(eps)
-    if found.one_law or not (plan.bought or response):
-        return replace(found, call=call)
-    # As in a call: where something is bought first, all stages keep to pure noise if one would.
-    settled = replace(request, options=replace(request.options, noise="laplace"))
-    found = make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
-    return replace(found, call=call)
+    design, family = plan.design, plan.family
+    again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
+    if not again.one_law and (plan.bought or response):
+        # As in a call: where something is bought first, all stages keep to pure noise if one would.
+        request = replace(request, options=replace(request.options, noise="laplace"))
+        again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
+    return replace(again, call=None if plan.call is None else plan.call.at(eps))

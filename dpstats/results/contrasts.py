@@ -16,8 +16,8 @@ from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width
 from dpstats.results.stored import Printed
+from dpstats.summaries import Summary, format_number, full_width
 
 SHOWN = 2
 """Digits of a standard error; what it is the error of ends at the same place."""

@@ -14,22 +14,14 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import (
-    WIDTH,
-    Summary,
-    auxiliary_facts,
-    capped_at,
-    full_width,
-    modelled_level,
-    wrap_notes,
-    wrap_text,
-)
+from dpstats.plan.tables import auxiliary_facts, capped_at, modelled_level
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import shown_bound
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
 
 COLUMN = 14
 """Width of a fit's column."""

@@ -25,16 +25,7 @@ from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, c
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import (
-    WIDTH,
-    Summary,
-    facts_table,
-    format_number,
-    full_width,
-    paired_facts,
-    shorten,
-    wrap_notes,
-)
+from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -42,6 +33,7 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:

@@ -29,25 +29,21 @@ from dpstats.plan.notes import (
 from dpstats.plan.plan import Plan
 from dpstats.plan.tables import (
     RISK_LEVEL,
-    WIDTH,
-    Summary,
     auxiliary_facts,
     banner,
     capped_at,
     facts_lines,
-    format_number,
-    full_width,
     has_risk,
     header_table,
     is_output,
     model_title,
     modelled_level,
     plan_tables,
-    wrap_notes,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
 
 __all__ = ["Summary", "summarize"]
 

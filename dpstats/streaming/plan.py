@@ -23,7 +23,6 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -34,6 +33,7 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,12 +31,12 @@ from dpstats.models.release import check_rows
 from dpstats.models.sources import FormulaSource
 from dpstats.penalties.base import number
 from dpstats.plan import Plan
-from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.quiet import fail_closed
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.checkpoint import DurableTicks, Waiting
+from dpstats.summaries import wrap_notes
 
 MOST_TICKS = 10**6
 

@@ -18,7 +18,6 @@ from dpstats.frames import WideFrame
 from dpstats.inference import Inference
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.estimates import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
@@ -27,6 +26,7 @@ from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,12 +21,12 @@ from dpstats.families import get_family
 from dpstats.frames import WideFrame
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.gaussian import check_delta
 from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_planned, make_unit
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed, guarantee_sentence, marked_title
+from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.tuning.losses import MODEL_LOSSES
 
 FIXED = (

@@ -17,12 +17,12 @@ from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_for_unit, check_unit
-from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.selection import PermuteAndFlip
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
+from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 

@@ -22,13 +22,13 @@ from dpstats.models.glm import release_rows
 from dpstats.models.release import Release, check_for_unit, person_rows
 from dpstats.models.sources import FormulaSource, cap_rows
 from dpstats.plan import Plan
-from dpstats.plan.tables import WIDTH, Summary, wrap_notes
 from dpstats.privacy.guarantee import Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers, random_source, secret_key
 from dpstats.privacy.selection import STEPS
 from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
+from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
 from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, tuning_plan
 

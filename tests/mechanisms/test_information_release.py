@@ -182,7 +182,7 @@ class TestPrices:
             stage = stage_of(family, eps, adjacency=adjacency, delta=delta)
             if stage.information is None:
                 continue
-            left = eps - stage.information.purchase.beside
+            left = eps - stage.information.purchase.extra_eps
             alone = stage_of(
                 family, left, adjacency=adjacency, delta=delta, inference=None, release_share=0.01 * eps / left
             )

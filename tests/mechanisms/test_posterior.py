@@ -22,8 +22,6 @@ from dpstats.mechanisms.posterior import (
     PosteriorPlan,
     acceptance_error,
     gaussian_temperature,
-    oscillation,
-    region_temperature,
 )
 from dpstats.mechanisms.posterior_sampler import (
     UNIT,
@@ -62,21 +60,18 @@ class TestTemperature:
         found = gaussian_temperature(Binomial(), eps=1.0, delta=delta, curvature_ratio=0.5)
         assert found == pytest.approx(0.5, rel=1e-6)
 
-    def test_region(self):
-        assert oscillation(Binomial(), 2.0) == pytest.approx(2.0)
-        for adjacency, eps in (("add_remove", 0.6), ("replace_one", 1.2)):
-            assert region_temperature(Binomial(), eps=eps, reach=2.0, adjacency=adjacency) == pytest.approx(0.3)
-
     @pytest.mark.parametrize("family", FAMILIES, ids=str)
-    def test_oscillation_is_the_range_of_the_loss(self, family):
+    def test_the_table_spans_the_range_of_the_loss(self, family):
+        """What the region's scale is calibrated to; a table rounds each loss to half a unit."""
         eta = np.linspace(-1.3, 1.3, 2001)
         spans = []
         for response in (0.0, 1.0) if family.signed else (-1.0, 0.0, 1.0):
             losses = family.derivatives(eta, np.full(len(eta), response)).value
             spans.append(losses.max() - losses.min())
-        assert max(spans) <= oscillation(family, 1.3) * (1 + 1e-12)
+        span = LossTable.of(family, 1.3).span * UNIT
+        assert max(spans) <= span + UNIT
         if family.signed:
-            assert max(spans) == pytest.approx(oscillation(family, 1.3))
+            assert max(spans) == pytest.approx(span, rel=1e-5)
 
     def test_a_budget_without_delta_has_no_posterior_on_all_of_space(self):
         with pytest.raises(ArgumentError, match="delta"):
