@@ -59,8 +59,9 @@ class DryRun:
         return replace(self, arguments={**self.arguments, "eps": eps})
 
     def replanned(self, plan: Plan, eps: float) -> Plan:
-        """Its plan at another budget."""
-        return replan(plan, eps)
+        """Its plan at another budget, for which a law of the noise that nobody asked for is settled anew."""
+        options = replace(plan.request.options, noise=self.arguments.get("noise"))
+        return replan(replace(plan, request=replace(plan.request, options=options)), eps)
 
     def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
         """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""

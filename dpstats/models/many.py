@@ -18,8 +18,8 @@ from dpstats.models.charging import run_charged
 from dpstats.models.glm import GLM
 from dpstats.models.persons import check_unit
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
-from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
-from dpstats.plan import Plan
+from dpstats.models.sources import FormulaSource, model_formula
+from dpstats.plan import Plan, with_settled_law
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import ROW, Guarantee, Unit, check_adjacency, check_budget, make_unit

@@ -364,8 +364,8 @@ def _spent_delta(request: Request, stages: tuple[Stage, ...], screening: Screeni
 def replan(plan: Plan, eps: float) -> Plan:
     """The plan of the same call with `eps` in place of its total; reads no row and spends nothing.
 
-    Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
-    because stages differed in it. ArgumentError if `eps` is too small for the ranges that the call buys.
+    Bought values that the plan knows already stay as they are, and so does the law of the noise that its request
+    insists on. ArgumentError if `eps` is too small for the ranges that the call buys.
     """
     eps, _ = check_budget(eps)
     request = replace(plan.request, eps=eps)
@@ -373,10 +373,19 @@ def replan(plan: Plan, eps: float) -> Plan:
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
     found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
-    call = None if plan.call is None else plan.call.at(eps)
-    if found.one_law or not (plan.bought or response):
-        return replace(found, call=call)
-    # As in a call: where something is bought first, all stages keep to pure noise if one would.
-    settled = replace(request, options=replace(request.options, noise="laplace"))
-    found = make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
-    return replace(found, call=call)
+    if not found.law_is_settled:
+        found = make_plan(
+            with_settled_law(found),
+            plan.design,
+            plan.family,
+            formula=plan.formula,
+            bought=plan.bought,
+            response=response,
+        )
+    return replace(found, call=None if plan.call is None else plan.call.at(eps))
+
+
+def with_settled_law(plan: Plan) -> Request:
+    """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
+    law = plan.noise.kind if plan.one_law else "laplace"
+    return replace(plan.request, options=replace(plan.request.options, noise=law))
