@@ -61,10 +61,9 @@ def with_inference(
     # Nothing is free for persons, whose scores' spread must be bought.
     if wanted is None or (wanted == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return purchase
+    check_units(design, options)
     if not has_errors(design):
-        if wanted == "auto":
-            return purchase
-        raise ArgumentError(f"inference={wanted!r} {TOO_FAR}")
+        return purchase
     if wanted == "model" and _variance_is_open(family, design):
         raise ArgumentError(
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
@@ -86,6 +85,12 @@ def with_inference(
     if information.beside >= purchase.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
     return replace(purchase, eps=purchase.eps - information.beside, information=information)
+
+
+def check_units(design: Bounds, options: Options) -> None:
+    """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
+    if options.inference not in (None, "auto") and not has_errors(design):
+        raise ArgumentError(f"inference={options.inference!r} {TOO_FAR}")
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:

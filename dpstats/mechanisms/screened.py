@@ -13,6 +13,7 @@ from dpstats.data import Block, Rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.design import Bounds, SubDesign
+from dpstats.mechanisms.inference_budget import check_units
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import Stage, StagesRelease, plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, recentre
@@ -61,6 +62,7 @@ def plan_fit(
         raise ArgumentError("retrieval='return' does not go with screen: what is left over follows the columns kept")
     if options.replicates:
         raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
+    check_units(design, options)  # whichever columns are kept
     screening = plan_screening(design, family, weights, eps=eps, delta=delta, adjacency=adjacency, options=options)
     if options.curvature is not None:
         # Too little curvature must not come out after the charge: what suffices for all columns does for some.
