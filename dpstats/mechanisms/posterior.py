@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from dpstats.mechanisms.posterior_sampler import (
     loss_sums,
 )
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
-from dpstats.penalties import Penalty, split_curvature
+from dpstats.penalties import Bridge, Lasso, Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -115,8 +115,19 @@ LEAST_ACCEPTED = 1e-6
 LEAST_REACH, MOST_REACH = 2.0**-10, 2.0**20
 """Between which linear predictors on a region must reach, so that its losses are whole numbers of some size."""
 
+COUNTED = 1 + 1e-9
+"""Covers the rounding of linear predictors before they are rounded to the grid, and of the costs themselves."""
+
 SAMPLED = 2.0**-43
 """How far a computed normal draw is from an ideal one, in root mean squares (docs/proofs/posterior, 3)."""
+
+
+class LatticeCosts(NamedTuple):
+    """By how much the best point of a lattice, as it is scored, may be worse than the best coefficients."""
+
+    each: float  # a row
+    once: float  # whatever the rows
+    inside: float  # the coefficients it is compared with lie in the ellipsoid shrunk to this part
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +178,40 @@ class PosteriorPlan(OutputPlan):
         if self.semi_axes is None:
             return max(self.rows_at_most, ROWS_AT_MOST)
         return min(MOST_COVERED, 10.0 ** math.floor(math.log10(LossTable.of(self.family, self.reach).rows)))
+
+    @property
+    def final_share(self) -> float:
+        """As for noise in the optimum; 0 on an ellipsoid, where nothing is added to a point that is drawn."""
+        return super().final_share if self.semi_axes is None else 0.0
+
+    @property
+    def lattice(self) -> Matrix:
+        """The points that a draw on the ellipsoid is one of, shape (points, p)."""
+        assert self.semi_axes is not None
+        return lattice_points(self.semi_axes, ACROSS[self.size])
+
+    @property
+    def spacing(self) -> float:
+        """Of the lattice along each axis, over the semi-axis."""
+        return 2 / (ACROSS[self.size] - 1)
+
+    @property
+    def lattice_costs(self) -> LatticeCosts | None:
+        """What the lattice and its whole numbers add to J; None for all of space, a chain, or terms without a proof."""
+        if self.semi_axes is None or not self.exact or not isinstance(self.penalty, Lasso | Bridge | None):
+            return None
+        far = float(np.max(self.curvature * self.semi_axes**2)) / 2
+        spacing = self.spacing
+        gap = spacing**2 * float(np.sum(self.curvature * self.semi_axes**2)) / 8
+        if self.penalty is not None:
+            far += float(self.penalty.value(self.semi_axes, self.penalty_weights))
+            gap += float(self.penalty.value(spacing * self.semi_axes, self.penalty_weights))
+        if far > MOST_SUM / 2 * UNIT:
+            return None
+        bend = self.family.curvature_bound * (spacing * self.reach) ** 2 / 8
+        counted = self.family.lipschitz * LossTable.of(self.family, self.reach).step + 2 * UNIT
+        inside = 1 - spacing * math.sqrt(self.size)
+        return LatticeCosts((bend + counted) * COUNTED, (gap + UNIT) * COUNTED, inside)
 
     @property
     def law_name(self) -> str:
@@ -515,7 +560,7 @@ def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSour
         return plan.final.release(pairs.single(draw, np.float64), random)
     if not plan.exact:
         return _walked(plan, rows, np.zeros(plan.size), random)
-    points = lattice_points(plan.semi_axes, ACROSS[plan.size])
+    points = plan.lattice
     table = LossTable.of(plan.family, plan.reach)
     # A public bound: what lies beyond is as good as never drawn.
     public = np.rint(np.clip(_public(plan, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)

@@ -20,8 +20,7 @@ from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.napp import Stage
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import ACROSS, PosteriorPlan
-from dpstats.mechanisms.posterior_sampler import lattice_points
+from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
@@ -186,7 +185,7 @@ def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None)
     """The excess-risk table of the plan's method."""
     fit = plan.objective
     if isinstance(fit, LeastSquaresPlan):
-        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
+        return posterior_risk(plan, lambda *_: [], pi, radius, n)
     if isinstance(fit, PosteriorPlan):
         return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
     if isinstance(fit, OutputPlan):
@@ -195,13 +194,16 @@ def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None)
     return excess_risk(plan, pi, radius, n)
 
 
-def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:
+def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float, n: int | None) -> list[Bound]:
     """What is proved of a draw: nothing of one from a Markov chain."""
     if not plan.exact:
         return []
-    if plan.semi_axes is not None:
-        return region_bounds(plan.temperature, len(lattice_points(plan.semi_axes, ACROSS[plan.size])), pi)
-    return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
+    if plan.semi_axes is None:
+        return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
+    costs = plan.lattice_costs
+    if costs is None:
+        return []
+    return region_bounds(plan.temperature, len(plan.lattice), pi, rows=n, **costs._asdict())
 
 
 COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]

@@ -18,7 +18,7 @@ from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.tables import capped_at, format_number, is_output
+from dpstats.plan.tables import capped_at, format_number, is_output, on_lattice
 from dpstats.proof_pages import cite_proof
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
@@ -65,6 +65,7 @@ def plan_notes(plan: PlanFacts) -> list[str]:
             "less here than Gaussian noise."
         )
     said += covered_note(plan)
+    said += lattice_note(plan)
     said += cap_note(plan)
     said += [] if plan.completed else alpha_note(plan)
     said += link_note(plan)
@@ -225,6 +226,24 @@ def covered_note(plan: PlanFacts) -> list[str]:
     return [
         f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
         "in public, by rows_at_most."
+    ]
+
+
+def lattice_note(plan: PlanFacts) -> list[str]:
+    """Of how many points a posterior draw on a region is one, and whether they or the budget limit it."""
+    fit = plan.objective
+    if not (isinstance(fit, PosteriorPlan) and on_lattice(plan)):
+        return []
+    points = len(fit.lattice)
+    said = (
+        f"The draw is one of {points:,} points of a public lattice, {fit.spacing:.2g} of the region's half-width apart"
+    )
+    costs, rows = fit.lattice_costs, int(plan.request.options.rows_guess)
+    if costs is None or costs.each * rows * fit.temperature < math.log(points):
+        return [f"{said}: no eps makes it finer."]
+    return [
+        f"{said}: at {rows:,} rows (rows_guess) the lattice limits it, not the budget, and more eps changes nothing. A "
+        "smaller radius is a finer lattice; a delta has none; method='napp' is better than either."
     ]
 
 

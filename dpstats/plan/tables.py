@@ -323,7 +323,7 @@ def statistics_table(noise: StatisticsNoise) -> SimpleTable:
 
 def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
-    n = int(plan.request.options.rows_guess) if is_output(plan) else None
+    n = int(plan.request.options.rows_guess) if is_output(plan) or on_lattice(plan) else None
     table = plan.excess_risk(RISK_LEVEL, n=n)
     rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
     losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"
@@ -334,6 +334,12 @@ def is_output(plan: PlanFacts) -> bool:
     """Whether the noise is in the coefficients themselves, not in the objective."""
     last = plan.stages[-1].plan
     return isinstance(last, OutputPlan) and not isinstance(last, PosteriorPlan)
+
+
+def on_lattice(plan: PlanFacts) -> bool:
+    """Whether what is released is a point of a public lattice on a region."""
+    last = plan.stages[-1].plan
+    return isinstance(last, PosteriorPlan) and last.exact and last.semi_axes is not None
 
 
 def full_width(

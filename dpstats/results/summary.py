@@ -23,6 +23,7 @@ from dpstats.plan.notes import (
     design_notes,
     guarantee_note,
     guaranteed,
+    lattice_note,
     link_note,
     plan_notes,
 )
@@ -236,7 +237,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         return [f"'noise sd' is the exact standard deviation of the noise; {napp}.", *notes]
     if not shows_errors(results):
         if plan.request.method == "posterior":
-            return [f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}.", *notes]
+            drawn = f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}."
+            return [drawn, *lattice_note(plan), *notes]
         return [f"{at_most}{mark}.", shrunk_note(results), *notes]
     return notes
 
