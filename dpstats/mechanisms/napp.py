@@ -6,6 +6,7 @@ with a fresh draw of noise; what follows from a released stage is public, and st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +44,10 @@ Role = Literal["fit", "pilot", "refit"]
 
 HEAVIEST = 1e6
 """A majoriser's weight is held below this multiple of privacy's curvature: a zero of the pilot stays near zero."""
+
+
+CLEAR = 1e-4
+"""The last step's noise over the norm of typical coefficients, at the curvature that a refusal names."""
 
 
 class Stage(NamedTuple):
@@ -124,7 +129,26 @@ def plan_stages(
         if options.selection == "auto":
             plan = _floored(plan, penalty, weights)
         stages.append(Stage(role, plan))
+    if options.curvature is not None and not charged:
+        for _, plan in stages:
+            _check_seen(plan, options.rows_guess)
     return tuple(stages)
+
+
+def _check_seen(plan: ObjectivePlan, rows: float) -> None:
+    """Raise ArgumentError if a curvature of the caller's lets the last step's noise drown coefficients of any size.
+
+    What floating point leaves open of an optimum that is hardly held grows with the inverse square of the curvature.
+    """
+    drowned = plan.final_norm / plan.radius
+    if drowned <= 1 or plan.final_share_at(rows) <= 1:
+        return
+    least = float(np.min(plan.curvature))
+    raise ArgumentError(
+        f"curvature leaves {least:.2g} for the flattest column, too little for floating point to tell where the "
+        f"optimum is: the noise that hides this, of a norm of {plan.final_norm:.2g}, would drown coefficients of a "
+        f"norm of {plan.radius:.2g}. Give {least * math.sqrt(drowned / CLEAR):.0e} or more, or leave curvature out"
+    )
 
 
 def release_stages(

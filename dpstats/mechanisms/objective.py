@@ -201,14 +201,19 @@ class ObjectivePlan:
     @property
     def final_share(self) -> float:
         """The final noise's standard deviation over that of the objective's noise, at `rows_at_most` rows or fewer."""
+        return self.final_share_at(self.rows_at_most)
+
+    def final_share_at(self, rows: float) -> float:
+        """The same at so many rows or fewer."""
         share = final_noise_share(
-            self.family,
-            self.final.eps,
-            rows=self.rows_at_most,
-            row_length=self.row_length,
-            curvature=self.curvature,
+            self.family, self.final.eps, rows=rows, row_length=self.row_length, curvature=self.curvature
         )
         return share * self.tolerance / self.gradient_size
+
+    @property
+    def final_norm(self) -> float:
+        """The final noise's norm in the coefficients, root mean square, in model units."""
+        return math.sqrt(2 * self.size) * self.final.scale
 
     @property
     def covered_rows(self) -> float:

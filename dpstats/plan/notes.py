@@ -36,6 +36,10 @@ NEIGHBOURS = {
 """What a guarantee hides, by its notion of neighbours and whether it is for rows."""
 
 
+SEEN = 1e-3
+"""The last step's noise is seen from this part of the norm of typical coefficients on."""
+
+
 def guarantee_note(plan: PlanFacts) -> str:
     """What is guaranteed of everything shown, in a sentence."""
     if not plan.guarantee.certified:
@@ -66,6 +70,7 @@ def plan_notes(plan: PlanFacts) -> list[str]:
         )
     said += covered_note(plan)
     said += lattice_note(plan)
+    said += last_step_note(plan)
     said += cap_note(plan)
     said += [] if plan.completed else alpha_note(plan)
     said += link_note(plan)
@@ -244,6 +249,20 @@ def lattice_note(plan: PlanFacts) -> list[str]:
     return [
         f"{said}: at {rows:,} rows (rows_guess) the lattice limits it, not the budget, and more eps changes nothing. A "
         "smaller radius is a finer lattice; a delta has none; method='napp' is better than either."
+    ]
+
+
+def last_step_note(plan: PlanFacts) -> list[str]:
+    """What a small curvature costs, where the last step's noise is what is seen at a usual number of rows."""
+    fit, rows = plan.stages[-1].plan, plan.request.options.rows_guess
+    if not fit.noise_averages_out or isinstance(fit, LeastSquaresPlan) or fit.final_share_at(rows) <= 1:
+        return []
+    if fit.final_norm < SEEN * fit.radius:
+        return []
+    return [
+        "The last step's noise, which hides what floating point leaves open of an optimum that the curvature of "
+        f"{float(np.min(fit.curvature)):.2g} hardly holds, has a norm of {fit.final_norm:.2g} in model units, more "
+        f"than the rest at {rows:,.0f} rows (rows_guess). More curvature has less of it."
     ]
 
 

@@ -23,6 +23,7 @@ from dpstats.plan.notes import (
     design_notes,
     guarantee_note,
     guaranteed,
+    last_step_note,
     lattice_note,
     link_note,
     plan_notes,
@@ -224,7 +225,7 @@ def shown_bound(results: ReleasedModel) -> str | None:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    notes = [*inference_notes(results), *last_step_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
     notes = [*kept_note(results), *assumed_response_note(plan), *notes]
