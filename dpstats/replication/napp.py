@@ -190,7 +190,8 @@ def plan_replication(
     Raises
     ------
     ArgumentError
-        If the mode is combined with two stages, a refit or a missing penalty, which the paper does not know.
+        If the mode is combined with two stages, a refit or a missing penalty, which the paper does not know, or noise
+        rows are asked for of a family that statsmodels does not fit.
     """
     if design.offset_bound or design.score_ratio != 1:
         raise ArgumentError(
@@ -200,9 +201,11 @@ def plan_replication(
         raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+    plan = stages[0].plan
+    if options.realization == "augmented":
+        augmented.noise_response(plan.family)
     if not options.as_printed:
         return tuple(stages)
-    plan = stages[0].plan
     constants = _constants(plan, design)
     size = plan.size
     return (
