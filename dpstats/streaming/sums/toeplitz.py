@@ -319,7 +319,8 @@ class Blt(Mechanism):
         if isinstance(buffers, Buffers):
             self.filter = buffers
             return
-        if buffers is not None and (isinstance(buffers, bool) or buffers not in range(1, MOST_BUFFERS + 1)):
+        whole = isinstance(buffers, (int, np.integer)) and not isinstance(buffers, bool)
+        if buffers is not None and not (whole and 1 <= buffers <= MOST_BUFFERS):
             raise ArgumentError(
                 f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {safe_repr(buffers)}"
             )

@@ -9,6 +9,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from transcripts import mechanism_mu, responses
 
@@ -392,3 +393,9 @@ def test_invalid_workloads(fields: dict[str, Any], word: str) -> None:
 def test_invalid_options(make: Any, word: str) -> None:
     with pytest.raises(ArgumentError, match=word):
         make()
+
+
+@pytest.mark.parametrize("buffers", [pd.Series([1, 2]), np.ones(3), np.array([2]), [2], "2", 2.0, True, 0, 6], ids=repr)
+def test_numbers_of_buffers_are_refused_by_name(buffers: Any) -> None:
+    with pytest.raises(ArgumentError, match="buffers must be an integer from 1 to 5"):
+        Blt(horizon=16, buffers=buffers)
