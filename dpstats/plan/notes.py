@@ -55,13 +55,13 @@ def guaranteed(plan: PlanFacts) -> str:
     return f"{privacy}-differentially private for {neighbours}."
 
 
-def plan_notes(plan: PlanFacts) -> list[str]:
-    """What the reader must know, in plain words."""
+def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
+    """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
     guarantee, objective = plan.guarantee, plan.objective
     said = [
         guarantee_note(plan),
         shrinkage_note(plan),
-        errors_note(plan),
+        errors_note(plan, released=released),
     ]
     if guarantee.delta < plan.request.delta:
         said.append(
@@ -176,7 +176,24 @@ def shrinkage_note(plan: PlanFacts) -> str:
     return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
 
 
-def errors_note(plan: PlanFacts) -> str:
+def lost_errors(plan: PlanFacts) -> str | None:
+    """Why a fit has no errors though they were asked for and planned; None if they were not."""
+    wanted, options = plan.request.options.inference, plan.request.options
+    if not plan.completed or wanted is None or obstacle(plan.family, plan.request.penalty, options) is not None:
+        return None
+    if plan.stages[-1].plan.information is not None:
+        if plan.stages[-1].role == "refit" and not plan.objective.information:
+            return "no column was chosen, or the coefficients are too large for the information at them to be priced"
+        return "the coefficients are too large for the information at them to be priced"
+    if wanted == "auto":
+        return None
+    return (
+        "beside the columns that were chosen no noise within the budget leaves room for them, and all of it went to "
+        "the coefficients; fewer terms, another choice or more eps may have them"
+    )
+
+
+def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
     information = plan.stages[-1].plan.information
@@ -201,6 +218,12 @@ def errors_note(plan: PlanFacts) -> str:
                 if plan.request.penalty is not None and plan.request.penalty.sparse
                 else "Standard errors (model-based) account for the sample and for the noise."
             )
+        )
+    lost = lost_errors(plan)
+    if lost is not None and not (released and information is not None):
+        return (
+            f"Standard errors were planned and are no part of this release: {lost}. 'noise at most' bounds the "
+            f"standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None

@@ -26,6 +26,7 @@ from dpstats.plan.notes import (
     last_step_note,
     lattice_note,
     link_note,
+    lost_errors,
     plan_notes,
 )
 from dpstats.plan.plan import Plan
@@ -81,7 +82,9 @@ def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = Non
     if len(results.selection):
         tables.append(selection_table(results))
     summary.tables = [*tables, *plan_tables(plan)]
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *risk, *inference_notes(results)]))
+    summary.add_extra_txt(
+        wrap_notes([*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)])
+    )
     return summary
 
 
@@ -257,7 +260,10 @@ def shrunk_note(results: ReleasedModel) -> str:
     plan = results.plan
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     fix = "" if reason is None else f". Inference {reason}"
-    if reason is None and plan.stages[-1].plan.information is None:
+    lost = None if reason is not None else lost_errors(plan)
+    if lost is not None:
+        fix = f". Standard errors were planned and are not released: {lost}"
+    elif reason is None and plan.stages[-1].plan.information is None:
         fix = "; inference=True buys coefficients without it, with standard errors and intervals"
     return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 

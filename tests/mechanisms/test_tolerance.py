@@ -13,7 +13,7 @@ from scipy import special
 
 import dpstats as dp
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Binomial, Family, Gaussian, Poisson, SmoothSVM
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms import napp
@@ -424,3 +424,22 @@ def test_paid_errors_without_a_price_after_the_choice_lose_no_fit() -> None:
     informed = {fit.plan.stages[-1].plan.information is not None for fit in fits}
     assert informed == {True, False}
     assert all("0.1" in str(fit) for fit in fits)
+    without = next(fit for fit in fits if fit.plan.stages[-1].plan.information is None)
+    with pytest.raises(NotReleasedError, match="leaves room for them") as missing:
+        _ = without.bse
+    for text in (str(missing.value), str(without), str(without.summary(full=True))):
+        said = " ".join(text.split())
+        assert "no noise within the budget leaves room for them" in said
+        assert "inference=True" not in said
+
+
+def test_a_refit_of_no_column_does_not_sell_its_errors_again() -> None:
+    rows = {"x": [0.1, 0.9], "y": [0.0, 1.0]}
+    heavy: dict[str, Any] = {"penalty": "lasso", "alpha": 1e9, "refit_share": 0.5, "inference": True}
+    fit = dp.ols("y ~ 0 + x", rows, 1.0, domain={"x": (0, 1), "y": (0, 1)}, **heavy)
+    assert not fit.params.any()
+    with pytest.raises(NotReleasedError, match="no column was chosen"):
+        _ = fit.bse
+    for text in (str(fit), str(fit.summary(full=True))):
+        assert "inference=True" not in text
+        assert "account for the sample" not in text
