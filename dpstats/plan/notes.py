@@ -19,6 +19,7 @@ from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.tables import capped_at, format_number, is_output, on_lattice
+from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.proof_pages import cite_proof
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
@@ -69,6 +70,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             "less here than Gaussian noise."
         )
     said += covered_note(plan)
+    said += sums_note(plan)
     said += lattice_note(plan)
     said += last_step_note(plan)
     said += cap_note(plan)
@@ -254,6 +256,19 @@ def covered_note(plan: PlanFacts) -> list[str]:
     return [
         f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
         "in public, by rows_at_most."
+    ]
+
+
+def sums_note(plan: PlanFacts) -> list[str]:
+    """Up to how many rows the sums that errors rest on are whole, if more are declared; private they always are."""
+    last, rows = plan.stages[-1].plan, 2.0 ** (math.log2(LATTICE_LIMIT) - COVER_PLACES)
+    sums = isinstance(last, LeastSquaresPlan)
+    if plan.request.options.rows_at_most <= rows or not (sums or last.information):
+        return []
+    what = "coefficients and errors" if sums else "standard errors, and coefficients that are free of the shrinkage,"
+    return [
+        f"Sums of squares end at what {rows:,.0f} of the longest rows make: of more rows {what} may be wrong, though "
+        "as private as ever. A fit to a random part of the rows has them."
     ]
 
 

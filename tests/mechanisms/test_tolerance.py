@@ -23,6 +23,8 @@ from dpstats.mechanisms.objective import NoiseBudget, ObjectivePlan, plan_object
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
 from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
+from dpstats.privacy.information.exact_sums import PLACES, cover_with_noise
+from dpstats.privacy.information.matrix import MatrixNoise
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import SystemRandom, random_source
 from dpstats.solvers.objective import PerturbedObjective
@@ -443,3 +445,20 @@ def test_a_refit_of_no_column_does_not_sell_its_errors_again() -> None:
     for text in (str(fit), str(fit.summary(full=True))):
         assert "inference=True" not in text
         assert "account for the sample" not in text
+
+
+@pytest.mark.parametrize("how", [{"inference": True}, {"method": "statistics"}], ids=str)
+def test_plans_say_where_the_sums_behind_errors_end(how: dict[str, Any]) -> None:
+    """2^29 rows of length 1 and the greatest weight have the clamp's sum: 2^61 steps of 2^-32."""
+    domain = {"y": (0, 1), "x": (0, 1)}
+    said = "Sums of squares end at what 536,870,912 of the longest rows make"
+    for rows, warned in [(1e7, False), (5e8, False), (6e8, True), (1e10, True)]:
+        plan = dp.plan("y ~ x", domain, 1.0, rows_at_most=rows, **how)
+        assert (said in " ".join(str(plan).split())) is warned
+    assert "Sums of squares end" not in str(dp.plan("y ~ x", domain, 1.0, rows_at_most=1e10, inference=None))
+    total = np.array([[2**29 * 2 ** (2 * PLACES) + 1]], dtype=object)
+    noise = MatrixNoise("wishart", 1e-3, (1.0,))
+    released = cover_with_noise([total], noise, weight_bound=1.0, cover_eps=1.0, random=np.random.default_rng(0))
+    assert released[0, 0, 0] == pytest.approx(2.0**29, rel=1e-6)
+    twice = cover_with_noise([2 * total], noise, weight_bound=1.0, cover_eps=1.0, random=np.random.default_rng(0))
+    assert twice[0, 0, 0] == pytest.approx(2.0**29, rel=1e-6)  # held there
