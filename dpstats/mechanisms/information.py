@@ -167,6 +167,32 @@ class Information:
         return cls(tuple(stored["columns"]), np.array(stored["matrix"], dtype=np.float64), spread)
 
 
+@dataclass(frozen=True, eq=False)
+class ReleasedSums:
+    """What a fit from released statistics leaves for inference, and for other models."""
+
+    sums: Vector  # X'X, X'y and y'y with their noise, in model units, the response last, shape (p + 1, p + 1)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Positions in the design of the columns fitted: all."""
+        return tuple(range(len(self.sums) - 1))
+
+    @property
+    def matrix(self) -> Vector:
+        """The information with its noise, shape (p, p)."""
+        return self.sums[:-1, :-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain released values, for JSON."""
+        return {"sums": self.sums.tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ReleasedSums:
+        """What `to_dict` gave `stored` of."""
+        return cls(np.array(stored["sums"], dtype=np.float64))
+
+
 def eta_error(final: LatticeRelease, row_length: float, offset_bound: float = 0.0) -> float:
     """Bound on the difference of a row's linear predictors at the released and at the exact optimum.
 

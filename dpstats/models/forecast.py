@@ -23,9 +23,8 @@ from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
 from dpstats.inference.inverse import LIKELY
-from dpstats.mechanisms.information import Information, InformationPlan, known_information
+from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums, known_information
 from dpstats.mechanisms.information_release import dispersion, variance_noise
-from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
 from dpstats.models.population import (
     EXPLAINED,
     KNOWN,
@@ -152,7 +151,7 @@ class Forecast:
     def drawn(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
         means, random = self.populations[name], np.random.default_rng(SEED)
-        if isinstance(self.plan.objective, LeastSquaresPlan):
+        if self.plan.objective.statistics is not None:
             yield np.isfinite(self.expected(name, n))
             return
         information = self.plan.stages[-1].plan.information
@@ -195,7 +194,7 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
 def _check_plan(plan: Plan) -> None:
     """Refuse plans whose errors public facts do not tell."""
     design = plan.design
-    if isinstance(plan.objective, LeastSquaresPlan):
+    if plan.objective.statistics is not None:
         offered = plan.request.options.inference is not None and plan.request.penalty is None
     else:
         offered = plan.stages[-1].plan.information is not None
@@ -307,7 +306,7 @@ def _sampling(plan: Plan, means: _Means) -> Vector:
 
 def _inferred(plan: Plan, means: _Means, n: float, *, noise: Vector | None = None, corrected: bool = True) -> Inference:
     """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
-    if isinstance(plan.objective, LeastSquaresPlan):
+    if plan.objective.statistics is not None:
         return sums_inference(plan, ReleasedSums(n * means.moments), None).table
     stage = plan.stages[-1].plan
     assert stage.information is not None

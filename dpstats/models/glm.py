@@ -25,10 +25,10 @@ from dpstats.errors import ArgumentError, DataError, DomainError
 from dpstats.families import Family
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.napp import release_stages
-from dpstats.mechanisms.screened import release_screened
+from dpstats.mechanisms.screening import release_screened
 from dpstats.models.charging import ledger_domain_note, run_charged, sign_ledger
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
-from dpstats.plan import Plan, paid_apart, penalty_weights
+from dpstats.plan import Plan, fit_spec, paid_apart
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames
@@ -278,15 +278,14 @@ def release_rows(
     `nobs` is their number where it is public.
     """
     # The completed plan's options insist on the law of noise that was charged.
-    options = plan.request.options
-    weights = penalty_weights(plan.design, options)
-    rest = (plan.stages, plan.design, plan.request.penalty, weights, rows, random, options)
-    with single_blas_thread(len(plan.design.names)):
+    request, design = plan.request, plan.design
+    arguments = (plan.stages, fit_spec(request, design, plan.family), rows, random)
+    with single_blas_thread(len(design.names)):
         if plan.screening is not None:
-            screening, fitted = release_screened(plan.screening, *rest)
+            screening, fitted = release_screened(plan.screening, *arguments)
             plan = replace(plan, screening=screening)
         else:
-            fitted = (release_replication if options.replicates else release_stages)(*rest)
+            fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
     # What is printed and stored is what was charged, whatever the completed plan would cost by itself.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,8 @@ from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.information import InformationPlan
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
 from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
@@ -49,7 +44,7 @@ class PlanFacts:
     call: Any = field(default=None, repr=False)
 
     @property
-    def objective(self) -> ObjectivePlan:
+    def objective(self) -> StagePlan:
         """The release of the penalised fit itself."""
         return next(plan for role, plan in self.stages if role == "fit")
 
@@ -174,36 +169,45 @@ class PlanFacts:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        table = _risk_frame(self, pi, radius, n)
+        table = self.objective.risk(_RiskTables(self, pi, radius, n))
         if check_flag("printed", printed):
             return table
         proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
         return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
 
-def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
-    """The excess-risk table of the plan's method."""
-    fit = plan.objective
-    if isinstance(fit, LeastSquaresPlan):
-        return posterior_risk(plan, lambda *_: [], pi, radius, n)
-    if isinstance(fit, PosteriorPlan):
-        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
-    if isinstance(fit, OutputPlan):
-        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
-        return output_risk(plan, facts, pi, radius, n)
-    return excess_risk(plan, pi, radius, n)
+@dataclass(frozen=True)
+class _RiskTables:
+    """The excess-risk tables of a plan, of which its mechanism takes one."""
 
+    plan: PlanFacts
+    pi: float
+    radius: float | None
+    n: int | None
 
-def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float, n: int | None) -> list[Bound]:
-    """What is proved of a draw: nothing of one from a Markov chain."""
-    if not plan.exact:
-        return []
-    if plan.semi_axes is None:
-        return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
-    costs = plan.lattice_costs
-    if costs is None:
-        return []
-    return region_bounds(plan.temperature, len(plan.lattice), pi, rows=n, **costs._asdict())
+    def of_objective(self) -> pd.DataFrame:
+        return excess_risk(self.plan, self.pi, self.radius, self.n)
+
+    def of_optimum(self, law: Noise) -> pd.DataFrame:
+        fit = self.plan.objective
+        facts = OutputFacts(fit.family, law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
+        return output_risk(self.plan, facts, self.pi, self.radius, self.n)
+
+    def of_posterior(self, temperature: float) -> pd.DataFrame:
+        def bounds(pi: float, radius: float, n: int | None) -> list[Bound]:
+            curvature = self.plan.curvature
+            return posterior_bounds(temperature, len(curvature), float(np.max(curvature)), pi, radius)
+
+        return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
+
+    def of_lattice(self, temperature: float, points: int, costs: LatticeCosts) -> pd.DataFrame:
+        def bounds(pi: float, radius: float, n: int | None) -> list[Bound]:
+            return region_bounds(temperature, points, pi, rows=n, **costs._asdict())
+
+        return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
+
+    def unproved(self) -> pd.DataFrame:
+        return posterior_risk(self.plan, lambda *_: [], self.pi, self.radius, self.n)
 
 
 COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]

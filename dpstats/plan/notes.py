@@ -13,12 +13,10 @@ from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
+from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.tables import capped_at, format_number, is_output, on_lattice
+from dpstats.plan.tables import capped_at, format_number, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.proof_pages import cite_proof
 
@@ -35,10 +33,6 @@ NEIGHBOURS = {
     ("replace_one", False): "replacing all rows of one {unit} (how many there are is public)",
 }
 """What a guarantee hides, by its notion of neighbours and whether it is for rows."""
-
-
-SEEN = 1e-3
-"""The last step's noise is seen from this part of the norm of typical coefficients on."""
 
 
 def guarantee_note(plan: PlanFacts) -> str:
@@ -61,7 +55,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
     guarantee, objective = plan.guarantee, plan.objective
     said = [
         guarantee_note(plan),
-        shrinkage_note(plan),
+        plan.stages[-1].plan.shrinkage_note,
         errors_note(plan, released=released),
     ]
     if guarantee.delta < plan.request.delta:
@@ -71,8 +65,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
         )
     said += covered_note(plan)
     said += sums_note(plan)
-    said += lattice_note(plan)
-    said += last_step_note(plan)
+    said += limit_note(plan)
     said += cap_note(plan)
     said += [] if plan.completed else alpha_note(plan)
     said += link_note(plan)
@@ -169,24 +162,15 @@ def link_note(plan: PlanFacts) -> list[str]:
     ]
 
 
-def shrinkage_note(plan: PlanFacts) -> str:
-    """What the coefficients are shrunk by."""
-    units = "on columns in model units: numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return f"Coefficients are shrunk towards zero where the released sums have more noise than information, {units}"
-    scaled = "" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."
-    return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
-
-
 def lost_errors(plan: PlanFacts) -> str | None:
-    """Why a fit has no errors though they were asked for and planned; None if they were not."""
+    """Why a fit has no errors though they were planned; None if they were not."""
     wanted, options = plan.request.options.inference, plan.request.options
     if not plan.completed or wanted is None or obstacle(plan.family, plan.request.penalty, options) is not None:
         return None
-    if plan.stages[-1].plan.information is not None:
-        if plan.stages[-1].role == "refit" and not plan.objective.information:
-            return "no column was chosen, or the coefficients are too large for the information at them to be priced"
-        return "the coefficients are too large for the information at them to be priced"
+    role, last = plan.stages[-1]
+    if last.information is not None:
+        unchosen = "no column was chosen, or " if role == "refit" else ""
+        return f"{unchosen}the coefficients are too large for the information at them to be priced"
     if wanted == "auto":
         return None
     return (
@@ -198,29 +182,10 @@ def lost_errors(plan: PlanFacts) -> str | None:
 def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
-    information = plan.stages[-1].plan.information
-    if is_output(plan):
-        return (
-            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
-            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
-            "part of this release; method='napp' releases them."
-        )
-    if isinstance(plan.stages[-1].plan, PosteriorPlan):
-        return (
-            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
-            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
-            "this release; method='napp' releases them."
-        )
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return (
-            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
-            "linear model of them: statistics.fit(formula) costs nothing. "
-            + (
-                "Errors of this fit would not be valid after a selection by the same sums."
-                if plan.request.penalty is not None and plan.request.penalty.sparse
-                else "Standard errors (model-based) account for the sample and for the noise."
-            )
-        )
+    last = plan.stages[-1].plan
+    information = last.information
+    if last.errors_note is not None:
+        return last.errors_note
     lost = lost_errors(plan)
     if lost is not None and not (released and information is not None):
         return (
@@ -262,7 +227,7 @@ def covered_note(plan: PlanFacts) -> list[str]:
 def sums_note(plan: PlanFacts) -> list[str]:
     """Up to how many rows the sums that errors rest on are whole, if more are declared; private they always are."""
     last, rows = plan.stages[-1].plan, 2.0 ** (math.log2(LATTICE_LIMIT) - COVER_PLACES)
-    sums = isinstance(last, LeastSquaresPlan)
+    sums = last.statistics is not None
     if plan.request.options.rows_at_most <= rows or not (sums or last.information):
         return []
     what = "coefficients and errors" if sums else "standard errors, and coefficients that are free of the shrinkage,"
@@ -272,36 +237,10 @@ def sums_note(plan: PlanFacts) -> list[str]:
     ]
 
 
-def lattice_note(plan: PlanFacts) -> list[str]:
-    """Of how many points a posterior draw on a region is one, and whether they or the budget limit it."""
-    fit = plan.objective
-    if not (isinstance(fit, PosteriorPlan) and on_lattice(plan)):
-        return []
-    points = len(fit.lattice)
-    said = (
-        f"The draw is one of {points:,} points of a public lattice, {fit.spacing:.2g} of the region's half-width apart"
-    )
-    costs, rows = fit.lattice_costs, int(plan.request.options.rows_guess)
-    if costs is None or costs.each * rows * fit.temperature < math.log(points):
-        return [f"{said}: no eps makes it finer."]
-    return [
-        f"{said}: at {rows:,} rows (rows_guess) the lattice limits it, not the budget, and more eps changes nothing. A "
-        "smaller radius is a finer lattice; a delta has none; method='napp' is better than either."
-    ]
-
-
-def last_step_note(plan: PlanFacts) -> list[str]:
-    """What a small curvature costs, where the last step's noise is what is seen at a usual number of rows."""
-    fit, rows = plan.stages[-1].plan, plan.request.options.rows_guess
-    if not fit.noise_averages_out or isinstance(fit, LeastSquaresPlan) or fit.final_share_at(rows) <= 1:
-        return []
-    if fit.final_norm < SEEN * fit.radius:
-        return []
-    return [
-        "The last step's noise, which hides what floating point leaves open of an optimum that the curvature of "
-        f"{float(np.min(fit.curvature)):.2g} hardly holds, has a norm of {fit.final_norm:.2g} in model units, more "
-        f"than the rest at {rows:,.0f} rows (rows_guess). More curvature has less of it."
-    ]
+def limit_note(plan: PlanFacts) -> list[str]:
+    """What limits the last release beside its noise, at the rows that are guessed."""
+    said = plan.stages[-1].plan.limit_note(plan.request.options.rows_guess)
+    return [] if said is None else [said]
 
 
 def rows_needed_note(plan: PlanFacts) -> str:
@@ -336,13 +275,15 @@ def persons_note(plan: PlanFacts) -> str:
     )
 
 
-def rounding_note(stage: ObjectivePlan) -> str:
-    """What hiding the rounding of floating point costs."""
+def rounding_note(stage: StagePlan) -> list[str]:
+    """What hiding the rounding of floating point costs, where there is a last step for it."""
+    if stage.final_share is None:
+        return []
     added = 100 * (math.hypot(1.0, stage.final_share) - 1)
-    return (
+    return [
         f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
         f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
-    )
+    ]
 
 
 def screening_note(plan: PlanFacts) -> str:

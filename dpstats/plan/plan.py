@@ -18,15 +18,16 @@ from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage, stored_plan
+from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
     ResponsePurchase,
     centre_stages,
+    fit_spec,
     paid_apart,
-    planned_fit,
+    plan_releases,
     proof_page,
     range_eps,
     uncertified_method,
@@ -43,9 +44,7 @@ def summarize_plan(plan: Plan) -> Summary:
     """The summary of a dry run: what would be released, at what price, with what noise."""
     summary = Summary()
     summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
-    rounded = plan.objective.noise_averages_out and not isinstance(plan.objective, LeastSquaresPlan)
-    rounding = [rounding_note(plan.objective)] if rounded else []
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding]))
+    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding_note(plan.objective)]))
     return summary
 
 
@@ -300,7 +299,7 @@ def make_plan(
     _check_bought(request, design, family, bought)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
-    screening, stages = planned_fit(
+    screening, stages = plan_releases(
         request,
         design,
         family,
@@ -310,7 +309,7 @@ def make_plan(
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
-        stages = plan_replication(stages, design, request.penalty, request.options)
+        stages = plan_replication(stages, fit_spec(request, design, family))
     guarantee = _guarantee(request, design, stages, bought, screening)
     return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
 

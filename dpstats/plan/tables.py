@@ -11,18 +11,16 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.facts import PlanFacts
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.information.statistics import StatisticsNoise
 from dpstats.proof_pages import cite_proof
 
 DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
@@ -145,9 +143,7 @@ def plan_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 def has_risk(plan: PlanFacts) -> bool:
     """Whether the proofs of the excess risk apply."""
-    options = plan.request.options
-    proved = not options.replicates
-    return proved and not isinstance(plan.objective, LeastSquaresPlan)
+    return plan.objective.risk_is_proved and not plan.request.options.replicates
 
 
 def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
@@ -206,7 +202,7 @@ def facts_lines(facts: Sequence[str]) -> list[str]:
 def capped_at(plan: PlanFacts) -> float | None:
     """From which residual on least squares is no longer that, in the response's units; None if no row has one."""
     cap, design = getattr(plan.family, "residual_cap", None), plan.design
-    if cap is None or isinstance(plan.objective, LeastSquaresPlan):
+    if cap is None or not plan.objective.caps_loss:
         return None
     units = float(cap * design.response_scaling()[1])
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
@@ -281,49 +277,34 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
+NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}
+"""Of the columns of a table of noise that are not 11 wide."""
+
+
 def noise_table(plan: PlanFacts) -> SimpleTable:
-    """Noise scale and curvature of each stage, and the noise of the classical split."""
-    last = plan.stages[-1].plan
-    if isinstance(last, PosteriorPlan):
-        return posterior_table(last)
-    if isinstance(last, LeastSquaresPlan):
-        return statistics_table(last.statistics.noise)
-    rows = [
-        (
-            role,
-            [
-                format_number(stage.noise.scale),
-                format_number(stage.classical_scale),
-                format_number(stage.classical_scale / stage.noise.scale),
-                _range(stage.curvature),
-            ],
-        )
-        for role, stage in plan.stages
-    ]
-    headers = ["scale", "classical", "ratio", "curvature"]
-    title = "Noise in the coefficients, in the metric of the curvature" if is_output(plan) else "Noise in the objective"
-    return full_width(headers, rows, [11, 11, 9, 20], title=title)
+    """The noise of each stage, a row without a name taking the stage's."""
+    stages = [(role, stage.noise_facts) for role, stage in plan.stages]
+    rows = [(name or role, cells) for role, facts in stages for name, cells in facts.rows]
+    return facts_table(stages[-1][1]._replace(rows=tuple(rows)))
 
 
-def posterior_table(plan: PosteriorPlan) -> SimpleTable:
-    """How cold the posterior is, and what holds it together."""
-    where = "all of space" if plan.semi_axes is None else "an ellipsoid"
-    cells = [format_number(plan.temperature), _range(plan.curvature), where, "exact" if plan.exact else "Markov chain"]
-    headers = ["factor on J", "curvature", "on", "drawn"]
-    return full_width(headers, [("posterior", cells)], [11, 20, 13, 13], title="Posterior: density exp(-factor J)")
+def facts_table(facts: NoiseFacts) -> SimpleTable:
+    """The facts of noise as they are."""
+    rows = [(name, [_cell(value) for value in cells]) for name, cells in facts.rows]
+    widths = [NOISE_WIDTHS.get(header, 11) for header in facts.headers]
+    return full_width(facts.headers, rows, widths, title=facts.title)
 
 
-def statistics_table(noise: StatisticsNoise) -> SimpleTable:
-    """The noise of the released sums."""
-    variances = [noise.entry_variance, noise.response_variance, noise.square_variance]
-    names = ["an entry of X'X", "an entry of X'y", "y'y"]
-    rows = [(name, [format_number(float(np.sqrt(value)))]) for name, value in zip(names, variances, strict=True)]
-    return full_width(["sd of noise"], rows, [14], title="Noise, rows within the unit ball of the design's metric")
+def _cell(value: float | str | NDArray[np.float64]) -> str:
+    """Text as it is, a number in four digits, and the range of several."""
+    if isinstance(value, str):
+        return value
+    return _range(value) if isinstance(value, np.ndarray) else format_number(value)
 
 
 def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
-    n = int(plan.request.options.rows_guess) if is_output(plan) or on_lattice(plan) else None
+    n = int(plan.request.options.rows_guess) if plan.stages[-1].plan.risk_takes_rows else None
     table = plan.excess_risk(RISK_LEVEL, n=n)
     rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
     losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"
@@ -332,14 +313,7 @@ def risk_table(plan: PlanFacts) -> SimpleTable:
 
 def is_output(plan: PlanFacts) -> bool:
     """Whether the noise is in the coefficients themselves, not in the objective."""
-    last = plan.stages[-1].plan
-    return isinstance(last, OutputPlan) and not isinstance(last, PosteriorPlan)
-
-
-def on_lattice(plan: PlanFacts) -> bool:
-    """Whether what is released is a point of a public lattice on a region."""
-    last = plan.stages[-1].plan
-    return isinstance(last, PosteriorPlan) and last.exact and last.semi_axes is not None
+    return plan.stages[-1].plan.noise_in_coefficients
 
 
 def full_width(

@@ -15,8 +15,7 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.plots import draw_result
 from dpstats.privacy.k_norm import KNormNoise
@@ -132,10 +131,10 @@ class GLMResults(ReleasedModel, Released):
         NotReleasedError
             If the fit was by another method.
         """
-        plan = self.plan.objective
-        if not isinstance(plan, LeastSquaresPlan) or not isinstance(self.released, ReleasedSums):
+        statistics = self.plan.objective.statistics
+        if statistics is None or not isinstance(self.released, ReleasedSums):
             raise NotReleasedError("statistics were not released; method='statistics' or release_statistics buys them")
-        held = replace(plan.statistics, guarantee=self.guarantee)
+        held = replace(statistics, guarantee=self.guarantee)
         ranges = float(self.budget["eps"].get("ranges", 0.0))
         return ReleasedStatistics(held, self.released.sums, self.nobs, ranges)
 

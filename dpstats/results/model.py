@@ -13,8 +13,7 @@ from dpstats.errors import NotReleasedError
 from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.privacy.guarantee import Guarantee

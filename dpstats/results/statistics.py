@@ -21,11 +21,12 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.least_squares import sums_facts
 from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
+from dpstats.plan.tables import WIDTH, Summary, facts_table, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -41,7 +42,7 @@ def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
     summary = Summary()
     summary.tables = [
         _header("Released Statistics", [*facts, ("Complete Rows:", _rounded(mass.count, mass.deviation))], plan),
-        statistics_table(plan.noise),
+        facts_table(sums_facts(plan)),
     ]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",

@@ -14,8 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.plan.notes import (
     assumed_response_note,
@@ -23,8 +22,7 @@ from dpstats.plan.notes import (
     design_notes,
     guarantee_note,
     guaranteed,
-    last_step_note,
-    lattice_note,
+    limit_note,
     link_note,
     lost_errors,
     plan_notes,
@@ -228,7 +226,7 @@ def shown_bound(results: ReleasedModel) -> str | None:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *last_step_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
     notes = [*kept_note(results), *assumed_response_note(plan), *notes]
@@ -242,7 +240,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         if plan.request.method == "posterior":
             drawn = f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}."
-            return [drawn, *lattice_note(plan), *notes]
+            return [drawn, *notes]
         return [f"{at_most}{mark}.", shrunk_note(results), *notes]
     return notes
 

@@ -31,10 +31,12 @@ from dpstats.mechanisms.information import (
     matrix_metric,
     with_final_step,
 )
-from dpstats.mechanisms.napp import StagesRelease, plan_stages, recentre, release_stages
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import StagesRelease
 from dpstats.penalties import Lasso, Ridge
 from dpstats.privacy.information import (
     headroom,
@@ -306,9 +308,8 @@ def array_rows(family: Family, count: int = 400) -> Arrays:
 def carried_out(
     family: Family, options: Options, penalty: Any = None, seed: int = 0, eps: float = 4.0
 ) -> StagesRelease:
-    weights = np.ones(SIZE)
-    stages = plan_stages(DESIGN, family, penalty, weights, eps=eps, delta=0.0, adjacency="add_remove", options=options)
-    return release_stages(stages, DESIGN, penalty, weights, [array_rows(family)], random_source(seed), options)
+    spec = FitSpec(DESIGN, family, penalty, np.ones(SIZE), options)
+    return release_stages(plan_stages(spec, eps, 0.0), spec, [array_rows(family)], random_source(seed))
 
 
 def stated(family: Family) -> str:
@@ -477,7 +478,7 @@ class TestEtaError:
         stage = stage_of(family, 1.0, inference=True)
         assert stage.information is not None
         for shift in (0.1, 1e4):
-            moved = recentre(stage, 3 * stage.curvature, -3 * shift * stage.curvature)
+            moved = stage.recentred(3 * stage.curvature, -3 * shift * stage.curvature)
             # The noise still suffices for the larger ratio that it was planned for.
             assert charged_loss(moved) <= (stage.eps + stage.information.eps) * (1 + 1e-9)
             assert moved.cost == pytest.approx(stage.cost, rel=1e-12)
@@ -487,9 +488,7 @@ class TestWithheld:
     """Whether the information is withheld is a function of what is released and public."""
 
     def plan(self) -> tuple[InformationPlan, ObjectivePlan]:
-        stage = plan_stages(
-            DESIGN, Binomial(), None, np.ones(SIZE), eps=1.0, delta=0.0, adjacency="add_remove", options=Options()
-        )[0].plan
+        stage = plan_stages(FitSpec(DESIGN, Binomial(), None, np.ones(SIZE), Options()), 1.0, 0.0)[0].plan
         assert stage.information is not None
         return stage.information, stage
 
@@ -536,10 +535,11 @@ class TestWithheld:
         exog, endog = array_rows(family)
         # The coefficients of such fits do not get far: eps is small.
         cases = [(exog[:0], endog[:0]), (exog[:1], endog[:1]), (np.zeros_like(exog), endog), (exog, endog)]
-        options, weights = Options(inference=stated(family)), np.ones(SIZE)  # type: ignore[arg-type]
-        stages = plan_stages(DESIGN, family, None, weights, eps=1.0, delta=0.0, adjacency="add_remove", options=options)
+        options = Options(inference=stated(family))  # type: ignore[arg-type]
+        spec = FitSpec(DESIGN, family, None, np.ones(SIZE), options)
+        stages = plan_stages(spec, 1.0, 0.0)
         for case in cases:
-            fitted = release_stages(stages, DESIGN, None, weights, [case], random_source(1), options)
+            fitted = release_stages(stages, spec, [case], random_source(1))
             assert fitted.information is not None
             assert np.isfinite(fitted.information.matrix).all()
 
@@ -569,10 +569,8 @@ class TestRefit:
     def test_ridge_is_part_of_the_curvature(self) -> None:
         """Whatever the strength of the ridge, its curvature is there and the price is kept."""
         for strength in (0.1, 5.0, 500.0):
-            stage = plan_stages(
-                DESIGN, Binomial(), Ridge(strength), np.ones(SIZE), eps=1.0, delta=0.0, adjacency="add_remove",
-                options=Options(inference=True),
-            )[0].plan  # fmt: skip
+            spec = FitSpec(DESIGN, Binomial(), Ridge(strength), np.ones(SIZE), Options(inference=True))
+            stage = plan_stages(spec, 1.0, 0.0)[0].plan
             assert np.all(stage.curvature >= strength)
             assert stage.information is not None
             assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
@@ -715,9 +713,7 @@ class TestOnePass:
     def plan(kind: Any, family: Family) -> InformationPlan:
         design = ArrayDesign(("a", "b", "c"), array_norms({"l2": 4.0}, SIZE))
         options = Options(inference=kind)
-        stages = plan_stages(
-            design, family, None, np.ones(SIZE), eps=4.0, delta=0.0, adjacency="add_remove", options=options
-        )
+        stages = plan_stages(FitSpec(design, family, None, np.ones(SIZE), options), 4.0, 0.0)
         plan = stages[-1].plan.information
         assert plan is not None
         return plan

@@ -22,6 +22,7 @@ from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
 from dpstats.mechanisms.objective import NoiseBudget, ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
 from dpstats.privacy.information.exact_sums import PLACES, cover_with_noise
 from dpstats.privacy.information.matrix import MatrixNoise
@@ -77,12 +78,9 @@ def test_two_stages_on_many_rows_are_certified(penalty: Penalty, monkeypatch: py
     """Curvatures that differ made the bound on a row up to 1e4 times too long, and gamma was missed."""
     watch = Watch(monkeypatch)
     size, weights = 8, np.array([0.0, *np.ones(7)])
-    options = Options(stages=2)
-    stages = napp.plan_stages(
-        arrays(size), Binomial(), penalty, weights, eps=1.0, delta=0.0, adjacency="add_remove", options=options
-    )
-    blocks = [binary_rows(200_000, size)]
-    fitted = napp.release_stages(stages, arrays(size), penalty, weights, blocks, random_source(1), options)
+    spec = FitSpec(arrays(size), Binomial(), penalty, weights, Options(stages=2))
+    stages = napp.plan_stages(spec, 1.0, 0.0)
+    fitted = napp.release_stages(stages, spec, [binary_rows(200_000, size)], random_source(1))
     assert watch.row_norms == [1.0, 1.0]
     assert max(watch.excess) <= 1.001
     final = fitted.stages[-1].plan
@@ -121,7 +119,7 @@ def test_extreme_settings_are_certified(
         arrays(4), family, replace(PURCHASE, eps=eps, final_eps=0.01 * eps, curvature=curvature), penalty
     )
     exog, endog = binary_rows(2000, 4)
-    mechanism.release_objective(plan, [(exog, endog)], random_source(2))
+    plan.coefficients([(exog, endog)], random_source(2))
     assert max(watch.excess) <= 1.001
 
 
@@ -133,7 +131,7 @@ def test_no_rows_can_miss_the_planned_tolerance(rows_at_most: float) -> None:
             purchase = replace(PURCHASE, eps=50.0, curvature=curvature, rows_at_most=rows_at_most)
             plan = plan_objective(arrays(20, 3.0), family, purchase)
             assert plan.rows_at_most == rows_at_most
-            draw = LONGEST_DRAW * np.sqrt(plan.expected_square)
+            draw = LONGEST_DRAW * plan.gradient_size
             pull = rows_at_most * family.lipschitz * plan.row_length + draw
             far = 2 * pull / plan.curvature.min()
             scale = Scale(
@@ -157,7 +155,7 @@ def test_the_final_noise_is_not_seen_at_the_declared_rows(rows: float) -> None:
         share = np.sqrt(2) * plan.final.scale / moved.min()
         # Beyond some 1e8 rows the accuracy of the draws of the noise decides.
         assert share <= (0.051 if rows < 1e8 else 0.25)
-        assert plan.tolerance <= 1.001e-9 * np.sqrt(plan.expected_square)
+        assert plan.tolerance <= 1.001e-9 * plan.gradient_size
 
 
 def test_undeclared_rows_keep_the_whole_guarantee() -> None:
@@ -170,7 +168,7 @@ def test_undeclared_rows_keep_the_whole_guarantee() -> None:
             rows=1e10,
             row_norm=plan.row_length,
             curvature=plan.curvature,
-            linear=(LONGEST_DRAW + size) * np.sqrt(plan.expected_square),
+            linear=(LONGEST_DRAW + size) * plan.gradient_size,
         )
         assert needed <= plan.tolerance
 
@@ -240,7 +238,7 @@ def test_a_public_linear_term_is_covered() -> None:
     """Adding noise to -m theta1 rounds it to float64: gamma is well above that, however far out theta1 is."""
     plan = plan_objective(arrays(4), Binomial(), PURCHASE)
     for size in (1.0, 1e6, 1e12):
-        moved = napp.recentre(plan, plan.curvature, -plan.curvature * np.full(4, size))
+        moved = plan.recentred(plan.curvature, -plan.curvature * np.full(4, size))
         rounding = 2.0**-53 * float(np.linalg.norm(moved.linear))
         assert moved.tolerance >= max(plan.tolerance, 16 * rounding)
         assert moved.final.distance == pytest.approx(2 * moved.tolerance / np.min(moved.curvature))
@@ -269,9 +267,7 @@ def test_rows_at_most_is_checked(given: Any) -> None:
 
 def test_rows_at_most_reaches_every_stage() -> None:
     options = Options(stages=2, rows_at_most=2e9)
-    stages = napp.plan_stages(
-        arrays(3), Binomial(), None, np.ones(3), eps=1.0, delta=0.0, adjacency="add_remove", options=options
-    )
+    stages = napp.plan_stages(FitSpec(arrays(3), Binomial(), None, np.ones(3), options), 1.0, 0.0)
     assert [plan.rows_at_most for _, plan in stages] == [2e9, 2e9]
     assert Options().rows_at_most == 1e7
 
@@ -387,17 +383,10 @@ def test_every_plan_checks_its_last_step() -> None:
         # What was released elsewhere can be read.
         stored = {**plan.to_dict(), "tolerance": 1e-6 * plan.tolerance}
         assert type(plan).from_dict(stored).tolerance == stored["tolerance"]
-    two = napp.plan_stages(
-        arrays(3),
-        Poisson(5.0, 10.0),
-        Bridge(1.0, 0.5),
-        np.ones(3),
-        eps=1.0,
-        delta=0.0,
-        adjacency="add_remove",
-        options=Options(stages=2, rows_at_most=1e10),
-    )
-    moved = napp.recentre(two[1].plan, 3 * two[1].plan.curvature, np.full(3, -1e9))
+    options = Options(stages=2, rows_at_most=1e10)
+    spec = FitSpec(arrays(3), Poisson(5.0, 10.0), Bridge(1.0, 0.5), np.ones(3), options)
+    two = napp.plan_stages(spec, 1.0, 0.0)
+    moved = two[1].plan.recentred(3 * two[1].plan.curvature, np.full(3, -1e9))
     for plan in (two[0].plan, two[1].plan, moved):
         assert least_over_planned(plan) <= 1 + 1e-9
 
