@@ -272,9 +272,8 @@ class PosteriorPlan(StagePlan):
         if self.semi_axes is None or not self.exact:
             return None
         points, costs = len(self.lattice), self.lattice_costs
-        said = (
-            f"The draw is one of {points:,} points of a public lattice, {self.spacing:.2g} of the region's half-width"
-        )
+        apart = f"{self.spacing:.2g} of the region's half-width apart"
+        said = f"The draw is one of {points:,} points of a public lattice, {apart}"
         if costs is None or costs.each * rows * self.temperature < math.log(points):
             return f"{said}: no eps makes it finer."
         return (

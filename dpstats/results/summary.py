@@ -258,7 +258,7 @@ def shrunk_note(results: ReleasedModel) -> str:
     plan = results.plan
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     fix = "" if reason is None else f". Inference {reason}"
-    lost = None if reason is not None else lost_errors(plan)
+    lost = None if reason is not None or results.has_errors else lost_errors(plan)
     if lost is not None:
         fix = f". Standard errors were planned and are not released: {lost}"
     elif reason is None and plan.stages[-1].plan.information is None:

@@ -451,3 +451,10 @@ def test_plans_say_where_the_sums_behind_errors_end(how: dict[str, Any]) -> None
     assert released[0, 0, 0] == pytest.approx(2.0**29, rel=1e-6)
     twice = cover_with_noise([2 * total], noise, weight_bound=1.0, cover_eps=1.0, random=np.random.default_rng(0))
     assert twice[0, 0, 0] == pytest.approx(2.0**29, rel=1e-6)  # held there
+
+
+def test_released_information_that_identifies_nothing_is_not_called_unreleased() -> None:
+    fit = dp.logit("y ~ x", {"x": [0.1, 0.4], "y": [0, 1]}, 0.3, seed=1, domain={"x": (0, 1), "y": (0, 1)})
+    assert fit.has_errors
+    for text in (str(fit), str(fit.summary(full=True))):
+        assert "planned and are" not in " ".join(text.split())
