@@ -297,15 +297,19 @@ _TYPED = ("parquet", "arrow", "feather", "orc")
 def local_files(dataset: Any) -> list[str] | None:
     """The files of a dataset that can be read again and looked at in between: none of one in memory.
 
-    None if there are others: on another machine, mapped into memory, or of a kind that is not known.
+    None if there are others: on another machine, in memory or mapped into it, or of a kind that is not known.
     """
     if isinstance(dataset, ds.InMemoryDataset):
         return []
     if isinstance(dataset, ds.UnionDataset):
         parts = [local_files(child) for child in dataset.children]
         return None if None in parts else [name for part in parts for name in part or ()]
-    known = isinstance(dataset, ds.FileSystemDataset) and dataset.filesystem == LocalFileSystem()
-    return list(dataset.files) if known else None
+    if not isinstance(dataset, ds.FileSystemDataset):
+        return None
+    # By fragments: `files` names buffers too, and `filesystem` of a dataset that has none ends the process.
+    fragments = list(dataset.get_fragments())
+    here = all(fragment.filesystem == LocalFileSystem() for fragment in fragments)
+    return [fragment.path for fragment in fragments] if here else None
 
 
 def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -348,7 +352,16 @@ def check_fragments(dataset: Any) -> None:
             f"data: a dataset of {dataset.format.default_extname} files takes the types of its columns from cells; "
             "give the path of CSV files itself, or convert them to Parquet"
         )
-    for fragment in dataset.get_fragments():
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:
+        fragments = None
+    if fragments is None:
+        raise DataError(
+            "data: a dataset with a filter of its own cannot be read by its files; pass the dataset without it and "
+            "give subset=, such as subset='age > 30', or pass data.scanner().to_reader(), which is read once"
+        )
+    for fragment in fragments:
         check_types(dataset.schema, fragment.physical_schema, fragment.path)
 
 

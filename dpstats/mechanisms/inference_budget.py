@@ -48,10 +48,9 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     # Nothing is free for persons, whose scores' spread must be bought.
     if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return budget
+    check_units(design, options)
     if not has_errors(design):
-        if kind == "auto":
-            return budget
-        raise ArgumentError(f"inference={kind!r} {TOO_FAR}")
+        return budget
     if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
@@ -73,6 +72,12 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
     return replace(budget, eps=budget.eps - information.extra_eps, information=information)
+
+
+def check_units(design: Bounds, options: Options) -> None:
+    """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
+    if options.inference not in (None, "auto") and not has_errors(design):
+        raise ArgumentError(f"inference={options.inference!r} {TOO_FAR}")
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:

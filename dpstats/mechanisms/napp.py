@@ -73,15 +73,16 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
         if role == last:
             budget = with_inference(budget, spec if role == "fit" else replace(spec, penalty=None))
         if role != "fit":
-            stages.append(Stage(role, plan_objective(spec.design, spec.family, budget)))
-            continue
-        if options.selection == "noise_aware":
+            plan = plan_objective(spec.design, spec.family, budget)
+        elif options.selection == "noise_aware":
             plan = _noise_aware(spec, budget)
         else:
             convex = penalty if penalty is None or penalty.convex else None
             plan = plan_objective(spec.design, spec.family, budget, convex, spec.weights)
-        if options.selection == "auto":
+        if role == "fit" and options.selection == "auto":
             plan = _floored(plan, spec)
+        if options.curvature is not None and not charged:
+            plan.check_visible(options.rows_guess)
         stages.append(Stage(role, plan))
     return tuple(stages)
 

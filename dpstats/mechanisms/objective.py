@@ -76,14 +76,44 @@ class ObjectivePlan(StagePlan):
     @property
     def final_share(self) -> float:
         """The final noise's standard deviation over that of the objective's noise."""
+        return self.final_share_at(self.rows_at_most)
+
+    def final_share_at(self, rows: float) -> float:
+        """The same at so many rows or fewer."""
         share = final_noise_share(
-            self.family,
-            self.final.eps,
-            rows=self.rows_at_most,
-            row_length=self.row_length,
-            curvature=self.curvature,
+            self.family, self.final.eps, rows=rows, row_length=self.row_length, curvature=self.curvature
         )
         return share * self.tolerance / self.gradient_size
+
+    @property
+    def final_norm(self) -> float:
+        """The final noise's norm in the coefficients, root mean square, in model units."""
+        return math.sqrt(2 * self.size) * self.final.scale
+
+    def check_visible(self, rows: float) -> None:
+        """Raise ArgumentError if a curvature of the caller's lets the last step's noise drown coefficients of any size.
+
+        What floating point leaves open of an optimum that is hardly held grows with the inverse square of it.
+        """
+        drowned = self.final_norm / self.radius
+        if drowned <= 1 or self.final_share_at(rows) <= 1:
+            return
+        least = float(np.min(self.curvature))
+        raise ArgumentError(
+            f"curvature leaves {least:.2g} for the flattest column, too little for floating point to tell where the "
+            f"optimum is: the noise that hides this, of a norm of {self.final_norm:.2g}, would drown coefficients of a "
+            f"norm of {self.radius:.2g}. Give {least * math.sqrt(drowned / CLEAR):.0e} or more, or leave curvature out"
+        )
+
+    def limit_note(self, rows: float) -> str | None:
+        """What a small curvature costs, where the last step's noise is what is seen."""
+        if self.final_share_at(rows) <= 1 or self.final_norm < SEEN * self.radius:
+            return None
+        return (
+            "The last step's noise, which hides what floating point leaves open of an optimum that the curvature of "
+            f"{float(np.min(self.curvature)):.2g} hardly holds, has a norm of {self.final_norm:.2g} in model units, "
+            f"more than the rest at {rows:,.0f} rows (rows_guess). More curvature has less of it."
+        )
 
     @property
     def noise_facts(self) -> NoiseFacts:
@@ -109,6 +139,10 @@ class ObjectivePlan(StagePlan):
         """Of the part that is linear in b, whatever the rows are (docs/proofs/inference, 10)."""
         return noise_bound(self.covariance, np.diag(self.curvature), transform)
 
+
+CLEAR, SEEN = 1e-4, 1e-3
+"""The last step's noise over the norm of typical coefficients: where a refusal sends the curvature, and from where on
+it is seen."""
 
 SURELY = 1e-6
 """Risk bounds that differ by less than this part are compared as they are computed."""

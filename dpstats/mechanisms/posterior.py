@@ -39,8 +39,8 @@ from dpstats.mechanisms.posterior_sampler import (
 )
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
 from dpstats.mechanisms.spec import FitSpec
-from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table
-from dpstats.penalties import Penalty, split_curvature
+from dpstats.mechanisms.stage import LatticeCosts, NoiseFacts, RiskTables, StagePlan, Table
+from dpstats.penalties import Bridge, Lasso, Penalty, split_curvature
 from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_budget
 from dpstats.privacy.noise import Noise
@@ -90,6 +90,9 @@ LEAST_ACCEPTED = 1e-6
 LEAST_REACH, MOST_REACH = 2.0**-10, 2.0**20
 """Between which linear predictors on a region must reach, so that its losses are whole numbers of some size."""
 
+COUNTED = 1 + 1e-9
+"""Covers the rounding of linear predictors before they are rounded to the grid, and of the costs themselves."""
+
 SAMPLED = 2.0**-43
 """How far a computed normal draw is from an ideal one, in root mean squares (docs/proofs/posterior, 3)."""
 
@@ -122,7 +125,7 @@ class PosteriorPlan(StagePlan):
             return self.final.release(pairs.single(draw, np.float64), random)
         if not self.exact:
             return _walked(self, rows, np.zeros(self.size), random)
-        points = lattice_points(self.semi_axes, ACROSS[self.size])
+        points = self.lattice
         table = LossTable.of(self.family, self.reach)
         # A public bound: what lies beyond is as good as never drawn.
         public = np.rint(np.clip(_public(self, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
@@ -163,6 +166,34 @@ class PosteriorPlan(StagePlan):
         return min(MOST_COVERED, 10.0 ** math.floor(math.log10(LossTable.of(self.family, self.reach).rows)))
 
     @property
+    def lattice(self) -> Matrix:
+        """The points that a draw on the ellipsoid is one of, shape (points, p)."""
+        assert self.semi_axes is not None
+        return lattice_points(self.semi_axes, ACROSS[self.size])
+
+    @property
+    def spacing(self) -> float:
+        """Of the lattice along each axis, over the semi-axis."""
+        return 2 / (ACROSS[self.size] - 1)
+
+    @property
+    def lattice_costs(self) -> LatticeCosts | None:
+        """What the lattice and its whole numbers add to J (docs/proofs/risk, theorem 8); None without a proof."""
+        if self.semi_axes is None or not self.exact or not isinstance(self.penalty, Lasso | Bridge | None):
+            return None
+        far = float(np.max(self.curvature * self.semi_axes**2)) / 2
+        gap = self.spacing**2 * float(np.sum(self.curvature * self.semi_axes**2)) / 8
+        if self.penalty is not None:
+            far += float(self.penalty.value(self.semi_axes, self.penalty_weights))
+            gap += float(self.penalty.value(self.spacing * self.semi_axes, self.penalty_weights))
+        if far > MOST_SUM / 2 * UNIT:
+            return None
+        bend = self.family.curvature_bound * (self.spacing * self.reach) ** 2 / 8
+        counted = self.family.lipschitz * LossTable.of(self.family, self.reach).step + 2 * UNIT
+        inside = 1 - self.spacing * math.sqrt(self.size)
+        return LatticeCosts((bend + counted) * COUNTED, (gap + UNIT) * COUNTED, inside)
+
+    @property
     def law_name(self) -> str:
         return "posterior (region)" if self.semi_axes is not None else "posterior (normal)"
 
@@ -191,8 +222,30 @@ class PosteriorPlan(StagePlan):
         """That of a draw; nothing is proved of one from a Markov chain."""
         if not self.exact:
             return tables.unproved()
-        points = None if self.semi_axes is None else len(lattice_points(self.semi_axes, ACROSS[self.size]))
-        return tables.of_posterior(self.temperature, points)
+        if self.semi_axes is None:
+            return tables.of_posterior(self.temperature)
+        costs = self.lattice_costs
+        return tables.unproved() if costs is None else tables.of_lattice(self.temperature, len(self.lattice), costs)
+
+    @property
+    def risk_takes_rows(self) -> bool:
+        """On an ellipsoid, where the lattice costs something for each."""
+        return self.semi_axes is not None and self.exact
+
+    def limit_note(self, rows: float) -> str | None:
+        """Of how many points a draw on an ellipsoid is one, and whether they or the budget limit it."""
+        if self.semi_axes is None or not self.exact:
+            return None
+        points, costs = len(self.lattice), self.lattice_costs
+        apart = f"{self.spacing:.2g} of the region's half-width apart"
+        said = f"The draw is one of {points:,} points of a public lattice, {apart}"
+        if costs is None or costs.each * rows * self.temperature < math.log(points):
+            return f"{said}: no eps makes it finer."
+        return (
+            f"{said}: at {rows:,.0f} rows (rows_guess) the lattice limits it, not the budget, and more eps "
+            "changes nothing. A smaller radius is a finer lattice; a delta has none; method='napp' is better than "
+            "either."
+        )
 
     def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
         """(H + M)^-1 / c, and what M pulls."""

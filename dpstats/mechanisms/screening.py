@@ -23,6 +23,7 @@ from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, Bounds
+from dpstats.mechanisms.inference_budget import check_units
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
@@ -179,6 +180,7 @@ def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | N
         raise ArgumentError("retrieval='return' does not go with screen: what is left over follows the columns kept")
     if options.replicates:
         raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
+    check_units(spec.design, options)  # whichever columns are kept
     screening = plan_screening(spec, eps, delta)
     if options.curvature is not None:
         # Too little curvature must not come out after the charge: what suffices for all columns does for some.

@@ -58,6 +58,14 @@ class NoiseFacts(NamedTuple):
     rows: tuple[tuple[str, tuple[float | str | Vector, ...]], ...]
 
 
+class LatticeCosts(NamedTuple):
+    """By how much the best point of a lattice, as it is scored, may be worse than the best coefficients."""
+
+    each: float  # a row
+    once: float  # whatever the rows
+    inside: float  # the coefficients it is compared with lie in the ellipsoid shrunk to this part
+
+
 class RiskTables(Protocol[Table]):
     """Tables of the excess risk by what is perturbed, of which each mechanism takes one (docs/proofs/risk)."""
 
@@ -67,8 +75,11 @@ class RiskTables(Protocol[Table]):
     def of_optimum(self, law: Noise) -> Table:
         """For noise M^(-1/2) g in the optimum, `law` that of g."""
 
-    def of_posterior(self, temperature: float, points: int | None) -> Table:
-        """For a draw from exp(-temperature J) on all of space, or on so many points of a lattice."""
+    def of_posterior(self, temperature: float) -> Table:
+        """For a draw from exp(-temperature J) on all of space."""
+
+    def of_lattice(self, temperature: float, points: int, costs: LatticeCosts) -> Table:
+        """For a draw from exp(-temperature J) of so many points of a lattice."""
 
     def unproved(self) -> Table:
         """For what no bound is proved of."""
@@ -220,6 +231,15 @@ class StagePlan(ABC):
     @property
     def errors_note(self) -> str | None:
         """What to know of standard errors; None where that follows from the information, or from its absence."""
+        return None
+
+    @property
+    def risk_takes_rows(self) -> bool:
+        """Whether the bounds of the excess risk are for a number of rows alone."""
+        return self.noise_in_coefficients
+
+    def limit_note(self, rows: float) -> str | None:
+        """What limits the release at so many rows beside the noise that the budget buys, if anything does."""
         return None
 
     @property

@@ -295,7 +295,8 @@ def release_rows(
             fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
-    return GLMResults(plan, fitted.params, nobs, fitted.information)
+    # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
+    return GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:

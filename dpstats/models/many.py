@@ -17,8 +17,8 @@ from dpstats.ledger import LedgerLike
 from dpstats.models.glm import fit_source
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
 from dpstats.models.release import Release, check_unit
-from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
-from dpstats.plan import Plan
+from dpstats.models.sources import FormulaSource, model_formula
+from dpstats.plan import Plan, with_settled_law
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import ROW, Guarantee, Unit
 from dpstats.privacy.randomness import random_source

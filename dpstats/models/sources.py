@@ -25,7 +25,7 @@ from dpstats.formula.parse import expand_dot, parse
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
-from dpstats.plan import Plan, make_plan, range_eps
+from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
@@ -288,11 +288,7 @@ class FormulaSource:
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
         advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
         plan = replace(self._plan(request, ranges), advice=advised)
-        if not plan.bought and plan.response is None:
-            return plan
-        # The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it.
-        settled = with_settled_law(plan)
-        return plan if plan.one_law else replace(self._plan(settled, ranges), advice=advised)
+        return plan if plan.law_is_settled else replace(self._plan(with_settled_law(plan), ranges), advice=advised)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
@@ -365,12 +361,6 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
             "offset= is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
-
-
-def with_settled_law(plan: Plan) -> Request:
-    """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
-    law = plan.noise.kind if plan.one_law else "laplace"
-    return replace(plan.request, options=replace(plan.request.options, noise=law))
 
 
 def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:

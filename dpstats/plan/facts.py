@@ -16,7 +16,7 @@ from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.mechanisms.stage import Stage, StagePlan
+from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
 from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
@@ -39,6 +39,10 @@ class ErrorForecast(Protocol):
 
 class PlannedCall(Protocol):
     """The call that a dry run stands for: what a plan can do besides being looked at, each method given the plan."""
+
+    @property
+    def request(self) -> Request:
+        """What was asked for."""
 
     def fit(self, data: object, engine: str | None, **charge: Any) -> Any:
         """The result on private rows."""
@@ -113,6 +117,17 @@ class PlanFacts:
     def one_law(self) -> bool:
         """Whether the noise of every stage is of one kind."""
         return len({plan.noise.kind for _, plan in self.stages}) == 1
+
+    @property
+    def law_is_settled(self) -> bool:
+        """Whether the law of the noise, and with it the delta charged, is known before anything is bought.
+
+        The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it, and no delta
+        may be charged that the fit, which keeps to one law from then on, does not spend.
+        """
+        if not self.bought and self.response is None:
+            return True
+        return self.one_law and (self.screening is None or self.request.options.noise is not None)
 
     @property
     def noise_shape(self) -> Vector:
@@ -221,17 +236,21 @@ class _RiskTables:
         facts = OutputFacts(fit.family, law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
         return output_risk(self.plan, facts, self.pi, self.radius, self.n)
 
-    def of_posterior(self, temperature: float, points: int | None) -> RiskBounds:
-        def bounds(pi: float, radius: float) -> list[Bound]:
-            if points is not None:
-                return region_bounds(temperature, points, pi)
+    def of_posterior(self, temperature: float) -> RiskBounds:
+        def bounds(pi: float, radius: float, n: int | None) -> list[Bound]:
             curvature = self.plan.curvature
             return posterior_bounds(temperature, len(curvature), float(np.max(curvature)), pi, radius)
 
         return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
 
+    def of_lattice(self, temperature: float, points: int, costs: LatticeCosts) -> RiskBounds:
+        def bounds(pi: float, radius: float, n: int | None) -> list[Bound]:
+            return region_bounds(temperature, points, pi, rows=n, **costs._asdict())
+
+        return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
+
     def unproved(self) -> RiskBounds:
-        return posterior_risk(self.plan, lambda pi, radius: [], self.pi, self.radius, self.n)
+        return posterior_risk(self.plan, lambda *_: [], self.pi, self.radius, self.n)
 
 
 COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]

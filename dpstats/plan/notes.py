@@ -17,6 +17,7 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.tables import capped_at, is_output
+from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 
@@ -50,16 +51,18 @@ def guaranteed(plan: PlanFacts) -> str:
     return f"{privacy}-differentially private for {neighbours}."
 
 
-def plan_notes(plan: PlanFacts) -> list[str]:
-    """What the reader must know, in plain words."""
+def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
+    """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
     guarantee, objective = plan.guarantee, plan.objective
-    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan)]
+    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
         notes.append(
             f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
             "less here than Gaussian noise."
         )
     notes += covered_note(plan)
+    notes += sums_note(plan)
+    notes += limit_note(plan)
     notes += cap_note(plan)
     notes += [] if plan.completed else alpha_note(plan)
     notes += link_note(plan)
@@ -156,13 +159,36 @@ def link_note(plan: PlanFacts) -> list[str]:
     ]
 
 
-def errors_note(plan: PlanFacts) -> str:
+def lost_errors(plan: PlanFacts) -> str | None:
+    """Why a fit has no errors though they were planned; None if they were not."""
+    wanted, options = plan.request.options.inference, plan.request.options
+    if not plan.completed or wanted is None or obstacle(plan.family, plan.request.penalty, options) is not None:
+        return None
+    role, last = plan.stages[-1]
+    if last.information is not None:
+        unchosen = "no column was chosen, or " if role == "refit" else ""
+        return f"{unchosen}the coefficients are too large for the information at them to be priced"
+    if wanted == "auto":
+        return None
+    return (
+        "beside the columns that were chosen no noise within the budget leaves room for them, and all of it went to "
+        "the coefficients; fewer terms, another choice or more eps may have them"
+    )
+
+
+def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
     last = plan.stages[-1].plan
     information = last.information
     if last.errors_note is not None:
         return last.errors_note
+    lost = lost_errors(plan)
+    if lost is not None and not (released and information is not None):
+        return (
+            f"Standard errors were planned and are no part of this release: {lost}. 'noise at most' bounds the "
+            f"standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+        )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
         buys = "; inference=True buys them" if offered else ""
@@ -193,6 +219,25 @@ def covered_note(plan: PlanFacts) -> list[str]:
         f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
         "in public, by rows_at_most."
     ]
+
+
+def sums_note(plan: PlanFacts) -> list[str]:
+    """Up to how many rows the sums that errors rest on are whole, if more are declared; private they always are."""
+    last, rows = plan.stages[-1].plan, 2.0 ** (math.log2(LATTICE_LIMIT) - COVER_PLACES)
+    sums = last.statistics is not None
+    if plan.request.options.rows_at_most <= rows or not (sums or last.information):
+        return []
+    what = "coefficients and errors" if sums else "standard errors, and coefficients that are free of the shrinkage,"
+    return [
+        f"Sums of squares end at what {rows:,.0f} of the longest rows make: of more rows {what} may be wrong, though "
+        "as private as ever. A fit to a random part of the rows has them."
+    ]
+
+
+def limit_note(plan: PlanFacts) -> list[str]:
+    """What limits the last release beside its noise, at the rows that are guessed."""
+    said = plan.stages[-1].plan.limit_note(plan.request.options.rows_guess)
+    return [] if said is None else [said]
 
 
 def rows_needed_note(plan: PlanFacts) -> str:

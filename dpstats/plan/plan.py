@@ -356,18 +356,24 @@ def _spent_delta(request: Request, stages: tuple[Stage, ...], screening: Screeni
 def replan(plan: Plan, eps: float) -> Plan:
     """The plan of the same call with `eps` in place of its total; reads no row and spends nothing.
 
-    Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
-    because stages differed in it. ArgumentError if `eps` is too small for the ranges that the call buys.
+    Bought values that the plan knows already stay as they are. A law of the noise that the call did not ask for is
+    settled anew. ArgumentError if `eps` is too small for the ranges that the call buys.
     """
     eps, _ = check_budget(eps)
-    request = replace(plan.request, eps=eps)
+    asked = plan.request if plan.call is None else plan.call.request
+    request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
     response = plan.response
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
     design, family = plan.design, plan.family
     again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
-    if not again.one_law and (plan.bought or response):
-        # As in a call: where something is bought first, all stages keep to pure noise if one would.
-        request = replace(request, options=replace(request.options, noise="laplace"))
+    if not again.law_is_settled:
+        request = with_settled_law(again)
         again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
     return replace(again, call=None if plan.call is None else plan.call.at(eps))
+
+
+def with_settled_law(plan: Plan) -> Request:
+    """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
+    law = plan.noise.kind if plan.one_law else "laplace"
+    return replace(plan.request, options=replace(plan.request.options, noise=law))

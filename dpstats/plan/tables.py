@@ -189,7 +189,7 @@ def _cell(value: float | str | NDArray[np.float64]) -> str:
 
 def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
-    n = int(plan.request.options.rows_guess) if is_output(plan) else None
+    n = int(plan.request.options.rows_guess) if plan.stages[-1].plan.risk_takes_rows else None
     table = plan.excess_risk(RISK_LEVEL, n=n)
     rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
     losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"

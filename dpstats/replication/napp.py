@@ -144,7 +144,8 @@ def fit(
 def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...]:
     """The plan of a paper mode: the printed noise and curvature in place of the calibrated ones.
 
-    ArgumentError with two stages, a refit or a missing penalty, which the paper does not know.
+    ArgumentError with two stages, a refit or a missing penalty, which the paper does not know, or if noise rows are
+    asked for of a family that statsmodels does not fit.
     """
     design, penalty, options = spec.design, spec.penalty, spec.options
     if design.offset_bound or design.score_ratio != 1:
@@ -155,9 +156,11 @@ def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...
         raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+    plan = stages[0].plan
+    if options.realization == "augmented":
+        augmented.noise_response(plan.family)
     if not options.as_printed:
         return tuple(stages)
-    plan = stages[0].plan
     constants = _constants(plan, design)
     size = plan.size
     return (

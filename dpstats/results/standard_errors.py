@@ -29,6 +29,7 @@ from dpstats.mechanisms.stage import StagePlan
 from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
+from dpstats.plan.notes import lost_errors
 
 Vector = NDArray[np.float64]
 
@@ -215,8 +216,8 @@ def missing_information(plan: Plan) -> str:
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"not released: inference {reason}"
-    if plan.stages[-1].plan.information is not None:
-        return "not released: the coefficients are too large for the information at them to be priced"
+    if (lost := lost_errors(plan)) is not None:
+        return f"not released: {lost}"
     return (
         "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
         "pass inference=True to share the budget (dp.plan shows the price)"
