@@ -30,6 +30,7 @@ from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
 from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
 from dpstats.quiet import hide_frames
+from dpstats.results.stored import Printed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +45,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Printed):
     """Methods side by side; `dpstats.compare` makes it.
 
     Attributes
@@ -116,9 +117,6 @@ class Comparison:
         'log'
         """
         return plots.methods(self, **arguments)
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(map(str, self.table.index))}: {self.formula}, best {self.best}>"
