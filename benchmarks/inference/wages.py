@@ -53,7 +53,9 @@ def ratios(eps: float, options: Mapping[str, Any], draws: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "ratio": np.median([fit.bse[errors.index] / errors for fit in fits], axis=0),
-            "distance": np.sqrt(np.mean([((fit.debiased[errors.index] - params) / errors) ** 2 for fit in fits], axis=0)),
+            "distance": np.sqrt(
+                np.mean([((fit.debiased[errors.index] - params) / errors) ** 2 for fit in fits], axis=0)
+            ),
         },
         index=errors.index,
     )

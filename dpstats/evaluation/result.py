@@ -90,6 +90,8 @@ class Evaluation(Released):
         --------
         >>> "rmse" in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         summary = Summary()
         summary.tables = [self._metrics_table()]

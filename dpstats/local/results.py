@@ -191,6 +191,8 @@ class LocalResults(Released):
         --------
         >>> "x" in fit.summary().as_text()
         True
+        >>> "tabular" in fit.to_latex(), "---:|" in fit.to_markdown()
+        (True, True)
         """
         summary = Summary()
         summary.tables = [_header(self), _coefficients(self), _guarantees(self)]

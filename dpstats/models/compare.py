@@ -23,6 +23,7 @@ from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
 from dpstats.quiet import hide_frames
+from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Printed):
     """Methods side by side; `dpstats.compare` makes it.
 
     Attributes
@@ -86,6 +87,8 @@ class Comparison:
         --------
         >>> found.best in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         names = ("noise", "excess", "at_most", "delta")
         rows = [
@@ -110,9 +113,6 @@ class Comparison:
         'log'
         """
         return plots.methods(self, **arguments)
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(map(str, self.table.index))}: {self.formula}, best {self.best}>"

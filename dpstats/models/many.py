@@ -25,11 +25,12 @@ from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 
 @dataclass(frozen=True, eq=False)
-class ManyPlans:
+class ManyPlans(Printed):
     """Plans of several models of one data set; made by `plan_many`.
 
     Attributes
@@ -134,6 +135,8 @@ class ManyPlans:
         --------
         >>> "y ~ x" in plans.summary().as_text()
         True
+        >>> "tabular" in plans.to_latex(), "---:|" in plans.to_markdown()
+        (True, True)
         """
         rows = [("ranges", [format_number(self.range_eps), "0", ", ".join(self.bought)])]
         rows = rows if self.bought else []
@@ -144,9 +147,6 @@ class ManyPlans:
         summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]
         summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."]))
         return summary
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"

@@ -209,13 +209,7 @@ class PlanFacts:
         return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
     def risk_bounds(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> RiskBounds:
-        """The bounds of `excess_risk`, to be looked up by what they bound.
-
-        Examples
-        --------
-        >>> float(plan.risk_bounds(0.05).value("unregularised", "quantile")) > 0
-        True
-        """
+        """The bounds of `excess_risk`, to be looked up by what they bound."""
         return self.objective.risk(_RiskTables(self, pi, radius, n))
 
 

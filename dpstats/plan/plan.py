@@ -74,6 +74,8 @@ class Plan(PlanFacts):
     >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
     >>> plan.noise.kind, plan.names, plan.df_model
     ('laplace', ('Intercept', 'x'), 1)
+    >>> bool(plan.risk_bounds().value("unregularised", "quantile") > 0)
+    True
     >>> "per_row" in plan.excess_risk(n=2000).columns
     True
     """

@@ -15,6 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
+from dpstats.inference import CombinationTests
 from dpstats.inference.estimates import LEVEL
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
@@ -70,6 +71,12 @@ class ContrastTests(Printed):
     pvalue: Float
     intervals: Float
     alpha: float
+
+    @classmethod
+    def of(cls, tests: CombinationTests, names: tuple[str, ...], alpha: float) -> ContrastTests:
+        """The tests of `Inference.t_test`."""
+        ends = np.asarray(tests.conf_int)
+        return cls(names, tests.effect, tests.se, tests.statistics, tests.pvalues, ends, alpha)
 
     @property
     def tvalue(self) -> Float:
@@ -170,16 +177,8 @@ class WaldTestTerms:
 
     def summary_frame(self) -> pd.DataFrame:
         """The table, its columns named as in statsmodels' summary."""
-        return WideFrame(
-            self.table.rename(
-                columns={
-                    "statistic": "chi2",
-                    "pvalue": "P>chi2",
-                    "df_constraint": "df constraint",
-                    "untested": "untested",
-                }
-            )
-        )
+        names = {"statistic": "chi2", "pvalue": "P>chi2", "df_constraint": "df constraint"}
+        return WideFrame(self.table.rename(columns=names))
 
     def __str__(self) -> str:
         return self.summary_frame().to_string(float_format=lambda value: f"{value:.4g}")

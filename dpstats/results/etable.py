@@ -77,7 +77,7 @@ class ETable(Printed):
         (True, True)
         """
         summary = Summary()
-        each = self._beside()
+        each = self._abreast()
         for start in range(0, len(self.fits), each):
             summary.tables += self._panel(slice(start, start + each))
         summary.add_extra_txt(wrap_notes(self._notes()))
@@ -86,7 +86,7 @@ class ETable(Printed):
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
 
-    def _beside(self) -> int:
+    def _abreast(self) -> int:
         """How many fits stand beside each other: two at least, and more where the names leave room for them."""
         longest = max(NAMES, *(len(name) for fit in self.fits for name, kept in _kept(fit) if kept))
         return max(2, (WIDTH - longest) // (COLUMN + 1))
@@ -117,13 +117,13 @@ class ETable(Printed):
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
         kinds = {shown_bound(fit) for fit in self.fits}
-        said = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
+        notes = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
         bounds = sorted(kind for kind in kinds if kind is not None)
-        said += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
+        notes += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(modelled_level(fit.plan), []).append(label)
-        said += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
+        notes += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
         uncertified = [
             f"{label} is NOT CERTIFIED: {fit.guarantee.reason}."
             for label, fit in zip(self.labels, self.fits, strict=True)
@@ -133,8 +133,8 @@ class ETable(Printed):
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            said.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
-        return [*uncertified, *said]
+            notes.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
+        return [*uncertified, *notes]
 
 
 def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None = None) -> ETable:

@@ -38,12 +38,14 @@ from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
     """What was released, at what price, with what noise, from about how many rows."""
-    facts = [("Columns:", str(len(plan.design.names))), ("Response:", shorten(plan.design.response_name, 22))]
-    summary = Summary()
-    summary.tables = [
-        _header("Released Statistics", [*facts, ("Complete Rows:", _rounded(mass.count, mass.deviation))], plan),
-        facts_table(sums_facts(plan)),
+    step = 10 ** max(0, math.floor(math.log10(mass.deviation)))  # other digits are noise alone
+    facts = [
+        ("Columns:", str(len(plan.design.names))),
+        ("Response:", shorten(plan.design.response_name, 22)),
+        ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
     ]
+    summary = Summary()
+    summary.tables = [_header("Released Statistics", facts, plan), facts_table(sums_facts(plan))]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
         f"Columns: {', '.join(plan.design.names)}.",
@@ -77,24 +79,18 @@ def _plain_table(model: StatisticsResults) -> SimpleTable:
 
 
 def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
-    said = ["The guarantee is that of the released statistics; this fit is charged nothing."]
+    notes = ["The guarantee is that of the released statistics; this fit is charged nothing."]
     if sparse:
-        return [*said, "Errors are not shown: the penalty selects by the same statistics."]
-    said.append(
+        return [*notes, "Errors are not shown: the penalty selects by the same statistics."]
+    notes.append(
         "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
         "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
         "the noise."
     )
     unknown = [name for name, error in model.bse.items() if np.isinf(error)]
     if unknown:
-        said.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
-    return said
-
-
-def _rounded(count: float, deviation: float) -> str:
-    """A noisy number without the digits that are noise alone."""
-    step = 10 ** max(0, math.floor(math.log10(deviation)))
-    return f"{round(count / step) * step} ± {deviation:.2g}"
+        notes.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
+    return notes
 
 
 def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
@@ -409,8 +405,7 @@ class StatisticsResults(InferenceMixin, Released):
         (1,)
         """
         tests = self._inference.t_test(*hypotheses(weights, values), alpha)
-        names, ends = tuple(f"c{number}" for number in range(len(tests.effect))), np.asarray(tests.conf_int)
-        return ContrastTests(names, tests.effect, tests.se, tests.statistics, tests.pvalues, ends, alpha)
+        return ContrastTests.of(tests, tuple(f"c{number}" for number in range(len(tests.effect))), alpha)
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex.

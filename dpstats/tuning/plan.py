@@ -285,6 +285,8 @@ class TuningPlan(Printed):
         --------
         >>> "stopping" in plan.summary().as_text()
         True
+        >>> "tabular" in plan.to_latex(), "---:|" in plan.to_markdown()
+        (True, True)
         """
         summary = Summary()
         summary.tables = self.tables()

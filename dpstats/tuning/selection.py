@@ -128,6 +128,8 @@ class Selection(Released):
         --------
         >>> found.chosen in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         summary = Summary()
         title = f"Choice of the least {shorten(self.score, 40)}"

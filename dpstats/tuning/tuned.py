@@ -200,6 +200,8 @@ class Tuned(Printed):
         --------
         >>> "alpha" in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         summary, own = self.fit.summary(full=full, n=n), Summary()
         if full:
