@@ -406,6 +406,7 @@ def lines_of(process: subprocess.Popen[str]) -> list[tuple[int, str]]:
     return [(int(tick), params) for tick, params in found if len(params) == 32]
 
 
+@pytest.mark.slow
 def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
     ticks = 12
     racing = list(processes(folder, 3, ticks))
@@ -422,6 +423,7 @@ def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
     one_charge(folder)
 
 
+@pytest.mark.slow
 def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
     """Real signals, at random instants of a fixed seed; the long run is in benchmarks/streams/kills.py."""
     random, shown = np.random.default_rng(0), dict[int, str]()
