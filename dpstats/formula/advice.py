@@ -190,7 +190,7 @@ def _place(parsed: Formula, domain: Domain, code: str) -> str:
     """For which values of its column an expression is not finite; empty where it has several, or none was tried."""
     factors = [parsed.response, *(factor for term in parsed.terms for factor in term), *parsed.offsets]
     node = next((factor.node for factor in factors if factor.code == code), None)
-    columns = [] if node is None else list(dict.fromkeys(columns_of(node)))
+    columns = () if node is None else columns_of(node)
     if node is None or len(columns) != 1 or not isinstance(declared := domain[columns[0]], Range):
         return ""
     name, tried = columns[0], np.linspace(declared.low, declared.high, POINTS)

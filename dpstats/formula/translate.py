@@ -101,7 +101,7 @@ def _compiled(code: str) -> Factor:
         if isinstance(error, FormulaError):
             raise
         raise FormulaError(_unreadable(code, error)) from error
-    if next(columns_of(node), None) is None:
+    if not columns_of(node):
         raise FormulaError(f"{code!r} reads no column; leave it out, or write 1 for the intercept")
     return Factor(code, node)
 

@@ -305,7 +305,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
 
 def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, float]:
     """The least and the greatest loss on the declared ranges, and 0."""
-    columns = list(dict.fromkeys(columns_of(compile_factor(code).node)))
+    columns = columns_of(compile_factor(code).node)
     if missing := [name for name in columns if name not in domain]:
         raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
     try:
