@@ -13,10 +13,10 @@ from dpstats.data import Table, as_table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
-from dpstats.formula import cells
-from dpstats.formula.cells import column_kind
+from dpstats.formula import reader
 from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
+from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
 
 TAKEN = "not declared: it is taken as 0 or 1"
@@ -106,9 +106,9 @@ def numeric_columns_undeclared(
     if data is None:
         return [name for name in parsed.columns if name not in known]
     table = as_table(data)
-    cells.check_columns(table, known, parsed.columns)
+    reader.check_columns(table, known, parsed.columns)
     for name in parsed.columns:
-        if name not in Domain.coerce(domain) and cells.column_kind(table, name) == "text":
+        if name not in Domain.coerce(domain) and reader.column_kind(table, name) == "text":
             if near := near_miss(name, Domain.coerce(domain)):
                 raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
             raise DomainError(
@@ -128,7 +128,7 @@ def schema_domain(
     if data is None:
         return known
     table = as_table(data)
-    boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
+    boolean = [n for n in parsed.columns if n not in known and reader.column_kind(table, n) == "boolean"]
     return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
 
 

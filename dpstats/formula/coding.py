@@ -26,10 +26,10 @@ from dpstats.formula.expression import (
     may_miss,
     public_values,
 )
-from dpstats.formula.hints import locate
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, coded
 from dpstats.formula.public_frame import Encoded, end_rows
+from dpstats.formula.syntax import locate
 from dpstats.inference import Dummies
 
 Array = NDArray[np.float64]

@@ -16,10 +16,9 @@ from typing import Any
 from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.auxiliary_terms import auxiliary_call, one_at_most
 from dpstats.formula.expression import Transform, columns_of
-from dpstats.formula.hints import as_python, dots, locate, refuse_symbols, share_hint
 from dpstats.formula.patsy_internals import ModelDesc, ParseNode, PatsyError, Term, factor_codes, parse_tree
+from dpstats.formula.syntax import as_python, auxiliary_call, dots, locate, one_at_most, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
 
 __all__ = ["Factor", "Formula", "parse"]

@@ -23,9 +23,9 @@ from dpstats.formula.expression import (
     evaluate,
     public_values,
 )
-from dpstats.formula.hints import locate, share_hint
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
+from dpstats.formula.syntax import locate, share_hint
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count"]

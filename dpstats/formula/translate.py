@@ -18,10 +18,9 @@ import numpy as np
 from dpstats.errors import FormulaError
 from dpstats.formula import expression
 from dpstats.formula import expression as bins
-from dpstats.formula.auxiliary_terms import ARGUMENTS
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
-from dpstats.formula.hints import OTHER_NAMES, locate
 from dpstats.formula.patsy_internals import CONTRASTS
+from dpstats.formula.syntax import ARGUMENTS, OTHER_NAMES, locate
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
 
 ARITHMETIC: dict[type[ast.operator], Callable[..., Any]] = {

@@ -92,7 +92,7 @@ class KnownColumns:
 
     def all_of(self, design: DesignSpec, *, response: bool) -> bool:
         """Whether every column that the terms read is known, and the response too if that is asked for."""
-        names = {*design.predicting_columns, *(response_scores(design) if response else ())}
+        names = {*design.parsed.predicting_columns, *(response_scores(design) if response else ())}
         return all(name in self.typical or (self.like is not None and name in self.like) for name in names)
 
     def has_response(self, design: DesignSpec) -> bool:
@@ -111,7 +111,7 @@ class KnownColumns:
         for name, declared in design.domain.items():
             own = random.standard_normal(count)
             place = special.ndtr(math.sqrt(habit.shared) * common + math.sqrt(1 - habit.shared) * own)
-            own_habit = replace(habit, spread=habit.curved) if name in design.curved_columns else habit
+            own_habit = replace(habit, spread=habit.curved) if name in design.parsed.curved_columns else habit
             drawn[name] = _spread_out(declared, self.typical.get(name), own_habit, place)
         if self.like is not None:
             many = count > len(self.like)
