@@ -12,10 +12,10 @@ from dpstats.data import Table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
-from dpstats.formula import cells
-from dpstats.formula.cells import column_kind
+from dpstats.formula import reader
 from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
+from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
 
 TAKEN = "not declared: it is taken as 0 or 1"
@@ -104,9 +104,9 @@ def numeric_columns_undeclared(
     known = schema_domain(formula, declared, table, family)
     if table is None:
         return [name for name in parsed.columns if name not in known]
-    cells.check_columns(table, known, parsed.columns)
+    reader.check_columns(table, known, parsed.columns)
     for name in parsed.columns:
-        if name not in declared and cells.column_kind(table, name) == "text":
+        if name not in declared and reader.column_kind(table, name) == "text":
             if near := near_miss(name, declared):
                 raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
             raise DomainError(
@@ -122,7 +122,7 @@ def schema_domain(formula: str, declared: Domain, table: Table | None, family: F
     known = declared if family is None else with_response(parsed, declared, family)
     if table is None:
         return known
-    boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
+    boolean = [n for n in parsed.columns if n not in known and reader.column_kind(table, n) == "boolean"]
     return known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
 
 
@@ -184,7 +184,7 @@ def _place(parsed: Formula, domain: Domain, code: str) -> str:
     """For which values of its column an expression is not finite; empty where it has several, or none was tried."""
     factors = [parsed.response, *(factor for term in parsed.terms for factor in term), *parsed.offsets]
     node = next((factor.node for factor in factors if factor.code == code), None)
-    columns = [] if node is None else list(dict.fromkeys(columns_of(node)))
+    columns = () if node is None else columns_of(node)
     if node is None or len(columns) != 1 or not isinstance(declared := domain[columns[0]], Range):
         return ""
     name, tried = columns[0], np.linspace(declared.low, declared.high, POINTS)

@@ -19,7 +19,7 @@ from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
-from dpstats.formula import cells, coding
+from dpstats.formula import coding, reader
 from dpstats.formula.advice import check_counts, gap_notes, numeric_columns_undeclared, schema_domain, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, term_bodies, unit_term
 from dpstats.formula.parse import Formula, parse
@@ -65,7 +65,7 @@ class DesignSpec(ScaledDesign):
 
     def check_schema(self, data: object) -> None:
         """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
-        cells.check_columns(as_table(data), self.domain, self.parsed.columns)
+        reader.check_columns(as_table(data), self.domain, self.parsed.columns)
 
     def rows(self, data: object, block_rows: int = 65536) -> PackedRows:
         """Rows in model units, encoded whenever they are gone through until they are held; the rest as `blocks`."""

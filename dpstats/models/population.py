@@ -92,7 +92,7 @@ class KnownColumns:
 
     def covers(self, design: DesignSpec, *, response: bool) -> bool:
         """Whether every column that the terms read is known, and the response too if that is asked for."""
-        names = {*design.predicting_columns, *(design.parsed.response_columns if response else ())}
+        names = {*design.parsed.predicting_columns, *(design.parsed.response_columns if response else ())}
         return all(name in self.typical or (self.like is not None and name in self.like) for name in names)
 
     def has_response(self, design: DesignSpec) -> bool:
@@ -111,7 +111,7 @@ class KnownColumns:
         for name, declared in design.domain.items():
             single = random.standard_normal(count)
             place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
-            of_column = replace(prior, spread=prior.curved) if name in design.curved_columns else prior
+            of_column = replace(prior, spread=prior.curved) if name in design.parsed.curved_columns else prior
             columns[name] = _column_values(declared, self.typical.get(name), of_column, place)
         if self.like is not None:
             many = count > len(self.like)

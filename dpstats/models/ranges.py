@@ -17,7 +17,7 @@ from dpstats.data import Block, Rows, Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
-from dpstats.formula import cells
+from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
@@ -165,7 +165,7 @@ def buy_ranges(
 def check_numeric(table: Table, names: Sequence[str]) -> None:
     """Raise DataError or DomainError unless each of `names` is one column of numbers or booleans, by its type."""
     for name in names:
-        if cells.column_kind(table, name) == "text":
+        if reader.column_kind(table, name) == "text":
             raise DomainError(f"column {name!r} is not numeric; declare its levels instead of buying a range")
 
 

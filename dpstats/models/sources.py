@@ -19,9 +19,9 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
 from dpstats.formula.advice import advice
-from dpstats.formula.auxiliary_terms import add_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows

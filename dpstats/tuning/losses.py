@@ -17,7 +17,7 @@ from dpstats.data import Block, MemoryRows, Rows, Table, slices
 from dpstats.data.persons import OwnedRows, shared_weights
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
-from dpstats.formula import cells
+from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.public_frame import public_frame
@@ -216,15 +216,15 @@ class RuleLosses:
 
     def check(self, table: Table) -> None:
         """Raise by names and declared types alone."""
-        cells.check_columns(table, Domain.from_json(self.declared), self.columns)
+        reader.check_columns(table, Domain.from_json(self.declared), self.columns)
 
     def each(self, table: Table) -> Array:
         """Losses, shape (rows, k)."""
         domain = Domain.from_json(self.declared)
-        columns = cells.read_columns(table, self.columns)
-        encoded, complete = cells.encode(columns, domain, slice(0, table.rows))
+        columns = reader.read_columns(table, self.columns)
+        encoded, complete = reader.encode(columns, domain, slice(0, table.rows))
         values = np.full((table.rows, len(self.codes)), np.nan)
-        chosen = cells.take(encoded, complete)
+        chosen = reader.take(encoded, complete)
         for place, code in enumerate(self.codes):
             values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), chosen))
         return values
@@ -265,7 +265,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
 
 def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, float]:
     """The least and the greatest loss on the declared ranges, and 0."""
-    columns = list(dict.fromkeys(columns_of(compile_factor(code).node)))
+    columns = columns_of(compile_factor(code).node)
     if missing := [name for name in columns if name not in domain]:
         raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
     try:

@@ -18,7 +18,7 @@ from test_design import DOMAIN, FORMULAS, frame_of
 import dpstats as dp
 from dpstats.data import as_table
 from dpstats.families import Gaussian
-from dpstats.formula import cells, scaled_design
+from dpstats.formula import reader, scaled_design
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.privacy.k_norm import shrink_block
 
@@ -60,8 +60,10 @@ def in_model_units(spec: DesignSpec, raw: Array) -> Array:
 def by_patsy(spec: DesignSpec, frame: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:
     """The columns of the rows that have all cells, and which of those are finite and in a level of every factor."""
     table = as_table(frame)
-    encoded, complete = cells.encode(cells.read_columns(table, spec.exog_columns), spec.domain, slice(0, len(frame)))
-    encoded = cells.take(encoded, complete)
+    encoded, complete = reader.encode(
+        reader.read_columns(table, spec.parsed.exog_columns), spec.domain, slice(0, len(frame))
+    )
+    encoded = reader.take(encoded, complete)
     with np.errstate(all="ignore"):
         raw = np.asarray(patsy.build_design_matrices([spec.coding], encoded, NA_action=NO_NA)[0])
         raw = np.broadcast_to(raw, (int(complete.sum()), raw.shape[1]))
