@@ -1,4 +1,4 @@
-"""What formulas hold besides expressions: offset(...), weights(...), counts, R's spellings; hints for what is refused."""
+"""What formulas hold besides expressions: offset, weights, counts, R's spellings; hints for what is refused."""
 
 from __future__ import annotations
 
