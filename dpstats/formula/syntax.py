@@ -1,4 +1,4 @@
-"""What formulas hold beside expressions: offset(...), weights(...), counts and R's spellings; hints for what is refused."""
+"""What formulas hold beside expressions (offsets, weights, counts, R's spellings), and hints for what is refused."""
 
 from __future__ import annotations
 

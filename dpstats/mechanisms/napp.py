@@ -340,7 +340,7 @@ def _refit(
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
         plan = recentre(plan, plan.curvature, plan.curvature * (planned.linear / planned.curvature)[kept])
-    params, inside = np.zeros(len(selected)), rows.each(partial(Block.columns, kept=kept)).held()
+    params, inside = np.zeros(len(selected)), rows.map(partial(Block.columns, kept=kept)).persist()
     params[kept] = release_objective(plan, inside, random)
     information = release_stage_information(plan, part, params[kept], inside, random)
     if information is not None:

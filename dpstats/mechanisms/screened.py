@@ -112,7 +112,7 @@ def release_screened(
         for (role, plan), (_, stand_in) in zip(planned, stages, strict=True)
     )
     part = SubDesign(design, kept)
-    inside = fitting.each(partial(Block.columns, kept=kept)).held()
+    inside = fitting.map(partial(Block.columns, kept=kept)).persist()
     fitted = release_stages(planned, part, penalty, weights[kept], inside, random, options)
     params = np.zeros(len(design.names))
     params[kept] = fitted.params

@@ -259,7 +259,7 @@ def release_screening(
     always, candidates = split_terms(design, weights)
     eta = 0.0
     if plan.null is not None:
-        eta = float(release_objective(plan.null, rows.each(_constant), random)[0])
+        eta = float(release_objective(plan.null, rows.map(_constant), random)[0])
     residual = NullResidual.at(family, eta, offset=design.offset_bound > 0)
     scores = term_scores(candidates, residual, rows, centred=plan.null is not None)
     chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)

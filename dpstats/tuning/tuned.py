@@ -64,7 +64,7 @@ class CandidateFits:
     def _encoded(self, design: DesignSpec, record: Unit) -> Rows[Block]:
         assert self.source.data is not None
         with quiet():
-            return person_rows(design, self.source.data, record, self.random).held()
+            return person_rows(design, self.source.data, record, self.random).persist()
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
         """A candidate's fit to all rows, and these in its design."""
