@@ -39,7 +39,7 @@ VARIANTS = {
 def printed(plan: TuningPlan, fitting: CandidateFits) -> np.ndarray:
     """Algorithm 4: equal portions in the order of the rows, and weights exp(-eps mistakes / 2)."""
     size = len(plan.plans)
-    [block] = fitting.rows(plan.plans[0]).collected()
+    [block] = fitting.rows(plan.plans[0]).collect()
     cuts = np.linspace(0, len(block.endog), size + 2).astype(int)
     parts = [MemoryRows([block.part(slice(*ends))]) for ends in pairwise(cuts)]
     fits = [fitting.fit_to(one, part) for one, part in zip(plan.plans, parts[:size], strict=True)]

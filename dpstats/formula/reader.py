@@ -141,7 +141,7 @@ def prediction_rows(spec: ScaledDesign, table: Table, *, offset: bool) -> tuple[
     """Rows for prediction, which of them are complete, and their offsets; see `DesignSpec.predicting`."""
     names, size = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns, len(spec.names)
     check_columns(table, spec.domain, names)
-    parts = table.batches(names).each(partial(_prediction_part, spec, offset)).collected()
+    parts = table.batches(names).map(partial(_prediction_part, spec, offset)).collect()
     whole: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, size + 1)), *parts])
     complete = np.asarray(np.isfinite(whole).all(axis=1))
     whole[~complete, :size] = np.nan

@@ -100,7 +100,7 @@ class _Sums(NamedTuple):
 
 def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> _Sums:
     """What the plan takes of the rows, all but what is bought by person."""
-    return rows.added(partial(_exact_sums, plan, family, params), _Sums.plus)
+    return rows.total_of_pieces(partial(_exact_sums, plan, family, params), _Sums.plus)
 
 
 def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: Iterable[Block]) -> _Sums:
@@ -257,7 +257,7 @@ def _robust(
     if inside.any():
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
-        persons = rows.through(_by_columns).each(partial(_person_slopes, family, params))
+        persons = rows.map_shards(_by_columns).map(partial(_person_slopes, family, params))
         buy = (
             partial(noisy_spread, (), total=squares)
             if plan.purchase.spread == "robust"

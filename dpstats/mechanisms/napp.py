@@ -187,7 +187,7 @@ def _refit(
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
         plan = plan.recentred(plan.curvature, plan.curvature * (planned.linear / planned.curvature)[columns])
-    params, part_rows = np.zeros(len(selected)), rows.each(partial(Block.columns, kept=columns)).held()
+    params, part_rows = np.zeros(len(selected)), rows.map(partial(Block.columns, kept=columns)).persist()
     params[columns], information = plan.release(part.design, part_rows, random)
     if isinstance(information, Information):
         information = information.among(columns.tolist())

@@ -146,7 +146,7 @@ def _loss_sums(family: Family, points: Matrix, blocks: Iterable[Block]) -> NDArr
 
 def bounded_responses(family: Family, rows: Rows[Block]) -> Rows[Block]:
     """The rows with continuous responses clipped to [-1, 1], as formulas scale them."""
-    return rows.each(partial(_with_bounded, family))
+    return rows.map(partial(_with_bounded, family))
 
 
 def _with_bounded(family: Family, block: Block) -> Block:

@@ -250,7 +250,7 @@ def release_screened(
         Stage(role, _centred(plan, stand_in, screening.kept, columns, size))
         for (role, plan), (_, stand_in) in zip(_plan_part(screening, columns, spec, charged=True), stages, strict=True)
     )
-    part_rows = fitting.each(partial(Block.columns, kept=columns)).held()
+    part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
     fitted = release_stages(planned, spec.among(columns), part_rows, random)
     params = np.zeros(size)
     params[columns] = fitted.params
@@ -274,7 +274,7 @@ def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], ran
     always, candidates = split_terms(spec.design, spec.weights)
     eta = 0.0
     if plan.null is not None:
-        eta = float(plan.null.coefficients(rows.each(_constant), random)[0])
+        eta = float(plan.null.coefficients(rows.map(_constant), random)[0])
     residual = NullResidual.at(spec.family, eta, offset=spec.design.offset_bound > 0)
     scores = term_scores(candidates, residual, rows, centred=plan.null is not None)
     chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)

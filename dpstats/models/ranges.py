@@ -272,7 +272,7 @@ class _CountedRows(NamedTuple):
         """Continuous responses less what an offset says of them, in the user's units."""
         if self.design.offset is None:
             return self.responses()
-        return self.complete().each(partial(_less_offset, self.design))
+        return self.complete().map(partial(_less_offset, self.design))
 
 
 def _mean(rows: _CountedRows, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
@@ -280,10 +280,10 @@ def _mean(rows: _CountedRows, most: float, *, eps: float, adjacency: Adjacency, 
     design = rows.design
     if design.offset is not None:
         longest = math.exp(min(design.offset.high, LARGEST_EXPONENT))
-        rate = buy_rate(rows.complete().each(partial(_exposed, design)), most, eps=eps, random=random) / longest
+        rate = buy_rate(rows.complete().map(partial(_exposed, design)), most, eps=eps, random=random) / longest
         return max(rate, LEAST_RATE)
     if design.weights is not None:
-        return buy_weighted_mean(rows.complete().each(_weighted), most, eps=eps, adjacency=adjacency, random=random)
+        return buy_weighted_mean(rows.complete().map(_weighted), most, eps=eps, adjacency=adjacency, random=random)
     return buy_mean(rows.responses(), most, eps=eps, adjacency=adjacency, random=random)
 
 

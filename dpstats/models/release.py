@@ -164,8 +164,8 @@ def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit,
     `read` gives a value of each row from a table with the columns `names`; it must be picklable.
     """
     if record.column is None:
-        return table.batches(names).each(read)
-    rows = table.batches([*names, record.column]).each(partial(_owned_values, read, record.column))
+        return table.batches(names).map(read)
+    rows = table.batches([*names, record.column]).map(partial(_owned_values, read, record.column))
     return draw_rows(rows, record.rows, secret_key(random), draw_values)
 
 
@@ -173,13 +173,13 @@ def counted_tables(table: Table, names: Sequence[str], record: Unit, random: Ran
     """Rows to be counted whatever their cells are, as many of a person as may be. Reads rows: charge first."""
     if record.column is None:
         return table.batches(names)
-    rows = table.batches([*names, record.column]).each(partial(_owned_table, record.column))
+    rows = table.batches([*names, record.column]).map(partial(_owned_table, record.column))
     return draw_rows(rows, record.rows, secret_key(random), _chosen)
 
 
 def _kept(rows: Rows[OwnedRows[Block]]) -> Rows[OwnedRows[Block]]:
     """Worked out once, where rows are in memory anyway: there are two passes to come."""
-    return rows.held() if isinstance(rows, MemoryRows) else rows
+    return rows.persist() if isinstance(rows, MemoryRows) else rows
 
 
 def _owned_values(read: Read, column: str, table: Table) -> OwnedRows[Values]:

@@ -341,7 +341,7 @@ class FormulaSource:
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
     """The rows as the family takes them, kept for the passes of a fit."""
-    return rows.chosen(partial(_all_capped, family)).held()
+    return rows.map_rows(partial(_all_capped, family)).persist()
 
 
 def cap_response(family: Family, block: Block) -> Block:

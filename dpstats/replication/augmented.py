@@ -78,7 +78,7 @@ def minimize(
     """
     scale = np.ones(len(noise)) if weights is None else np.asarray(weights, dtype=np.float64)
     draws = reference_draws(noise_rows, len(noise), random)
-    blocks = block_rows(rows).collected()
+    blocks = block_rows(rows).collect()
     exog = np.concatenate([np.empty((0, len(noise))), *(block.exog for block in blocks)])
     endog = np.concatenate([np.empty(0), *(block.endog for block in blocks)])
 

@@ -112,11 +112,11 @@ class PerturbedObjective:
     def accumulate(self, theta: Vector) -> Accumulated:
         """J, gradient and Hessian at theta, in one pass over the rows."""
         public = Accumulated(*self._smooth(theta), np.diag(self.curvature))
-        return public.plus(self.rows.added(partial(_accumulated, self.family, theta), Accumulated.plus))
+        return public.plus(self.rows.total_of_pieces(partial(_accumulated, self.family, theta), Accumulated.plus))
 
     def gradient(self, theta: Vector) -> Vector:
         """The gradient of J at theta alone, in the cheapest pass over the rows that there is."""
-        own = self.rows.added(partial(_gradient, self.family, theta), operator.add)
+        own = self.rows.total_of_pieces(partial(_gradient, self.family, theta), operator.add)
         return np.asarray(self._smooth(theta)[1] + own, dtype=np.float64)
 
     def thinned(self, every: int) -> PerturbedObjective:
@@ -136,7 +136,7 @@ class PerturbedObjective:
         point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
         bounds = self.family.lipschitz, self.row_norm
         sums = partial(certified_sums, self.family, precision, self.widest, bounds, point)
-        total, absolute = self.rows.added(sums, add_certified)
+        total, absolute = self.rows.total_of_pieces(sums, add_certified)
         curvature = pairs.single(self.curvature, self.widest)
         gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
         for part in range(len(total.high)):
@@ -149,13 +149,13 @@ class PerturbedObjective:
         An average shows kinks before a step runs into them. Whatever it is, it lies between 0 and sup l''.
         """
         part = partial(_averaged_hessian, self.family, precision, self.row_norm, theta, width)
-        hessian = self.rows.added(part, operator.add)
+        hessian = self.rows.total_of_pieces(part, operator.add)
         hessian[np.diag_indices_from(hessian)] += self.curvature
         return hessian
 
     def reach(self, step: Vector) -> float:
         """The largest change of any row's eta along a step of theta, shape (p,)."""
-        return self.rows.added(partial(_reach, step), max)
+        return self.rows.total_of_pieces(partial(_reach, step), max)
 
     def rounding_bound(self, theta: Array, precision: Precision, absolute: float) -> float:
         """Bound on the rounding error of a gradient, given the sum `absolute` of |l'| over the rows.

@@ -363,7 +363,13 @@ class StreamPlan:
         return f"stream of {self.family.name} regressions of {name} on {len(self.names)} columns"
 
     def on_noise_of(self, stored: SumsPlan) -> StreamPlan:
-        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise."""
+        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise.
+
+        Examples
+        --------
+        >>> plan.on_noise_of(plan.sums).sums == plan.sums
+        True
+        """
         if not self.sums.repeats(stored):
             return self
         return replace(self, sums=stored, guarantee=replace(self.guarantee, rho=stored.guarantee.rho))

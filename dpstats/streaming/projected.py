@@ -340,7 +340,7 @@ class ProjectedVector(RowVector):
 
     def exact(self, rows: Rows[Block], params: Float) -> Integers:
         """As `RowVector.exact`, of projected rows."""
-        return super().exact(rows.each(self.image), params)
+        return super().exact(rows.map(self.image), params)
 
     def image(self, block: Block) -> Block:
         """Rows as they are summed, those outside the region as zeros with their response."""

@@ -299,7 +299,7 @@ class RunningStream(DurableTicks):
             if self._keeper.ledger is not None:
                 paid = self._keeper.ledger.rows_of(paid)
             try:
-                rows = plan.design.rows(paid).each(_Capped(plan.family))
+                rows = plan.design.rows(paid).map(_Capped(plan.family))
                 total = total + plan.vector.exact(rows, self.releases.last.params)
             finally:
                 paid.forget()

@@ -59,8 +59,8 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
         if person is None:
             return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
         names = list(dict.fromkeys([*losses.columns, person]))
-        owned = table.batches(names).through(partial(_owned, losses, person))
-        owned = owned.held() if isinstance(owned, MemoryRows) else owned
+        owned = table.batches(names).map_shards(partial(_owned, losses, person))
+        owned = owned.persist() if isinstance(owned, MemoryRows) else owned
         return shared_weights(owned).total(partial(_shared_steps, low), operator.add)
 
 

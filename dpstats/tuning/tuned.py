@@ -57,7 +57,7 @@ class CandidateFits:
 
     def _encoded(self, design: DesignSpec, record: Unit) -> Rows[Block]:
         with quiet():
-            return person_rows(design, self.data, record, self.random).held()
+            return person_rows(design, self.data, record, self.random).persist()
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
         """A candidate's fit to all rows, and these in its design."""

@@ -44,7 +44,7 @@ def by_place(rows: Rows[Block], _: bytes, parts: int) -> tuple[Rows[Block], ...]
     def part(number: int, block: Block) -> Block:
         return block.take(np.arange(len(block.endog)) % parts == number)
 
-    return tuple(rows.each(lambda block, number=number: part(number, block)).held() for number in range(parts))
+    return tuple(rows.map(lambda block, number=number: part(number, block)).persist() for number in range(parts))
 
 
 @dataclass(frozen=True)

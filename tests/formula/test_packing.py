@@ -112,7 +112,7 @@ def test_opened_rows_are_patsys_whatever_the_formula_and_the_cells(formula: str,
 
 def test_levels_are_kept_in_place_of_dummies() -> None:
     spec = design_spec("y ~ a*b + x + a:x + C(b, Sum):(z > 1)", DOMAIN, family=Gaussian())
-    (block,) = spec.rows(frame_of(50)).packed.collected()
+    (block,) = spec.rows(frame_of(50)).packed.collect()
     assert spec.packing.size == len(spec.names) == 17
     assert [spec.names[place] for place in spec.packing.numbers] == ["x", "a[T.q]:x", "a[T.r]:x"]
     assert block.exog.shape == (50, 3)
@@ -138,7 +138,7 @@ def test_two_bytes_tell_many_levels_apart() -> None:
     levels = [f"l{number}" for number in range(400)]
     frame = pd.DataFrame({"y": 0.5, "g": levels})
     spec = design_spec("y ~ g", {"y": (0, 1), "g": levels}, family=Gaussian())
-    (block,) = spec.rows(frame).packed.collected()
+    (block,) = spec.rows(frame).packed.collect()
     assert block.levels is not None
     assert block.levels.dtype == np.uint16
     exog = spec.blocks(frame)[0].exog[:, 1:]

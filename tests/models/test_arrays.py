@@ -20,7 +20,7 @@ CELLS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
 def blocks_of(endog: object, exog: object, family: Family, norms: dict[NormName, float]) -> list[Block]:
-    return array_blocks(as_endog(endog), as_exog(exog), family, norms).collected()
+    return array_blocks(as_endog(endog), as_exog(exog), family, norms).collect()
 
 
 @pytest.mark.slow

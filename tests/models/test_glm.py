@@ -189,7 +189,7 @@ def test_counts_are_clipped_to_the_cap_that_the_noise_is_for() -> None:
     plan = model.plan(1.0)
     assert plan.family.lipschitz == 5.0
     assert [
-        endog.tolist() for _, endog, *_ in model._source.rows(plan, model._source.data, random_source(1)).collected()
+        endog.tolist() for _, endog, *_ in model._source.rows(plan, model._source.data, random_source(1)).collect()
     ] == [[5.0, 0.0]]
 
 

@@ -46,7 +46,7 @@ def fit_rows(frame: pd.DataFrame, **options: Any) -> Block:
     """The rows that a fit would see, in one block."""
     request = make_request(eps=1.0, family="binomial", unit="who", **options)
     source = FormulaSource(FORMULA, as_table(frame), DOMAIN)
-    blocks = source.rows(source.plan(request), as_table(frame), random_source(4)).collected()
+    blocks = source.rows(source.plan(request), as_table(frame), random_source(4)).collect()
     parts = zip(*blocks, strict=True)
     return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))
 
@@ -86,13 +86,13 @@ class TestWhatRowsWeigh:
         source = FormulaSource(FORMULA, as_table(frame), DOMAIN)
         plan = source.plan(make_request(eps=1.0, family="binomial", unit="who"))
         random = random_source(1)
-        rows = counted_rows(plan.design, table, record, random).collected()  # type: ignore[arg-type]
+        rows = counted_rows(plan.design, table, record, random).collect()  # type: ignore[arg-type]
         assert np.bincount(rows[0].person).max() == most  # type: ignore[arg-type]
-        values = np.concatenate(counted_values(table, _number, ["x"], record, random).collected())
+        values = np.concatenate(counted_values(table, _number, ["x"], record, random).collect())
         known = frame.dropna(subset=["x", "who"])
         assert len(values) == known.groupby("who").size().clip(upper=most).sum()
         assert set(values) <= set(known["x"])
-        tables = counted_tables(table, ["x"], record, random).collected()
+        tables = counted_tables(table, ["x"], record, random).collect()
         everyone = frame.dropna(subset=["who"]).groupby("who").size().clip(upper=most).sum()
         assert sum(part.rows for part in tables) == everyone
 

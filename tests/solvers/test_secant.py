@@ -81,7 +81,7 @@ def test_samples_lead_to_the_certified_optimum(family, ordered, monkeypatch):
 def test_the_gradient_alone_is_that_beside_the_value(family):
     random = np.random.default_rng(5)
     plain = problem(family)
-    exog, endog = plain.rows.collected()[0][:2]
+    exog, endog = plain.rows.collect()[0][:2]
     block = Block(exog, endog, random.random(ROWS), random.normal(size=ROWS))
     for rows in ([(exog, endog)], [tuple(block)]):
         objective = PerturbedObjective(family, rows, plain.curvature, plain.noise, offset_bound=10.0)

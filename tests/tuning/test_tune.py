@@ -260,7 +260,7 @@ def blocks(rows):
 
 def test_parts_hold_every_row_once_and_by_draws_of_their_own():
     """Chi-square of 5 parts of 20,000 rows, and of pairs of neighbours, at level 1e-6."""
-    rows = [set(part.collected()[0].exog[:, 0]) for part in partition(blocks(20_000), b"key", 5)]
+    rows = [set(part.collect()[0].exog[:, 0]) for part in partition(blocks(20_000), b"key", 5)]
     assert sum(map(len, rows)) == len(set.union(*rows)) == 20_000
     assert stats.chisquare([len(part) for part in rows]).pvalue > 1e-6
     place = np.zeros(20_000, dtype=int)

@@ -451,6 +451,11 @@ class SumsPlan:
 
         The buffers of `Blt` are an optimum, whose last digits are the machine's. Those of the stored plan fix every
         step in integers, and its scale is the one that was certified for them; here it must be found again.
+
+        Examples
+        --------
+        >>> plan.repeats(plan)
+        True
         """
         ours, theirs = self.to_dict(), stored.to_dict()
         if ours == theirs:
