@@ -23,10 +23,10 @@ from dpstats.audit.events import (
     observe_pair,
 )
 from dpstats.errors import ArgumentError
-from dpstats.plan.tables import Summary
 from dpstats.privacy.guarantee import check_budget
 from dpstats.progress import progress_counter
 from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

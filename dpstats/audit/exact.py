@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
-from dpstats.plan.tables import Summary
 from dpstats.privacy.guarantee import check_budget
 from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
 
 FloatArray = NDArray[np.float64]
 LogDensity = Callable[[FloatArray], FloatArray]

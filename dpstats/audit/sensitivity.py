@@ -12,9 +12,9 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
-from dpstats.plan.tables import Summary
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
 from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
 
 
 @dataclass(frozen=True)

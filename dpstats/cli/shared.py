@@ -25,9 +25,9 @@ from dpstats.domain.codebook import codebook_text
 from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseError
 from dpstats.ledger import Ledger
 from dpstats.mechanisms.options import Options
-from dpstats.plan.tables import DETAILS, WIDTH, Summary, notes_of
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.results.stored import Released, text_of
+from dpstats.summaries import DETAILS, WIDTH, Summary, notes_of
 from dpstats.writing import write_whole
 
 ROOM = 2**20

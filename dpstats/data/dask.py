@@ -22,7 +22,7 @@ from dpstats.data.columns import Column
 from dpstats.data.containers import from_pandas
 from dpstats.data.files import PARQUET, file_kind, from_files, matching_files, scan_parquet
 from dpstats.data.passes import Change, Element, Other, Result, Rows, chain
-from dpstats.data.table import DeclaredColumn, Holds, Stream, Table, in_memory
+from dpstats.data.table import Holds, Stream, Table, in_memory
 from dpstats.data.worker import (
     BUCKETS,
     FailedShard,
@@ -337,8 +337,7 @@ def from_dask(frame: Any) -> Table:
         raise DataError("data: the partitions of the Dask frame must be pandas frames")
     _check_operations(frame)
     labels = list(frame.columns)
-    columns = [from_pandas(frame._meta.iloc[:, at]) for at in range(len(labels))]
-    declared = [DeclaredColumn(column.type_name, column.kind, integral=column.integral) for column in columns]
+    declared = [from_pandas(frame._meta.iloc[:, at]).declared() for at in range(len(labels))]
     client = running_client()
     if client is None:
         here = Stream(labels, declared, partial(_read_here, frame, {}))

@@ -16,9 +16,9 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
 from dpstats.frames import WideFrame
-from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""

@@ -13,10 +13,10 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.evaluation.histograms import UNKNOWN, Estimate, Influence
 from dpstats.evaluation.integer_noise import IntegerNoise
 from dpstats.frames import WideFrame
-from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
+from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.auxiliary_terms import auxiliary_call, one_at_most
@@ -36,27 +37,27 @@ class Formula:
     weights: Factor | None = None
     subset: Factor | None = None  # the condition on which a row counts
 
-    @property
+    @cached_property
     def exog_columns(self) -> tuple[str, ...]:
         """Columns that the terms of the right-hand side read."""
         return _columns(factor for term in self.terms for factor in term)
 
-    @property
+    @cached_property
     def predicting_columns(self) -> tuple[str, ...]:
         """Columns that a prediction needs: those of the terms and of the offset."""
         return tuple(dict.fromkeys((*self.exog_columns, *_columns(self.offsets))))
 
-    @property
+    @cached_property
     def response_columns(self) -> tuple[str, ...]:
         """Columns that the response reads."""
         return _columns(factor for factor in (self.response, self.failures) if factor is not None)
 
-    @property
+    @cached_property
     def weight_columns(self) -> tuple[str, ...]:
         """Columns that the weights read."""
         return () if self.weights is None else _columns([self.weights])
 
-    @property
+    @cached_property
     def subset_columns(self) -> tuple[str, ...]:
         """Columns that the condition on rows reads."""
         return () if self.subset is None else _columns([self.subset])
@@ -69,7 +70,7 @@ class Formula:
         bent = {name for node in factors.values() if isinstance(node, Transform) for name in columns_of(node)}
         return bent | {name for name, times in read.items() if times > 1}
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """All columns that the formula reads, the response's first."""
         return tuple(

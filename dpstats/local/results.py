@@ -20,11 +20,11 @@ from dpstats.frames import WideFrame
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
 from dpstats.results.stored import Released
+from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 
 Vector = NDArray[np.float64]
 

@@ -141,7 +141,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise ArgumentError("Parquet needs pyarrow: pip install dpstats[parquet], or use .jsonl") from None
+        raise ArgumentError("Parquet needs pyarrow: pip install pyarrow, or use .jsonl") from None
     return pyarrow, parquet
 
 

@@ -248,7 +248,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
-        return "No band: the call released no standard errors (inference=True buys them)."
+        return "No band: the call released no standard errors (bse says why)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
     said = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
     return f"{said} {lost}: not identified at this budget, any value is possible." if unbounded else said

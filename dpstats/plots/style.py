@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
+from dpstats.families import Family
 from dpstats.ledger import Ledger
-from dpstats.plan import Plan
+from dpstats.mechanisms.design import PublicDesign
 from dpstats.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
-
-    from dpstats.privacy.guarantee import Guarantee
 
 Float = NDArray[np.float64]
 
@@ -176,12 +175,48 @@ FIT = "a fit, such as dp.glm returns"
 EVALUATION = "an evaluation, as dp.evaluate returns"
 
 
+class FittedPlan(Protocol):
+    """What a model is of: the plan of a fit, or that of a stream."""
+
+    @property
+    def design(self) -> PublicDesign:
+        """The columns."""
+
+    @property
+    def family(self) -> Family:
+        """The loss, every cap filled in."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+    @property
+    def formula(self) -> str | None:
+        """The formula; None for plain arrays."""
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients besides the intercept."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of all that is released."""
+
+
 class FittedSubject(Protocol):
     """A released model; `dpstats.GLMResults`."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> FittedPlan:
         """The plan the release followed."""
+
+    @property
+    def in_model(self) -> NDArray[np.bool_]:
+        """Which columns of the design are in the model, shape (p,)."""
+
+    @property
+    def ignores_selection(self) -> bool:
+        """Whether errors are not adjusted for a choice of columns by the same data."""
 
     @property
     def guarantee(self) -> Guarantee:

@@ -52,7 +52,7 @@ def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.
     `curvature` is privacy's m plus the majoriser's weights; the family has no caps, of which an ordinary fitter knows
     none: ArgumentError for others. exog (noise_rows, p) and endog (noise_rows,), of `reference_draws`.
     """
-    response = _response(family)
+    response = noise_response(family)
     slope, bend = _at_zero(family, response)
     rows = len(draws)
     return draws * np.sqrt(curvature / (rows * bend)) + noise / (rows * slope), np.full(rows, response)
@@ -107,7 +107,8 @@ def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, star
     return np.asarray(fitted.params, dtype=np.float64)
 
 
-def _response(family: Family) -> float:
+def noise_response(family: Family) -> float:
+    """The response of a noise row; ArgumentError for a family that statsmodels does not fit."""
     if not isinstance(family, (Gaussian, Binomial, Poisson)):
         raise ArgumentError(
             "realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson;"

@@ -16,9 +16,8 @@ from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.napp import Stage, StagesRelease
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget
 from dpstats.privacy.noise import Noise
@@ -142,13 +141,13 @@ def fit(
     return theta
 
 
-def plan_replication(
-    stages: Sequence[Stage], design: Bounds, penalty: Penalty | None, options: Options
-) -> tuple[Stage, ...]:
+def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...]:
     """The plan of a paper mode: the printed noise and curvature in place of the calibrated ones.
 
-    ArgumentError with two stages, a refit or a missing penalty, which the paper does not know.
+    ArgumentError with two stages, a refit or a missing penalty, which the paper does not know, or if noise rows are
+    asked for of a family that statsmodels does not fit.
     """
+    design, penalty, options = spec.design, spec.penalty, spec.options
     if design.offset_bound or design.score_ratio != 1:
         raise ArgumentError(
             "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
@@ -157,9 +156,11 @@ def plan_replication(
         raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+    plan = stages[0].plan
+    if options.realization == "augmented":
+        augmented.noise_response(plan.family)
     if not options.as_printed:
         return tuple(stages)
-    plan = stages[0].plan
     constants = _constants(plan, design)
     size = plan.size
     return (
@@ -178,16 +179,10 @@ def plan_replication(
 
 
 def release_replication(
-    stages: Sequence[Stage],
-    design: Bounds,
-    penalty: Penalty | None,
-    weights: Vector,
-    rows: Rows[Block] | Iterable[tuple[Any, ...]],
-    random: RandomSource,
-    options: Options,
+    stages: Sequence[Stage], spec: FitSpec, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource
 ) -> StagesRelease:
     """Run the paper's iteration. Uncertified: what it releases depends on the rows in ways its proof leaves out."""
-    plan = stages[0].plan
+    plan, penalty, options = stages[0].plan, spec.penalty, spec.options
     if not options.as_printed:
         noise = plan.sample(random)
         theta = augmented.minimize(
@@ -195,19 +190,19 @@ def release_replication(
         )
         return StagesRelease(theta, tuple(stages))
     assert penalty is not None
-    constants = _constants(plan, design)
+    constants = _constants(plan, spec.design)
     selection: Selection | None = None
     if options.selection == "vs" or options.selection == "vs+":
         selection = options.selection
     noise = constants.sample(plan.size, random, selection=selection)
-    settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": weights}
+    settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": spec.weights}
     theta = fit(plan.family, rows, noise, penalty, constants.lambda0, **settings)
     if options.retrieval == "paper":
         theta = _recycled(theta, plan.family, rows, noise, penalty, constants, settings)
     return StagesRelease(theta, tuple(stages))
 
 
-def _constants(plan: ObjectivePlan, design: Bounds) -> PaperConstants:
+def _constants(plan: StagePlan, design: Bounds) -> PaperConstants:
     """Algorithm 1's constants for this design."""
     return PaperConstants(
         eps=plan.planned_eps,

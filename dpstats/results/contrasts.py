@@ -17,8 +17,8 @@ from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.inference import CombinationTests
 from dpstats.inference.estimates import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width
 from dpstats.results.stored import Printed
+from dpstats.summaries import Summary, format_number, full_width
 
 SHOWN = 2
 """Digits of a standard error; what it is the error of ends at the same place."""

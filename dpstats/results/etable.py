@@ -14,21 +14,14 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import (
-    WIDTH,
-    Summary,
-    auxiliary_facts,
-    capped_at,
-    full_width,
-    modelled_level,
-    wrap_notes,
-    wrap_text,
-)
+from dpstats.plan.tables import auxiliary_facts, capped_at, modelled_level
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import shown_bound
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -179,11 +172,11 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
-    found = tuple(one if isinstance(one, GLMResults) else getattr(one, "fit", None) for one in fits)
+    found = tuple(one if isinstance(one, FittedModel) else getattr(one, "fit", None) for one in fits)
     for place, one in enumerate(found):
-        if not isinstance(one, GLMResults):
+        if not isinstance(one, FittedModel):
             raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
-        if not one.plan.stages:
+        if not isinstance(one, GLMResults):
             raise ArgumentError(
                 f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
                 "change of the stream for them side by side"

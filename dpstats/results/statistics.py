@@ -20,20 +20,12 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.least_squares import sums_facts
 from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import (
-    WIDTH,
-    Summary,
-    format_number,
-    full_width,
-    paired_facts,
-    shorten,
-    statistics_table,
-    wrap_notes,
-)
+from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -41,6 +33,7 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
@@ -52,7 +45,7 @@ def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
         ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
     ]
     summary = Summary()
-    summary.tables = [_header("Released Statistics", facts, plan), statistics_table(plan.noise)]
+    summary.tables = [_header("Released Statistics", facts, plan), facts_table(sums_facts(plan))]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
         f"Columns: {', '.join(plan.design.names)}.",

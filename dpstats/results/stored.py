@@ -9,9 +9,9 @@ from typing import Any, Self, TypeVar
 
 from dpstats.arguments import check_path, safe_repr
 from dpstats.errors import ArgumentError, DataError
-from dpstats.plan.tables import Summary
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
+from dpstats.summaries import Summary
 from dpstats.writing import write_whole
 
 Loaded = TypeVar("Loaded")

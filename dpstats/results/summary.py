@@ -14,8 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.plan.notes import (
     assumed_response_note,
@@ -23,31 +22,29 @@ from dpstats.plan.notes import (
     design_notes,
     guarantee_note,
     guaranteed,
+    limit_note,
     link_note,
+    lost_errors,
     plan_notes,
 )
 from dpstats.plan.plan import Plan
 from dpstats.plan.tables import (
     RISK_LEVEL,
-    WIDTH,
-    Summary,
     auxiliary_facts,
     banner,
     capped_at,
     facts_lines,
-    format_number,
-    full_width,
     has_risk,
     header_table,
     is_output,
     model_title,
     modelled_level,
     plan_tables,
-    wrap_notes,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
 
 __all__ = ["Summary", "summarize"]
 
@@ -80,7 +77,9 @@ def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = Non
     if len(results.selection):
         tables.append(selection_table(results))
     summary.tables = [*tables, *plan_tables(plan)]
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *risk, *inference_notes(results)]))
+    summary.add_extra_txt(
+        wrap_notes([*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)])
+    )
     return summary
 
 
@@ -209,7 +208,7 @@ def shown_bound(results: ReleasedModel) -> str | None:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
     notes = [*assumed_response_note(plan), *notes]
@@ -225,7 +224,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         return [f"'noise sd' is the exact standard deviation of the noise; {napp}.", *notes]
     if not shows_errors(results):
         if plan.request.method == "posterior":
-            return [f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}.", *notes]
+            drawn = f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}."
+            return [drawn, *notes]
         return [f"{at_most}{mark}.", shrunk_note(results), *notes]
     return notes
 
@@ -235,7 +235,10 @@ def shrunk_note(results: ReleasedModel) -> str:
     plan = results.plan
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     fix = "" if reason is None else f". Inference {reason}"
-    if reason is None and plan.stages[-1].plan.information is None:
+    lost = None if reason is not None or results.has_errors else lost_errors(plan)
+    if lost is not None:
+        fix = f". Standard errors were planned and are not released: {lost}"
+    elif reason is None and plan.stages[-1].plan.information is None:
         fix = "; inference=True buys coefficients without it, with standard errors and intervals"
     return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 

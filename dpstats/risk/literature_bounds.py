@@ -28,7 +28,7 @@ LECTURE = "Wang 2021, lecture 10"
 SHARE = 0.5
 """r, the share of eps that NAPP-ERM spends on the noise."""
 
-Gap = Literal["regularised", "unregularised", "population"]
+Gap = Literal["regularised", "regularised, on the region", "unregularised", "population"]
 Statement = Literal["quantile", "mean", "order"]
 
 

@@ -155,12 +155,22 @@ def posterior_bounds(temperature: float, size: int, most: float, pi: float, radi
     ]
 
 
-def region_bounds(temperature: float, points: int, pi: float) -> list[Bound]:
-    """The bounds for a draw from exp(-c J) on so many points of a lattice, over the best of them."""
-    at = "over the best point of the lattice"
+REGION_PROOF = "docs/proofs/risk, theorem 8"
+
+
+def region_bounds(
+    temperature: float, points: int, pi: float, *, each: float, once: float, inside: float, rows: int | None
+) -> list[Bound]:
+    """The bounds for a draw from exp(-c J), c the temperature, on a lattice in an ellipsoid; NaN without `rows`.
+
+    The lattice costs `each` a row and `once`, against what lies in the ellipsoid shrunk to `inside`.
+    """
+    lattice = math.nan if rows is None else rows * each + once
+    note = f"over the best coefficients in the ellipsoid shrunk to {inside:.4g}; {each:.3g} a row is the lattice's"
+    drawn = {"quantile": math.log(points / pi), "mean": math.log(points) + 1}
     return [
-        Bound("regularised", "quantile", POSTERIOR_PROOF, math.log(points / pi) / temperature, at),
-        Bound("regularised", "mean", POSTERIOR_PROOF, (math.log(points) + 1) / temperature, at),
+        Bound("regularised, on the region", "quantile", REGION_PROOF, drawn["quantile"] / temperature + lattice, note),
+        Bound("regularised, on the region", "mean", REGION_PROOF, drawn["mean"] / temperature + lattice, note),
     ]
 
 

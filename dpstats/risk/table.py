@@ -118,7 +118,8 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
 
         - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
           "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
-          the level 1 - pi or in the mean. "population": the expected loss of a new row, times n.
+          the level 1 - pi or in the mean. "regularised, on the region": against the coefficients of a region alone, of
+          a posterior draw there. "population": the expected loss of a new row, times n.
         - ``source``: proof page, or paper and equation.
         - ``value``: in units of the sum objective (the sum of losses).
         - ``per_row``: value / n.
@@ -162,12 +163,16 @@ def output_risk(
 
 
 def posterior_risk(
-    plan: ReleasePlan, bounds: Callable[[float, float], list[Bound]], pi: float, radius: float | None, n: int | None
+    plan: ReleasePlan,
+    bounds: Callable[[float, float, int | None], list[Bound]],
+    pi: float,
+    radius: float | None,
+    n: int | None,
 ) -> RiskBounds:
-    """The bounds of a posterior sample, `bounds` giving the proved ones at pi and a radius."""
+    """The bounds of a posterior sample, `bounds` giving the proved ones at pi, a radius and n."""
     pi, radius, n = _checked(plan, pi, radius, n)
     printed = [replace(bound, same_mechanism=False) for bound in printed_bounds(_setting(plan, pi, radius, n))]
-    return RiskBounds(bounds(pi, radius), printed, pi, n)
+    return RiskBounds(bounds(pi, radius, n), printed, pi, n)
 
 
 def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:

@@ -31,12 +31,18 @@ def law(of: MatrixNoise) -> SpanNoise:
     return SpanNoise(of.metric, of.entry_variance)
 
 
+@pytest.fixture(scope="module")
+def drawn() -> np.ndarray:
+    """Matrices of the noise, shape (40,000, 4, 4)."""
+    random, of = np.random.default_rng(1), noise()
+    return np.array([of.sample(random) for _ in range(40_000)])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("projected", [False, True])
-def test_second_moments(projected: bool) -> None:
+def test_second_moments(projected: bool, drawn: np.ndarray) -> None:
     """S(A) and Var(g'Em) against draws, and of a part of the columns."""
-    random = np.random.default_rng(1)
-    draws, found = np.array([noise().sample(random) for _ in range(40_000)]), law(noise())
+    draws, found = drawn, law(noise())
     if projected:
         forms = vanishing_forms(rows())
         draws = np.array([project_forms(draw, found, forms)[0] for draw in draws[:15_000]])

@@ -15,6 +15,7 @@ import dpstats as dp
 from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms import napp
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.plan import paid_apart
 from dpstats.privacy.randomness import SystemRandom, secret_key
 
@@ -74,13 +75,13 @@ def test_every_row_is_in_one_part() -> None:
 def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a refit on all rows would be paid for by those of one part only."""
     seen: list[set[float]] = []
-    whole = napp.release_objective
+    whole = ObjectivePlan.coefficients
 
-    def watched(plan: object, blocks: Rows[Block], random: object) -> np.ndarray:
+    def watched(plan: ObjectivePlan, blocks: Rows[Block], random: object) -> np.ndarray:
         seen.append({float(row[0]) for block in blocks.collected() for row in block.exog})
         return whole(plan, blocks, random)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(napp, "release_objective", watched)
+    monkeypatch.setattr(ObjectivePlan, "coefficients", watched)
     monkeypatch.setattr(
         napp,
         "divide",

@@ -188,7 +188,9 @@ def test_counts_are_clipped_to_the_cap_that_the_noise_is_for() -> None:
     model = dp.GLM.from_formula("y ~ x", data, family, {"y": (0, 100), "x": (-1, 1)})
     plan = model.plan(1.0)
     assert plan.family.lipschitz == 5.0
-    assert [endog.tolist() for _, endog, *_ in model._source.rows(plan).collected()] == [[5.0, 0.0]]
+    assert [
+        endog.tolist() for _, endog, *_ in model._source.rows(plan, model._source.data, random_source(1)).collected()
+    ] == [[5.0, 0.0]]
 
 
 @pytest.mark.slow

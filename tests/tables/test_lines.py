@@ -34,7 +34,7 @@ def rows(text: bytes, read: Read = read_lines) -> Rows:
     found: Rows = []
     for batch in read(text):
         cells = [
-            [cell for chunk in batch.column(name).chunks for cell in chunk.cast(pa.large_binary()).to_pylist()]  # type: ignore[attr-defined]
+            [cell for chunk in batch.column(name).values.chunks for cell in chunk.cast(pa.large_binary()).to_pylist()]  # type: ignore[attr-defined]
             for name in "ab"
         ]
         assert batch.rows == len(cells[0]) == len(batch.column("a"))
