@@ -53,7 +53,7 @@ def _columns(count: int) -> dict[str, Any]:
         ("y ~ x + g", DOMAIN, {"x": 2.0, "g[T.b]": 10.0}, {"inference": True}),
         ("y ~ x + g", DOMAIN, {"x": 2.0}, {"method": "statistics"}),
         ("b ~ .", _columns(12), {"v03": 0.05}, {"family": "binomial"}),
-        ("b ~ .", _columns(24), {"v03": 0.005}, {"family": "binomial", "inference": True}),
+        ("b ~ .", _columns(40), {"v03": 0.005}, {"family": "binomial", "inference": True}),
     ],
 )
 def test_every_number_of_rows_is_confirmed(
