@@ -217,7 +217,7 @@ class Rows(ABC, Generic[Element]):
         """What `change` makes of the number of each shard and its elements, in every pass."""
 
     def map_rows(self, change: Callable[[int, Iterable[Element]], Iterable[Element]]) -> Rows[Element]:
-        """As `map_shards`, of a change that takes and joins whole rows, or changes what they have beside their columns."""
+        """As `map_shards`, of a change that takes and joins whole rows, or changes what is not their columns."""
         return self.map_shards(change)
 
     @abstractmethod
