@@ -174,6 +174,12 @@ def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | N
     """
     options = spec.options
     _check_split(options)
+    empty = [term.name for term in spec.design.terms if term.l2 == 0]
+    if empty and (options.screen is not None or options.refit_share > 0):
+        # Alone it would leave a fit without a column, after the charge.
+        raise ArgumentError(
+            f"formula: the term {empty[0]!r} is zero on the declared ranges and cannot be chosen; leave it out"
+        )
     if options.screen is None:
         return None, plan_stages(spec, eps, delta)
     if options.retrieval == "return":
