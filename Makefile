@@ -45,7 +45,7 @@ slow: .stamp-test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 docs: .stamp-test
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -j $(WORKERS) -b html docs docs/_build/html
 
 bench: .stamp-bench
 	$(BIN)/python -m benchmarks
@@ -56,7 +56,7 @@ dist: .stamp-core
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 
-# The least versions in setup.cfg; pyarrow and polars are optional, here of their age and of today.
+# The least versions in setup.cfg; polars, which is optional, is today's.
 .stamp-oldest: .stamp-core
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \

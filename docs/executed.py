@@ -1,9 +1,9 @@
 """Run the Python blocks of a Markdown page and set their output below them.
 
 A page is a notebook in plain text: its ``python`` blocks run in order in one namespace. The documentation shows what
-each printed, the value of its last line, and its figures; the tests run the same function. A ``text`` block right after
-a ``python`` block is its output from an earlier run and is replaced: ``python docs/executed.py README.md`` brings the
-README up to date.
+each printed, the value of its last line, and its figures; an error or a warning of Python ends the build, which is the
+test of the pages. A ``text`` block right after a ``python`` block is its output from an earlier run and is replaced:
+``python docs/executed.py README.md`` brings the README up to date.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import io
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 BLOCK = re.compile(r"^(?P<block>```python\n(?P<code>.*?)^```)$(?:\n\n```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
+
+CHUNKS = 16
 
 TO_VIGNETTE = re.compile(r"\[(?P<words>[^\]]+)\]\((?P<folder>(?:\.\./)*vignettes/)?(?P<page>\w+)\.md\)")
 
@@ -45,7 +48,9 @@ def run_page(text: str, name: str, figures: Path | None = None) -> str:
 
     def with_output(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.start()) + 1
-        shown = run_block(match["code"], f"{name}, line {line}", namespace)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            shown = run_block(match["code"], f"{name}, line {line}", namespace)
         parts = [match["block"]]
         if shown:
             parts.append(f"```text\n{shown}\n```")
@@ -97,15 +102,21 @@ def linked(text: str, name: str) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Run every page that has Python blocks before Sphinx parses it."""
+    """Run every page that has Python blocks before Sphinx parses it, in as many processes as it reads pages with."""
+
+    def spread(app: Sphinx, environment: object, names: list[str]) -> None:
+        """Processes take neighbours together: pages that run long, of guides and vignettes, are set apart."""
+        names.sort()
+        names[:] = [name for start in range(CHUNKS) for name in names[start::CHUNKS]]
 
     def on_read(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = linked(source[0], name)
         if BLOCK.search(source[0]):
             source[0] = run_page(source[0], name, Path(app.srcdir) / "_build" / "figures")
 
+    app.connect("env-before-read-docs", spread)
     app.connect("source-read", on_read)
-    return {"parallel_read_safe": False}
+    return {"parallel_read_safe": True}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -10,41 +9,44 @@ import pandas as pd
 
 from dpstats.arguments import explain_calls, safe_repr
 from dpstats.call import (
+    ChargeKeywords,
     DomainLike,
     ModelKeywords,
     PlanKeywords,
+    Request,
     RowKeywords,
     expand_signature,
     make_request,
     split_kwargs,
 )
-from dpstats.domain import Domain
+from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
-from dpstats.models.charging import ledger_domain
+from dpstats.ledger import as_ledger
 from dpstats.models.forecast import Forecast, forecast
-from dpstats.models.glm import GLM
+from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
 from dpstats.models.sources import FormulaSource, model_formula
-from dpstats.plan import Plan, replan
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import check_planned
+from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """The arguments of a dry run: all of `dpstats.glm` but the data."""
+    """What a dry run planned: all of `dpstats.glm` but the data."""
 
-    formula: str  # with weights, offset, exposure and subset as terms
-    family: str | Family
-    domain: Domain
-    arguments: Mapping[str, Any]  # of `GLM.fit`
+    source: FormulaSource
+    request: Request
 
-    def fit(self, data: object, engine: str | None, **more: Any) -> GLMResults:
-        """The fit that was planned; `more` as for `GLM.fit`."""
-        model = GLM.from_formula(self.formula, data, self.family, self.domain, engine=engine)
-        given = {name: value for name, value in more.items() if value is not None}
-        return model.fit(**{**self.arguments, **given})
+    def fit(self, data: object, engine: str | None, *, seed: int | None = None, **charge: Any) -> GLMResults:
+        """The fit that was planned; `charge` as for `fit_source`."""
+        source = FormulaSource(self.source.formula, as_table(data, engine), self.source.domain)
+        random_source(seed)  # refuses what is no seed
+        request = self.request if seed is None else replace(self.request, seed=seed)
+        return fit_source(source, request, **charge)
 
     def simulate(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> GLMResults:
         """The fit of rows that are made up by the Domain; see `Plan.simulate`."""
@@ -56,11 +58,7 @@ class DryRun:
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""
-        return replace(self, arguments={**self.arguments, "eps": eps})
-
-    def replanned(self, plan: Plan, eps: float) -> Plan:
-        """Its plan at another budget."""
-        return replan(plan, eps)
+        return replace(self, request=replace(self.request, eps=check_planned(eps)[0]))
 
     def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
         """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
@@ -162,10 +160,11 @@ def glm(
     ['Intercept', 'x']
     """
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
-    if domain is None:
-        domain = ledger_domain(arguments.get("ledger"))
-    beside, asked = split_kwargs(arguments, RowKeywords)
-    return GLM.from_formula(formula, data, family, domain, engine=engine, **beside).fit(eps, **asked)
+    row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
+    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
+        charge["ledger"], domain = ledger, ledger.domain
+    source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
+    return fit_source(source, make_request(eps=eps, family=family, **settings), **charge)
 
 
 @hide_frames
@@ -354,11 +353,10 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.99, 0.01, 1.0]
     """
-    beside, asked = split_kwargs(arguments, RowKeywords)
-    request = make_request(eps=eps, family=family, **asked)
-    whole = model_formula(formula, family, **beside)
-    planned = DryRun(whole, family, Domain.coerce(domain), {"eps": eps, **asked})
-    return replace(FormulaSource(whole, None, domain).plan(request), call=planned)
+    row_terms, settings = split_kwargs(arguments, RowKeywords)
+    request = make_request(eps=eps, family=family, **settings)
+    source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
+    return replace(source.plan(request), call=DryRun(source, request))
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:

@@ -39,8 +39,8 @@ def safe_repr(value: object) -> str:
 
     Whoever passes a private column where an option is wanted must not read it in the message, nor in a log of it.
     """
-    if _is_plain(value) and len(told := repr(value)) <= MOST_LETTERS:
-        return told
+    if _is_plain(value) and len(text := repr(value)) <= MOST_LETTERS:
+        return text
     return f"an object of type {type(value).__name__}"
 
 
@@ -78,12 +78,12 @@ def check_type(name: str, value: object, kinds: type | tuple[type, ...], made: s
 def check_numbers(name: str, value: object) -> NDArray[np.float64]:
     """Return `value` as a matrix of finite numbers, of one row if it is a vector, else raise ArgumentError."""
     try:
-        found = np.atleast_2d(np.asarray(value, dtype=np.float64))
+        matrix = np.atleast_2d(np.asarray(value, dtype=np.float64))
     except (TypeError, ValueError, OverflowError):
-        found = np.full((1, 1), np.nan)
-    if found.ndim > 2 or not np.isfinite(found).all():
+        matrix = np.full((1, 1), np.nan)
+    if matrix.ndim > 2 or not np.isfinite(matrix).all():
         raise ArgumentError(f"{name} must be finite numbers: one, a list, or a list of rows; got {safe_repr(value)}")
-    return found
+    return matrix
 
 
 def check_names(name: str, value: object, of: str = "columns") -> list[str]:
@@ -105,6 +105,11 @@ def is_number(value: object) -> TypeGuard[float]:
         return math.isfinite(value)
     except OverflowError:
         return False
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether `value` is an integer, and not a bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -141,29 +146,26 @@ def explain_calls(
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator: calls that Python would refuse by their arguments are answered by what to write.
 
-    Parameters
-    ----------
-    **refused : str
-        Arguments that the function has not, and why.
+    `refused` are arguments that the function has not, and why.
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         signature = inspect.signature(function)
         called = function.__name__ if function.__name__ != "__init__" else function.__qualname__.split(".")[-2]
         named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        own = [one.name for one in named if one.name != "self"]
+        names = [one.name for one in named if one.name != "self"]
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             for name in kwargs:
                 if name in refused:
                     raise ArgumentError(f"{name} is not taken by {called}(): {refused[name]}")
-                if name not in own and (meant := OTHER_ARGUMENTS.get(name)) in own:
+                if name not in names and (meant := OTHER_ARGUMENTS.get(name)) in names:
                     raise ArgumentError(f"{called}() has no argument {name!r}; write {meant}=")
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise ArgumentError(_binding(called, str(error), kwargs, own)) from None
+                raise ArgumentError(_mismatch(called, str(error), kwargs, names)) from None
             return function(*args, **kwargs)
 
         return call
@@ -171,29 +173,27 @@ def explain_calls(
     return decorate
 
 
-def _binding(function: str, said: str, given: Mapping[str, object], own: Collection[str]) -> str:
-    """What to do about arguments that do not fit."""
-    if "'eps'" in said:
+def _mismatch(function: str, complaint: str, given: Mapping[str, object], names: Collection[str]) -> str:
+    """What to do about arguments that do not fit, of which Python complains so."""
+    if "'eps'" in complaint:
         return f"{function}() needs eps, the privacy budget, such as eps=1.0; dp.plan shows what it would buy"
-    if "too many positional" in said:
-        return (
-            f"{function}(): {said}; write the later ones by name, such as eps=1.0: its arguments are {', '.join(own)}"
-        )
-    unknown = [name for name in given if name not in own]
-    near = near_miss(unknown[0], own) if unknown and "unexpected" in said else None
-    return f"{function}(): {said}; " + (f"did you mean {near}=?" if near else f"its arguments are {', '.join(own)}")
+    listed = f"its arguments are {', '.join(names)}"
+    if "too many positional" in complaint:
+        return f"{function}(): {complaint}; write the later ones by name, such as eps=1.0: {listed}"
+    unknown = [name for name in given if name not in names]
+    near = near_miss(unknown[0], names) if unknown and "unexpected" in complaint else None
+    return f"{function}(): {complaint}; {f'did you mean {near}=?' if near else listed}"
 
 
 def near_miss(name: str, choices: Iterable[str]) -> str | None:
     """The choice that `name` most probably meant, if any: the same but for case and signs, or nearly the same."""
     known = [one for one in choices if one != name]
-    bare = _bare(name)
-    same = [one for one in known if _bare(one) == bare]
+    same = [one for one in known if _letters(one) == _letters(name)]
     near = same or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     return near[0] if near else None
 
 
-def _bare(name: str) -> str:
+def _letters(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
@@ -213,5 +213,5 @@ def _values_in(value: object) -> float:
     if isinstance(value, np.void):  # a whole row
         return math.inf
     # A table of ours may have been given further columns by its holder.
-    own = (module == "dpstats" and not hasattr(value, "__array__")) or isinstance(value, type)
-    return 1 if value is None or own or isinstance(value, _PLAIN) else math.inf
+    ours = (module == "dpstats" and not hasattr(value, "__array__")) or isinstance(value, type)
+    return 1 if value is None or ours or isinstance(value, _PLAIN) else math.inf

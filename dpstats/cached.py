@@ -19,7 +19,7 @@ class cached_property(functools.cached_property[Value]):
         if instance is None:
             return cast(Value, self)
         assert self.attrname is not None
-        kept = instance.__dict__
-        if self.attrname not in kept:
-            kept.setdefault(self.attrname, self.func(instance))
-        return cast(Value, kept[self.attrname])
+        values = instance.__dict__
+        if self.attrname not in values:
+            values.setdefault(self.attrname, self.func(instance))
+        return cast(Value, values[self.attrname])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
@@ -18,8 +18,16 @@ from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
 from dpstats.privacy.gaussian import check_delta
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.guarantee import (
+    Adjacency,
+    Guarantee,
+    Unit,
+    check_adjacency,
+    check_budget,
+    check_planned,
+    make_unit,
+)
+from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.replication.napp import UNCERTIFIED
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -89,10 +97,13 @@ REQUEST_DEFAULTS: RequestKeywords = {
 """What is asked for unless something else is; every other keyword but the options is None."""
 
 
-def split_kwargs(arguments: Mapping[str, Any], keywords: type) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments that are on the list, and the others."""
-    listed = {name: value for name, value in arguments.items() if name in keywords.__annotations__}
-    return listed, {name: value for name, value in arguments.items() if name not in listed}
+def split_kwargs(arguments: Mapping[str, Any], *lists: type) -> tuple[dict[str, Any], ...]:
+    """The arguments that are on each of the lists, and last the others."""
+    parts: list[dict[str, Any]] = [{} for _ in (*lists, None)]
+    for name, value in arguments.items():
+        place = next((at for at, listed in enumerate(lists) if name in listed.__annotations__), -1)
+        parts[place][name] = value
+    return tuple(parts)
 
 
 def expand_signature(
@@ -105,7 +116,7 @@ def expand_signature(
     listed = {name: of.__forward_arg__ for name, of in keywords.__annotations__.items()}
     options = set(OptionKeywords.__annotations__)
     options = options if options <= listed.keys() else set()
-    shared = [
+    expanded = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=of)
         for name, of in listed.items()
         if name not in options and name not in without
@@ -114,9 +125,9 @@ def expand_signature(
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
-        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        shown = [*own, *shared, *(rest if options else [])]
-        function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [*named, *expanded, *(rest if options else [])]
+        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -129,6 +140,52 @@ DELTA_LEAST = 1e-250
 
 SEEDED = "seeded: the noise can be reproduced by whoever knows the seed"
 """Why nothing drawn from a seed is certified."""
+
+
+@dataclass(frozen=True)
+class PrivacyParameters:
+    """What a call has to guarantee, checked: its budget, which data are neighbours and whose data one record is."""
+
+    eps: float
+    delta: float
+    adjacency: Adjacency
+    record: Unit
+    seed: int | None  # with one nothing is certified
+
+    @property
+    def row_eps(self) -> float:
+        """What a row of weight 1 may cost: less than eps where a person may have several (docs/proofs/persons)."""
+        return self.record.each(self.eps)
+
+    def random(self) -> RandomSource:
+        """Where the noise comes from."""
+        return random_source(self.seed)
+
+    def guarantee(self, basis: str) -> Guarantee:
+        """Of a release that costs the whole budget, by the proof at `basis`."""
+        return self.of_records(Guarantee(self.eps, self.delta, self.adjacency, basis=basis))
+
+    def of_records(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee of rows as that of records, uncertified if the noise is seeded."""
+        guarantee = replace(guarantee, unit=self.record.column)
+        return guarantee if self.seed is None else guarantee.uncertified(SEEDED)
+
+
+def check_privacy(
+    eps: float,
+    delta: float = 0.0,
+    *,
+    adjacency: str,
+    seed: int | None,
+    unit: str | None = None,
+    unit_weight: str | None = None,
+    max_rows: int | None = None,
+) -> PrivacyParameters:
+    """The privacy parameters of a call; ArgumentError names the first one not usable."""
+    eps, delta = check_budget(eps, delta)
+    notion = check_adjacency(adjacency)
+    random_source(seed)  # refuses what is no seed
+    return PrivacyParameters(eps, delta, notion, make_unit(unit, unit_weight, max_rows), seed)
 
 
 @dataclass(frozen=True)
@@ -191,22 +248,22 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
 
     UncertifiedError if the request cannot be certified and `allow_uncertified` is False.
     """
-    asked: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
-    eps, delta = check_planned(eps, asked["delta"])
+    settings: RequestKeywords = {**REQUEST_DEFAULTS, **arguments}
+    eps, delta = check_planned(eps, settings["delta"])
     check_delta(delta, DELTA_LEAST)
-    method = asked["method"]
+    method = settings["method"]
     check_choice("method", method, METHODS)
-    random_source(asked["seed"])
+    random_source(settings["seed"])
     request = Request(
         eps=eps,
         delta=delta,
         family=get_family(family),
         method=method,
-        penalty=get_penalty(asked["penalty"], asked["alpha"]),
-        adjacency=check_adjacency(asked["adjacency"]),
-        allow_uncertified=check_flag("allow_uncertified", asked["allow_uncertified"]),
-        seed=asked["seed"],
-        options=Options.from_mapping({name: value for name, value in asked.items() if name not in REQUEST_DEFAULTS}),
+        penalty=get_penalty(settings["penalty"], settings["alpha"]),
+        adjacency=check_adjacency(settings["adjacency"]),
+        allow_uncertified=check_flag("allow_uncertified", settings["allow_uncertified"]),
+        seed=settings["seed"],
+        options=Options.from_mapping({name: value for name, value in settings.items() if name not in REQUEST_DEFAULTS}),
     )
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")

@@ -38,7 +38,8 @@ class RowsChangedError(ReleaseError):
     def __init__(self) -> None:
         super().__init__(
             "the data were changed while they were read; nothing was released, and what was charged stays charged. "
-            "Pass data that nobody writes to until the call ends, such as a copy"
+            "Pass data that nobody writes to until the call ends, such as a copy; new rights, owners "
+            "and hard links of a file count as a change too"
         )
 
 

@@ -39,6 +39,13 @@ def _executed() -> ModuleType:
     return module
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a cluster is slow: to start it takes seconds."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The address of a cluster, and the file of all that its processes say; one for a session, as it takes seconds."""

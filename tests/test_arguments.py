@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dp
-from dpstats.arguments import check_choice, check_flag, safe_repr
+from dpstats.arguments import can_be_path, check_choice, check_flag, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 
@@ -51,14 +52,25 @@ POISON: dict[str, Any] = {
     "mapping": {"private": [CANARY] * ROWS},
     "polars": pl.Series("private", [CANARY] * ROWS),
     "arrow": pa.array([CANARY] * ROWS),
+    "categories": pd.Categorical([CANARY] * ROWS),
+    "set": {CANARY + at / ROWS for at in range(ROWS)},
 }
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "seed of made-up rows": lambda given: dp.plan(**MODEL).simulate(10, given),
+    "seed of an audit": lambda given: dp.audit(lambda data, rng: 0.0, [1], [2], eps=1.0, runs=100, seed=given),
+    "path of a ledger": lambda given: dp.Ledger(given, dataset="rows", eps=1.0),
+    "columns of ranges": lambda given: dp.buy_ranges(FRAME, given, 1.0),
+    "by": lambda given: dp.holdout(FRAME, 0.5, by=given),
+    "data": lambda given: dp.ols("y ~ x", given, eps=1.0, domain=DOMAIN),
+    "ledger": lambda given: dp.ols("y ~ x", FRAME, eps=1.0, domain=DOMAIN, ledger=given),
+}
+"""Arguments that are none of a call above, that take texts, or for which a key is as much as a cell."""
 
 
-def arguments() -> Iterator[tuple[str, str]]:
-    for call in CALLS:
-        parameters = inspect.signature(getattr(dp, call)).parameters.values()
-        yield from ((call, one.name) for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
-    yield from (("glm", name) for name in OPTIONS)
+def arguments(call: str) -> list[str]:
+    parameters = inspect.signature(getattr(dp, call)).parameters.values()
+    names = [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    return sorted({*names, *(OPTIONS if call == "glm" else ())})
 
 
 def messages(error: BaseException | None) -> str:
@@ -70,15 +82,43 @@ def messages(error: BaseException | None) -> str:
     return said
 
 
-@pytest.mark.parametrize(("call", "argument"), sorted(set(arguments())))
-def test_no_argument_is_quoted_where_it_may_hold_cells(call: str, argument: str) -> None:
-    for kind, value in POISON.items():
+@pytest.mark.parametrize("call", CALLS)
+def test_no_argument_is_quoted_where_it_may_hold_cells(call: str) -> None:
+    for argument, (kind, value) in product(arguments(call), POISON.items()):
         if argument == "data" and kind in ("frame", "mapping"):
             continue  # these are data, with columns that the formula does not name
-        given = {**CALLS[call], argument: value}
+        refused = None
+        try:
+            getattr(dp, call)(**{**CALLS[call], argument: value})
+        except dp.errors.DPStatsError as error:
+            refused = error
+        assert refused is not None, f"{argument}: {kind}"
+        assert str(int(CANARY)) not in messages(refused), f"{argument}: {kind}"
+
+
+@pytest.mark.parametrize("call", OTHERS)
+def test_no_seed_and_no_path_is_quoted(call: str) -> None:
+    # Keys of an argument above may be names, which are quoted.
+    for kind, value in {**POISON, "keys": dict.fromkeys(POISON["set"], 1)}.items():
+        if call == "data" and kind in ("frame", "mapping"):
+            continue  # as above
         with pytest.raises(dp.errors.DPStatsError) as refused:
-            getattr(dp, call)(**given)
+            OTHERS[call](value)
         assert str(int(CANARY)) not in messages(refused.value), kind
+
+
+@pytest.mark.parametrize("call", ["data", "ledger", "path of a ledger"])
+def test_the_text_of_a_file_is_not_quoted(call: str) -> None:
+    for text in ("y,x\n0.125,0.25\n", "cell " * 2000, "y,x\n" + "0.125,0.25\n" * 2000, "cell " * 60):
+        with pytest.raises(dp.errors.DPStatsError) as caught:
+            OTHERS[call](text)
+        assert "0.125" not in messages(caught.value)
+        assert "cell" not in messages(caught.value)
+
+
+def test_paths_can_be_paths() -> None:
+    assert all(can_be_path(path) for path in ("rows.csv", "/a/b c/*.parquet", "zäh/ü.csv", "a/" * 1000 + "b", ""))
+    assert not any(can_be_path(text) for text in ("a\nb", "a" * 256, "a/" * 3000, "a\0b", "\ud800"))
 
 
 class Speaking(list[str]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpstats.api import plan
-from dpstats.cli.main import EPS, fit_adult, run_demo
+from dpstats.cli.main import EPS, fit_adult, main
 from dpstats.datasets import load_adult
 
 WIDE = (
@@ -15,7 +15,7 @@ WIDE = (
 
 
 def test_demo_prints_a_summary_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    run_demo()
+    assert main(["demo"]) == 0
     printed = capsys.readouterr().out
     assert "Certified: 1-differentially private" in printed
     assert "Pr(income = >50K); logit link; rows: private" in printed

@@ -140,6 +140,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Callable
     return list(calls(tmp_path_factory.mktemp("arguments")))
 
 
+@pytest.mark.slow
 def test_every_argument_is_taken_or_refused_by_name(
     public: list[tuple[str, Callable[..., Any], dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.models import charging
+from dpstats.models import release
 from dpstats.models.sources import FormulaSource
 from dpstats.progress import progress_counter, show_elapsed
 
@@ -72,7 +72,7 @@ def test_a_fit_says_what_was_asked_for_and_the_time_alone(monkeypatch: pytest.Mo
         return slow(*arguments)
 
     monkeypatch.setattr(FormulaSource, "rows", waiting)
-    monkeypatch.setattr(charging, "show_elapsed", partial(show_elapsed, patience=0.01))
+    monkeypatch.setattr(release, "show_elapsed", partial(show_elapsed, patience=0.01))
     frame = pd.DataFrame({"x": np.linspace(0, 1, rows), "y": np.linspace(0, 1, rows)})
     dp.ols("y ~ x", frame, 1.0, domain={"x": (0, 1), "y": (0, 1)})
     lines = set(re.split(r"\r", shown.getvalue())) - {""}

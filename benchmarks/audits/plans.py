@@ -428,7 +428,7 @@ def _show_all(fit: Any, case: Case, seed: int, folder: Path) -> None:
         _paid(lambda name=name: str(getattr(fit, name)))  # type: ignore[misc]
     for name in ("conf_int", "cov_params", "wald_test_terms"):
         _paid(lambda name=name: str(getattr(fit, name)()))  # type: ignore[misc]
-    _paid(lambda: str(fit.t_test(np.eye(len(fit.params))[fit.plan.kept][:1])))
+    _paid(lambda: str(fit.t_test(np.eye(len(fit.params))[[fit.released.columns[0]]])) if fit.has_errors else None)
     if case.formula is not None:
         new = made_up({**case.domain, **case.hidden}, 5, seed)
         fit.predict(new)

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from dpstats.inference import Estimates, ModelSpread, NormalLaw, delta_method, symmetric_normal
+from benchmarks.inference.entry_noise import symmetric_normal
+from dpstats.inference import Estimates, ModelSpread, NormalLaw, delta_method
 
 GUARDS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf)
 RATIOS = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0)

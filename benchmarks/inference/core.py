@@ -16,17 +16,9 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from benchmarks.inference.entry_noise import project, wishart_difference
 from dpstats.formula.vanishing_forms import vanishing_forms
-from dpstats.inference import (
-    Estimates,
-    MatrixLaw,
-    ModelSpread,
-    ReleasedLaw,
-    SpanNoise,
-    project,
-    project_forms,
-    wishart_difference,
-)
+from dpstats.inference import Estimates, MatrixLaw, ModelSpread, ReleasedLaw, SpanNoise, project_forms
 from dpstats.privacy.information import MatrixNoise, design_metric
 from dpstats.privacy.k_norm import Image, box, intercept, k_norm_noise, simplex, unit_images
 

@@ -22,18 +22,11 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
+from benchmarks.inference.entry_noise import wishart_difference
 from benchmarks.inference.populations import SEED, population
 from dpstats.call import make_request
 from dpstats.families import get_family
-from dpstats.inference import (
-    Estimates,
-    Identified,
-    Inference,
-    ModelSpread,
-    ReleasedLaw,
-    RobustSpread,
-    wishart_difference,
-)
+from dpstats.inference import Estimates, Identified, Inference, ModelSpread, ReleasedLaw, RobustSpread
 from dpstats.inference.debiasing_path import path_average, perturb_information
 from dpstats.models.sources import FormulaSource
 from dpstats.results.standard_errors import CURVED, response_of, shrunk_towards

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.shared.census import COLUMNS, DOMAIN, people
-from dpstats.data import MemoryRows
+from dpstats.data import MemoryRows, as_table
 from dpstats.models.sources import FormulaSource
 from dpstats.privacy.selection import STEPS
 from dpstats.tuning.losses import block_loss
@@ -39,7 +39,7 @@ VARIANTS = {
 def printed(plan: TuningPlan, fitting: CandidateFits) -> np.ndarray:
     """Algorithm 4: equal portions in the order of the rows, and weights exp(-eps mistakes / 2)."""
     size = len(plan.plans)
-    [block] = fitting.rows(plan.plans[0]).collected()
+    [block] = fitting.rows(plan.plans[0]).collect()
     cuts = np.linspace(0, len(block.endog), size + 2).astype(int)
     parts = [MemoryRows([block.part(slice(*ends))]) for ends in pairwise(cuts)]
     fits = [fitting.fit_to(one, part) for one, part in zip(plan.plans, parts[:size], strict=True)]
@@ -61,9 +61,12 @@ def errors(rows: int, eps: float, runs: int, variants: dict[str, dict] = VARIANT
     [everyone] = first.plans[0].design.blocks(people(POPULATION, random), POPULATION)
     found = []
     for _ in range(runs):
-        source = FormulaSource(FORMULA, people(rows, random), DOMAIN)
-        params = {name: release_tuned(plan, source, None, random).fit.scaled_params for name, plan in plans.items()}
-        fitting = CandidateFits(source, random)
+        source, data = FormulaSource(FORMULA, None, DOMAIN), as_table(people(rows, random))
+        params = {
+            name: release_tuned(plan, CandidateFits(source, data, random), None).fit.scaled_params
+            for name, plan in plans.items()
+        }
+        fitting = CandidateFits(source, data, random)
         if "parts" in plans:
             params["printed"] = printed(plans["parts"], fitting)
         params["default"] = fitting.fit(first.default)[0].scaled_params

@@ -13,8 +13,8 @@ from dpstats.data import Block
 from dpstats.families import Binomial
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.napp import plan_stages, release_stages
-from dpstats.mechanisms.objective import release_objective
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import Lasso
 from dpstats.replication import napp
 from dpstats.solvers import prox
@@ -78,15 +78,14 @@ class _Comparison:
         penalty = Lasso(strength)
 
         def certified(options: Options, floor: float = 0.0):
-            budget = {"eps": eps, "delta": delta, "adjacency": "add_remove", "options": options}
-            stages = plan_stages(self.design, FAMILY, penalty, self.weights, **budget)
+            spec = FitSpec(self.design, FAMILY, penalty, self.weights, options)
+            stages = plan_stages(spec, eps, delta)
             if floor == 0:
-                arguments = (stages, self.design, penalty, self.weights, self.rows)
-                return lambda random: release_stages(*arguments, random, options).params
+                return lambda random: release_stages(stages, spec, self.rows, random).params
             plan = stages[0].plan
             least = np.maximum(strength, floor * noise_size(plan)) * self.weights
             raised = replace(plan, penalty=Lasso(1.0), penalty_weights=least)
-            return lambda random: release_objective(raised, self.rows, random)
+            return lambda random: raised.coefficients(self.rows, random)
 
         def paper(printed: bool):
             row_norm = self.design.norm_bound("l2", np.ones(self.size))

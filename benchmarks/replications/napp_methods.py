@@ -14,10 +14,11 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.replications.napp_settings import COLUMNS, DESIGN, PLAIN_FAMILIES, Rows, Setting, Vector
-from dpstats.mechanisms.napp import Stage, plan_stages, release_stages
-from dpstats.mechanisms.objective import ObjectivePlan, release_objective
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.penalties import Lasso
 from dpstats.replication import napp
 from dpstats.solvers import prox
@@ -32,19 +33,11 @@ ITERATIONS = 40
 @cache
 def plan(setting: Setting, options: tuple[tuple[str, object], ...] = ()) -> tuple[Stage, ...]:
     """The certified plan without a penalty, which does not depend on the strength."""
-    return plan_stages(
-        DESIGN,
-        setting.family,
-        Lasso(1.0),
-        ONES,
-        eps=setting.eps,
-        delta=setting.delta,
-        adjacency="add_remove",
-        options=Options(**dict(options)),  # type: ignore[arg-type]
-    )
+    spec = FitSpec(DESIGN, setting.family, Lasso(1.0), ONES, Options(**dict(options)))  # type: ignore[arg-type]
+    return plan_stages(spec, setting.eps, setting.delta)
 
 
-def noise_size(objective: ObjectivePlan) -> Vector:
+def noise_size(objective: StagePlan) -> Vector:
     """Root mean square of each column's noise, shape (p,): public."""
     unit = objective.noise.expected_square(objective.size) / objective.size
     return np.asarray(np.sqrt(unit) / objective.noise_shape)
@@ -66,7 +59,7 @@ def one_shot(
     fits = []
     for strength in setting.strengths:
         weighted = replace(objective, penalty=Lasso(1.0), penalty_weights=np.maximum(strength, least) * ONES)
-        fits.append(release_objective(weighted, [rows], np.random.default_rng(state)))
+        fits.append(weighted.coefficients([rows], np.random.default_rng(state)))
     return np.array(fits)
 
 
@@ -77,7 +70,7 @@ def noise_aware(setting: Setting, rows: Rows, random: np.random.Generator, *, le
     fits = []
     for strength in setting.strengths:
         weighted = replace(objective, penalty=Lasso(1.0), penalty_weights=strength + objective.threshold)
-        fits.append(release_objective(weighted, [rows], np.random.default_rng(state)))
+        fits.append(weighted.coefficients([rows], np.random.default_rng(state)))
     return np.array(fits)
 
 
@@ -91,7 +84,8 @@ def two_stage(setting: Setting, rows: Rows, random: np.random.Generator, *, shar
         penalty = Lasso(float(strength))
         weighted = [Stage(role, replace(one, penalty=penalty) if role == "fit" else one) for role, one in stages]
         source = np.random.default_rng(state)
-        fits.append(release_stages(weighted, DESIGN, penalty, ONES, [rows], source, options).params)
+        spec = FitSpec(DESIGN, setting.family, penalty, ONES, options)
+        fits.append(release_stages(weighted, spec, [rows], source).params)
     return np.array(fits)
 
 

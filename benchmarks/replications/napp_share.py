@@ -14,6 +14,7 @@ from dpstats.mechanisms.napp import plan_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import allocate
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import SCAD, Bridge, Lasso, Penalty
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
@@ -32,8 +33,8 @@ MAXIMA = np.full(COLUMNS, 0.25)
 @cache
 def stage(setting: Setting) -> ObjectivePlan:
     """One release's plan. Counts are modelled up to y_max: with 10,000 rows a lower cap costs more than the noise."""
-    budget = {"eps": setting.eps, "delta": setting.delta, "adjacency": "add_remove", "options": Options()}
-    return plan_stages(DESIGN, PLAIN_FAMILIES[setting.model], None, ONES, **budget)[0].plan
+    spec = FitSpec(DESIGN, PLAIN_FAMILIES[setting.model], None, ONES, Options())
+    return plan_stages(spec, setting.eps, setting.delta)[0].plan
 
 
 def penalties(setting: Setting) -> dict[str, Penalty]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats import plots
 from dpstats.arguments import check_flag, is_number, safe_repr
 from dpstats.audit.events import (
     ChosenEvent,
@@ -23,9 +23,10 @@ from dpstats.audit.events import (
     observe_pair,
 )
 from dpstats.errors import ArgumentError
-from dpstats.plots import draw_audit
 from dpstats.privacy.guarantee import check_budget
 from dpstats.progress import progress_counter
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ class AuditCurve:
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Printed):
     """A lower bound on the privacy loss of a mechanism, from its outputs alone.
 
     Attributes
@@ -122,12 +123,9 @@ class AuditResult:
         out.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
         return out
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
-        return draw_audit(self, what=what, ax=ax)
+        return plots.audit(self, what=what, ax=ax)
 
 
 def _short(text: str, width: int = 44) -> str:

@@ -8,11 +8,12 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import check_budget
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
 
 FloatArray = NDArray[np.float64]
 LogDensity = Callable[[FloatArray], FloatArray]
@@ -23,7 +24,7 @@ _STARTS = 20
 
 
 @dataclass(frozen=True)
-class ExactResult:
+class ExactResult(Printed):
     """The privacy loss of two densities over a box."""
 
     # eps, delta: The claim.
@@ -52,9 +53,6 @@ class ExactResult:
         style = {"data_aligns": "lrlr", "colsep": "  "}
         out.tables = [SimpleTable(rows, title="Audit by exact densities", txt_fmt=style)]
         return out
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
 
 def audit_exact(

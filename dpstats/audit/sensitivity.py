@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
 from dpstats.privacy.guarantee import Adjacency, check_adjacency
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
 
 
 @dataclass(frozen=True)
-class SensitivityResult:
+class SensitivityResult(Printed):
     """The greatest distance met, against the declared one."""
 
     # declared, largest: The declared sensitivity and the greatest distance met.
@@ -37,9 +38,6 @@ class SensitivityResult:
         style = {"data_aligns": "lrlr", "colsep": "  "}
         out.tables = [SimpleTable(rows, title="Audit of a sensitivity", txt_fmt=style)]
         return out
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
 
 def sensitivity(

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from dpstats.cli.shared import (
     ADJACENCIES,
+    NAMED,
     Commands,
     add_output,
     add_payment,
     as_json,
     deliver,
+    domain_of,
     new_file,
     payment,
-    read_domain,
     records,
     shell_summary,
     write_new,
@@ -24,9 +25,8 @@ from dpstats.cli.shared import (
 from dpstats.domain.codebook import yaml_template_of
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
+from dpstats.evaluation.result import FRAMES
 from dpstats.results.glm_results import GLMResults
-
-_FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
 
 
 def add_evaluate(commands: Commands) -> None:
@@ -46,9 +46,9 @@ def add_evaluate(commands: Commands) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     fit = GLMResults.load(options.fit)
-    named = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
+    arguments = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
     with payment(options) as ledger, new_file(options.output):
-        found = evaluate(fit, options.data, options.eps, ledger=ledger, **named)
+        found = evaluate(fit, options.data, options.eps, ledger=ledger, **arguments)
     deliver(found, lambda: _evaluation_text(found, options.json), options.output)
 
 
@@ -56,13 +56,10 @@ def _evaluation_text(found: Evaluation, as_facts: bool) -> str:
     """What is printed."""
     if not as_facts:
         return f"{shell_summary(found.summary())}\n"
-    tables = {name: getattr(found, name) for name in _FRAMES}
-    tables = {name: None if table is None else records(table) for name, table in tables.items()}
+    frames = {name: getattr(found, name) for name in FRAMES}
+    tables = {name: None if table is None else records(table) for name, table in frames.items()}
     facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
     return as_json({**facts, **tables})
-
-
-_NAMED = ("delta", "family", "adjacency", "weights", "offset", "exposure", "unit")
 
 
 def add_data_commands(commands: Commands) -> None:
@@ -93,10 +90,9 @@ def _template(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    arguments = {name: getattr(options, name) for name in _NAMED}
+    arguments = {name: getattr(options, name) for name in (*NAMED, "unit") if hasattr(options, name)}
     with payment(options) as ledger, new_file(options.output):
-        kept = None if ledger is None else ledger.domain
-        domain = kept if options.domain is None else read_domain(options.domain)
+        domain = domain_of(options, ledger)
         found = check(options.formula, options.data, domain, options.eps, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows noisy counts alone all the same.
     found = replace(found, nobs=None)
@@ -113,16 +109,13 @@ def _text(found: Check, as_facts: bool) -> str:
     return as_json({**facts, "totals": records(totals), **tables})
 
 
-_FORMATS = ("text", "markdown", "latex", "html", "json")
-
-
 def add_show(commands: Commands) -> None:
     """Add ``show``."""
     parser = commands.add_parser("show", help="print a saved fit, check or evaluation; spends nothing")
     parser.add_argument("file", type=Path, help="a file that --output has written")
     parser.add_argument("--full", action="store_true", help="of a fit: mechanism, budget, risk and notes too")
     parser.add_argument("--uncertainty", action="store_true", help="of a fit: each coefficient's error, whole")
-    parser.add_argument("--format", choices=_FORMATS, default="text")
+    parser.add_argument("--format", choices=("text", "markdown", "latex", "html", "json"), default="text")
     parser.set_defaults(run=_show)
 
 
@@ -150,8 +143,7 @@ def _loaded(path: Path) -> GLMResults | Check | Evaluation:
         kind = facts.get("kind", "GLMResults") if isinstance(facts, dict) else ""
     except (OSError, UnicodeError, ValueError) as error:
         raise DataError(f"file: {path} cannot be read as released values; check the path") from error
-    found: type[GLMResults | Check | Evaluation] | None
-    found = {"GLMResults": GLMResults, "Check": Check, "Evaluation": Evaluation}.get(kind)
-    if found is None:
-        raise DataError(f"file: {path} is no fit, check or evaluation that --output has written")
-    return found.load(path)
+    for found in (GLMResults, Check, Evaluation):
+        if kind == found.__name__:
+            return found.load(path)
+    raise DataError(f"file: {path} is no fit, check or evaluation that --output has written")

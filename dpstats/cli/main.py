@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from dpstats.api import logit
-from dpstats.cli import commands as checks
-from dpstats.cli import commands as evaluations
-from dpstats.cli import commands as shows
+from dpstats.cli import commands as releases
 from dpstats.cli import ledgers, models
 from dpstats.cli.shared import shell_message, silence
 from dpstats.datasets import load_adult
@@ -32,18 +29,7 @@ PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        ``sys.argv[1:]`` by default.
-
-    Returns
-    -------
-    int
-        The exit status; an error's message goes to standard error.
-    """
+    """Run one command, ``sys.argv[1:]`` by default, and return its exit status; errors go to standard error."""
     _open_streams()
     options = _parser().parse_args(arguments)
     try:
@@ -86,16 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
-    checks.add_data_commands(commands)
-    evaluations.add_evaluate(commands)
-    shows.add_show(commands)
+    releases.add_data_commands(commands)
+    releases.add_evaluate(commands)
+    releases.add_show(commands)
     ledgers.add_commands(commands)
-    commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=_demo)
+    commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=run_demo)
     return parser
-
-
-def _demo(options: argparse.Namespace) -> None:
-    importlib.import_module("dpstats.cli.main").main()
 
 
 FORMULA = "income ~ age + education_num + hours_per_week + sex + marital_status + np.log1p(capital_gain)"
@@ -108,13 +90,9 @@ def fit_adult() -> GLMResults:
     return logit(FORMULA, adult.data, EPS, domain=adult.domain, inference=True)
 
 
-def run_demo() -> None:
+def run_demo(options: argparse.Namespace | None = None) -> None:
     """Fit the Adult model and print its summary."""
     print("dpstats demo: who earns more than $50,000? (1994 US census)".center(78))
     print("One private fit; run it again and the noise is fresh.".center(78))
     print()
     print(fit_adult().summary())
-
-
-if __name__ == "__main__":
-    run_demo()

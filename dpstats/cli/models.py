@@ -12,18 +12,20 @@ from dpstats.api import glm, plan
 from dpstats.call import METHODS
 from dpstats.cli.shared import (
     ADJACENCIES,
+    CAPS,
+    NAMED,
     Commands,
     add_output,
     add_payment,
     as_json,
     deliver,
+    domain_of,
+    flag,
     new_file,
     payment,
-    read_domain,
     records,
     shell_summary,
 )
-from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.ledger import Ledger
@@ -31,14 +33,6 @@ from dpstats.plan import Plan
 from dpstats.results.glm_results import GLMResults
 
 _INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
-_CAPS = {
-    "residual_cap": ("gaussian", "from which residual on, in units of the response, the loss is linear"),
-    "mean_cap": ("poisson", "up to which mean the link is a logarithm"),
-    "y_max": ("poisson", "the greatest count that is not clipped"),
-}
-"""Numbers that belong to a family."""
-
-_NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure", "subset")
 
 
 def add_commands(commands: Commands) -> None:
@@ -69,8 +63,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", choices=METHODS, default="napp")
     parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
     parser.add_argument("--alpha", type=float, help="strength of the penalty")
-    for name, (family, text) in _CAPS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"of {family}: {text}")
+    for name, (family, text) in CAPS.items():
+        parser.add_argument(flag(name), type=float, help=f"of {family}: {text}")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     for name in ("weights", "offset", "exposure"):
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
@@ -87,7 +81,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    domain = _domain(options, None)
+    domain = domain_of(options, None)
     if domain is None and options.ledger is not None:
         with Ledger.open(options.ledger) as ledger:
             domain = ledger.domain
@@ -103,7 +97,7 @@ def _plan(options: argparse.Namespace) -> None:
 def _fit(options: argparse.Namespace) -> None:
     arguments = _arguments(options)
     with payment(options) as ledger, new_file(options.output):
-        domain = _domain(options, ledger)
+        domain = domain_of(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
     found = replace(found, nobs=None)
@@ -119,16 +113,9 @@ def _text(found: GLMResults, options: argparse.Namespace) -> str:
     return f"{shell_summary(found.summary(full=options.full), more)}\n"
 
 
-def _domain(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:
-    """The Domain of the file that was named, else the one that the ledger keeps, if any."""
-    if options.domain is not None:
-        return read_domain(options.domain)
-    return None if ledger is None else ledger.domain
-
-
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments of `dpstats.glm`."""
-    arguments = {name: getattr(options, name) for name in _NAMED}
+    arguments = {name: getattr(options, name) for name in NAMED}
     arguments["family"] = _family(options)
     arguments["inference"] = _INFERENCE[options.inference]
     if options.unit is not None:
@@ -145,13 +132,13 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 def _family(options: argparse.Namespace) -> Any:
     """The family, with the caps that were given."""
-    caps = {name: getattr(options, name) for name in _CAPS if getattr(options, name) is not None}
+    caps = {name: getattr(options, name) for name in CAPS if getattr(options, name) is not None}
     if not caps:
         return options.family
     family = get_family(options.family)
     for name in caps:
         if not hasattr(family, name):
-            raise ArgumentError(f"--{name.replace('_', '-')} is of {_CAPS[name][0]!r}, not of --family {family.name}")
+            raise ArgumentError(f"{flag(name)} is of {CAPS[name][0]!r}, not of --family {family.name}")
     return replace(cast("Any", family), **caps)
 
 

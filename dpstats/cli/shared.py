@@ -14,8 +14,9 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
@@ -23,9 +24,10 @@ from dpstats.domain import Domain
 from dpstats.domain.codebook import codebook_text
 from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseError
 from dpstats.ledger import Ledger
-from dpstats.plan.tables import DETAILS, WIDTH, Summary, notes_of
+from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.results.stored import text_of
+from dpstats.results.stored import Released, text_of
+from dpstats.summaries import DETAILS, WIDTH, Summary, notes_of
 from dpstats.writing import write_whole
 
 ROOM = 2**20
@@ -97,31 +99,10 @@ def new_file(path: Path | None) -> Iterator[None]:
         raise
 
 
-class Paid(Protocol):
-    """Released values, which can be kept in a file."""
+def deliver(found: Released, text: Callable[[], str], output: Path | None) -> None:
+    """Print what was paid for, and keep it in the file that `new_file` has made: if one of the two fails, not both do.
 
-    def save(self, path: str | Path) -> None:
-        """Write them."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `save` writes, but for the kind."""
-
-
-def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
-    """Print what was paid for, and keep it in the file that was named: whichever of the two fails, the other is done.
-
-    Parameters
-    ----------
-    found : Paid
-    text : callable
-        What to print.
-    output : Path, optional
-        As `new_file` has left it.
-
-    Raises
-    ------
-    ReleaseError
-        If one of the two failed; says where the released values are.
+    ReleaseError then says where the released values are.
     """
     unprinted: BaseException | None = None
     try:
@@ -144,7 +125,7 @@ def deliver(found: Paid, text: Callable[[], str], output: Path | None) -> None:
         raise unprinted
 
 
-def _kept(found: Paid, output: Path | None) -> tuple[str, str | None]:
+def _kept(found: Released, output: Path | None) -> tuple[str, str | None]:
     """Where the released values are now, and why they are not at `output`, if they should be."""
     reason = None
     if output is not None:
@@ -182,6 +163,16 @@ def write_new(text: str, output: Path | None, failure: type[DPStatsError] = Argu
         raise failure(f"--output: {output} cannot be written ({error.strerror}); choose a new file") from error
 
 
+NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure", "subset")
+"""Arguments of a fit that options of their names hand on as they are."""
+
+CAPS = {
+    "residual_cap": ("gaussian", "from which residual on, in units of the response, the loss is linear"),
+    "mean_cap": ("poisson", "up to which mean the link is a logarithm"),
+    "y_max": ("poisson", "the greatest count that is not clipped"),
+}
+"""Numbers that belong to a family."""
+
 PHRASES = {
     "summary(full=True)": "--full",
     "dp.check counts them": "python -m dpstats check counts them",
@@ -198,33 +189,35 @@ PHRASES = {
 }
 """Words of messages that a shell has others for."""
 
-OPTIONS = ("inference", "method", "family", "adjacency", "unit", "weights", "offset", "exposure", "subset", "penalty",
-           "alpha", "label", "analyst", "residual_cap", "mean_cap", "y_max")  # fmt: skip
-"""Arguments that have an option of their name; others are given by ``--set``."""
+OPTIONS = (*NAMED, *CAPS, "inference", "unit", "label", "analyst")
+"""Arguments that have an option of their name."""
 
-SETTINGS = ("screen", "response", "rows_at_least", "range_share", "split", "refit_share", "noise", "retrieval",
-            "radius", "spread_share", "release_share", "information_share", "rows_at_most",
-            "response_share")  # fmt: skip
+SETTINGS = tuple(one.name for one in fields(Options) if one.name not in OPTIONS)
+"""Those that are given by ``--set``."""
+
+VALUE = r"=(?:'([^']*)'|\"([^\"]*)\"|(-?[\w.]+))(?![\w(\['\"])"
+WRITTEN_SETTING = re.compile(rf"(?<!--set )(?<![\w.-])({'|'.join(SETTINGS)}){VALUE}")
+WRITTEN_OPTION = re.compile(rf"(?<![\w.-])({'|'.join(OPTIONS)}){VALUE}")
+"""How every message writes an argument: its name and a literal, as in ``method='napp'``."""
 
 
 def shell_message(text: str) -> str:
     """A message with Python's arguments as the shell has them: ``method='napp'`` as ``--method napp``."""
-    for said, meant in PHRASES.items():
-        text = text.replace(said, meant)
-    value = r"=(?:'([^']*)'|\"([^\"]*)\"|(-?[\w.]+))(?![\w(\['\"])"
-    text = re.sub(rf"(?<!--set )(?<![\w.-])({'|'.join(SETTINGS)}){value}", r"--set \1=\2\3\4", text)
-    found = re.sub(rf"(?<![\w.-])({'|'.join(OPTIONS)}){value}", r"--\1 \2\3\4", text)
-    return re.sub(r"--(residual|mean|y)_(cap|max)", r"--\1-\2", found)
+    for phrase, words in PHRASES.items():
+        text = text.replace(phrase, words)
+    text = WRITTEN_SETTING.sub(r"--set \1=\2\3\4", text)
+    return WRITTEN_OPTION.sub(lambda found: f"{flag(found[1])} {found[2] or found[3] or found[4] or ''}", text)
+
+
+def flag(name: str) -> str:
+    """The option of an argument."""
+    return f"--{name.replace('_', '-')}"
 
 
 def shell_summary(summary: Summary, details: str | None = "--full") -> Summary:
     """The summary with titles and notes in the shell's words, wrapped again; cells and formulas stay as they are.
 
-    Parameters
-    ----------
-    summary : Summary
-    details : str or None
-        What leads to the rest, in the place of ``summary(full=True)``, if anything does.
+    `details` leads to the rest, in the place of ``summary(full=True)``, if anything does.
     """
     found = Summary()
     found.tables = [copy.copy(table) for table in summary.tables]
@@ -273,20 +266,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def domain_of(options: argparse.Namespace, ledger: Ledger | None) -> Domain | None:
+    """The Domain of the file that was named, else the one that the ledger keeps, if any."""
+    if options.domain is not None:
+        return read_domain(options.domain)
+    return None if ledger is None else ledger.domain
+
+
 def read_domain(path: Path) -> Domain:
-    """The Domain that a file declares.
-
-    Parameters
-    ----------
-    path : Path
-        ``.json``, ``.csv`` (`dpstats.Domain.from_csv`), or ``.yaml`` and ``.yml`` with a line for each column: ``age:
-        {range: [17, 90]}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``, ``member: bool``.
-
-    Raises
-    ------
-    DomainError
-        If the file is missing, is neither, or declares anything else.
-    """
+    """The Domain that a file declares, ``.json``, ``.csv``, ``.yaml`` or ``.yml``; DomainError if it declares none."""
     ending = path.suffix.lower()
     if ending not in (".csv", ".json", ".yaml", ".yml"):
         raise DomainError(f"--domain: {path} must end in .yaml, .yml, .csv or .json")

@@ -1,8 +1,7 @@
 """Rows, wherever they are: containers become tables, tables blocks in model units, and passes go over these."""
 
 from dpstats.data.columns import Column
-from dpstats.data.ingest import as_table
-from dpstats.data.matrix import Matrix, as_endog, as_exog
+from dpstats.data.ingest import Matrix, as_endog, as_exog, as_table
 from dpstats.data.passes import (
     Block,
     CodedColumns,

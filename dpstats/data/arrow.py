@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,75 +10,122 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpstats.data import columns
 from dpstats.data.columns import (
     MISSING_TOKEN,
     Array,
     Chosen,
-    ChosenColumn,
     CodeOf,
     Codes,
     Column,
     Kind,
     Tokens,
-    UnusableColumn,
     look_up,
     numeric_codes,
     numeric_tokens,
     token_of,
 )
+from dpstats.data.identities import MISSING_IDENTITY, Identities, of_cell, of_integers, of_numbers
 from dpstats.domain import as_number, canonical
 
 PLAIN = r"^-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,2})?$"
 """Texts that Arrow and Python read alike."""
 
-
-def column_from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
-    """An Arrow array as a column, by its type alone."""
-    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    column = ArrowColumn(values.type, chunks)
-    return UnusableColumn(str(values.type), len(column)) if column.kind is None else column
+NO_WORDS: Mapping[str, float] = {}
 
 
 class ArrowColumn(Column):
-    """Chunks of one Arrow type."""
+    """Cells of an Arrow array, chunked or not, or of a polars Series, which becomes Arrow's a piece at a time.
 
-    def __init__(self, declared: pa.DataType, chunks: Sequence[pa.Array]) -> None:
-        self.declared = declared
-        self.chunks = chunks
+    `words` are texts that stand for numbers where nothing else is known of a cell.
+    """
 
-    @property
-    def type_name(self) -> str:
-        return str(self.declared)
-
-    @property
-    def kind(self) -> Kind | None:
-        return kind_of(self.declared)
-
-    @property
-    def integral(self) -> bool:
-        return pa.types.is_integer(self.declared) or pa.types.is_boolean(self.declared)
+    def __init__(
+        self,
+        values: Any,
+        type_name: str,
+        kind: Kind | None,
+        *,
+        integral: bool = False,
+        words: Mapping[str, float] = NO_WORDS,
+    ) -> None:
+        super().__init__(type_name, kind, integral=integral)
+        self.values, self._words = values, words
+        self._positions: NDArray[np.intp] | None = None  # of the rows that are meant, in order; None for all
 
     def numbers(self) -> Array:
-        return _joined([_numbers(chunk) for chunk in self.chunks], np.float64)
+        return self._read(lambda texts: _numbers_of_text(texts, self._words), _numbers, np.nan)
 
     def codes(self, code_of: CodeOf) -> Codes:
-        return _joined([_codes(chunk, code_of) for chunk in self.chunks], np.intp)
+        def code(text: bytes | None) -> int:
+            value: Any = canonical(_decoded(text))
+            return code_of.get(value, code_of.get(self._words.get(value), -1))  # type: ignore[arg-type]
+
+        return self._read(
+            lambda texts: np.array([code(text) for text in texts.to_pylist()], dtype=np.intp),
+            lambda cells: numeric_codes(_numbers(cells), code_of),
+            -1,
+        )
 
     def tokens(self) -> Tokens:
-        return _joined([_tokens(chunk) for chunk in self.chunks], np.uint64)
+        def token(text: bytes | None) -> int:
+            value: Any = canonical(_decoded(text))
+            return token_of(self._words.get(value, value))
 
-    def identities(self) -> columns.Identities:
-        return np.concatenate([columns.missing_identities(0), *(_identities(chunk) for chunk in self.chunks)])
+        return self._read(
+            lambda texts: np.array([token(text) for text in texts.to_pylist()], dtype=np.uint64),
+            lambda cells: numeric_tokens(_numbers(cells)),
+            MISSING_TOKEN,
+        )
 
-    def select(self, rows: Chosen) -> Column:
-        if not isinstance(rows, slice):
+    def identities(self) -> Identities:
+        def person(text: bytes | None) -> object:
+            cell = _decoded(text)
+            return None if cell is None else self._words.get(cell.strip(), cell)
+
+        return self._read(lambda texts: _of_cells(map(person, texts.to_pylist())), _identities, MISSING_IDENTITY)
+
+    def select(self, rows: Chosen) -> ArrowColumn:
+        values, positions = self.values, self._positions
+        if positions is not None:
+            positions = positions[rows]
+        elif isinstance(rows, slice):
+            values = values[rows]
+        elif _is_arrow(values):
             # Arrow cannot filter all of its types.
-            return ChosenColumn(self, np.flatnonzero(rows))
-        return type(self)(self.declared, pa.chunked_array(self.chunks, type=self.declared)[rows].chunks)
+            positions = np.flatnonzero(rows)
+        else:
+            values = values.filter(rows)
+        return self._with(values=values, _positions=positions)
 
     def __len__(self) -> int:
-        return sum(len(chunk) for chunk in self.chunks)
+        return len(self.values if self._positions is None else self._positions)
+
+    def _read(
+        self, of_texts: Callable[[pa.Array], NDArray[Any]], of_others: Callable[[pa.Array], NDArray[Any]], missing: Any
+    ) -> NDArray[Any]:
+        """What is read of distinct texts (as bytes), or of an array of another type, for each cell."""
+        cells, positions = self.values, self._positions
+        if positions is not None:  # they are in order: the least slice that holds them
+            first, end = (int(positions[0]), int(positions[-1]) + 1) if len(positions) else (0, 0)
+            cells, positions = cells[first:end], positions - first
+        cells = cells if _is_arrow(cells) else cells.to_arrow()
+        chunks = cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]
+        parts = [_read(chunk, of_texts, of_others, missing) for chunk in chunks or [pa.nulls(0)]]
+        read = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return read if positions is None else read[positions]
+
+
+def from_arrow(values: pa.Array | pa.ChunkedArray) -> ArrowColumn:
+    """An Arrow array, chunked or not, as a column, by its type alone."""
+    kind = kind_of(values.type)
+    if kind is None:
+        return unusable(str(values.type), len(values))
+    return ArrowColumn(values, str(values.type), kind, integral=is_integral(values.type))
+
+
+def unusable(type_name: str, rows: int) -> ArrowColumn:
+    """Cells of a type that is neither numbers nor text; of no use but to be refused, or to be all missing."""
+    return ArrowColumn(pa.nulls(rows), type_name, None)
 
 
 def kind_of(declared: pa.DataType) -> Kind | None:
@@ -96,10 +143,19 @@ def kind_of(declared: pa.DataType) -> Kind | None:
         return None
     try:
         # What an older pyarrow has no kernel for must fail here, on a missing cell, and not on rows.
-        _numbers(pa.nulls(1, declared))
+        ArrowColumn(pa.nulls(1, declared), "", kind).numbers()
     except (pa.ArrowException, NotImplementedError, ValueError, TypeError):
         return None
     return kind
+
+
+def is_integral(declared: pa.DataType) -> bool:
+    """Whether a type holds whole numbers only."""
+    return pa.types.is_integer(declared) or pa.types.is_boolean(declared)
+
+
+def _is_arrow(values: object) -> bool:
+    return isinstance(values, pa.Array | pa.ChunkedArray)
 
 
 def _is_text(declared: pa.DataType) -> bool:
@@ -107,13 +163,24 @@ def _is_text(declared: pa.DataType) -> bool:
     return pa.types.is_string(declared) or pa.types.is_large_string(declared) or view(declared)
 
 
-def _numbers(cells: pa.Array) -> Array:
-    """One chunk as doubles, shape (rows,)."""
+def _read(
+    cells: pa.Array,
+    of_texts: Callable[[pa.Array], NDArray[Any]],
+    of_others: Callable[[pa.Array], NDArray[Any]],
+    missing: Any,
+) -> NDArray[Any]:
+    """One chunk of `ArrowColumn._read`."""
     if pa.types.is_dictionary(cells.type):
-        return look_up(_numbers(cells.dictionary), _positions(cells.indices), np.nan)
+        return look_up(_read(cells.dictionary, of_texts, of_others, missing), _positions(cells.indices), missing)
     if _is_text(cells.type):
+        # As bytes: pyarrow decodes all cells or raises, and the error quotes them.
         encoded = cells.cast(pa.large_binary()).dictionary_encode()
-        return look_up(_read_numbers(encoded.dictionary), _positions(encoded.indices), np.nan)
+        return look_up(of_texts(encoded.dictionary), _positions(encoded.indices), missing)
+    return of_others(cells)
+
+
+def _numbers(cells: pa.Array) -> Array:
+    """Cells that are no text as doubles, shape (rows,)."""
     if pa.types.is_null(cells.type):
         return np.full(len(cells), np.nan)
     if pa.types.is_boolean(cells.type):
@@ -124,63 +191,33 @@ def _numbers(cells: pa.Array) -> Array:
     return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _codes(cells: pa.Array, code_of: CodeOf) -> Codes:
-    """One chunk as codes of levels, shape (rows,)."""
-    if pa.types.is_dictionary(cells.type):
-        return look_up(_codes(cells.dictionary, code_of), _positions(cells.indices), -1)
-    if _is_text(cells.type):
-        return _by_text(cells, lambda text: code_of.get(canonical(text), -1), np.intp, -1)  # type: ignore[arg-type]
-    return numeric_codes(_numbers(cells), code_of)
-
-
-def _tokens(cells: pa.Array) -> Tokens:
-    """One chunk as tokens of canonical values, shape (rows,)."""
-    if pa.types.is_dictionary(cells.type):
-        return look_up(_tokens(cells.dictionary), _positions(cells.indices), MISSING_TOKEN)
-    if _is_text(cells.type):
-        return _by_text(cells, lambda text: token_of(canonical(text)), np.uint64, MISSING_TOKEN)
-    return numeric_tokens(_numbers(cells))
-
-
-def _identities(cells: pa.Array) -> columns.Identities:
-    """One chunk as identities, shape (rows, 2)."""
-    if pa.types.is_dictionary(cells.type):
-        return columns.looked_up(_identities(cells.dictionary), _positions(cells.indices))
-    if _is_text(cells.type):
-        encoded = cells.cast(pa.large_binary()).dictionary_encode()
-        table = columns.of_objects(
-            np.fromiter(map(_decoded, encoded.dictionary.to_pylist()), object, len(encoded.dictionary))
-        )
-        return columns.looked_up(table, _positions(encoded.indices))
-    if pa.types.is_decimal(cells.type):
-        return columns.of_objects(np.array([*cells.to_pylist(), None], dtype=object)[:-1])
-    if not pa.types.is_integer(cells.type):
-        return columns.of_numbers(_numbers(cells))
-    whole = pa.uint64() if pa.types.is_unsigned_integer(cells.type) else pa.int64()
-    known = np.asarray(cells.is_valid().to_numpy(zero_copy_only=False))
-    values = cells.cast(whole).fill_null(0).to_numpy(zero_copy_only=False)
-    return columns.of_integers(values, known)
-
-
-def _read_numbers(texts: pa.Array) -> Array:
+def _numbers_of_text(texts: pa.Array, words: Mapping[str, float]) -> Array:
     """`as_number` of some texts; Arrow reads the plain decimal numbers among them, rounded as Python does."""
     plain = np.asarray(pc.match_substring_regex(texts, PLAIN).fill_null(False).to_numpy(zero_copy_only=False))
     numbers = np.empty(len(texts))
     numbers[plain] = texts.filter(pa.array(plain)).view(pa.large_string()).cast(pa.float64()).to_numpy()
-    others = texts.filter(pa.array(~plain)).to_pylist()
-    numbers[~plain] = [as_number(_decoded(text)) for text in others]
+    others = map(_decoded, texts.filter(pa.array(~plain)).to_pylist())
+    numbers[~plain] = [as_number(words.get((text or "").strip(), text)) for text in others]
     return numbers
 
 
-def _by_text(cells: pa.Array, read: Callable[[str | None], Any], dtype: type[Any], missing: float) -> NDArray[Any]:
-    """`read` of every distinct text, looked up for each cell; text that is not UTF-8 is read as None."""
-    # As bytes: pyarrow decodes all cells or raises, and the error quotes them.
-    encoded = cells.cast(pa.large_binary()).dictionary_encode()
-    table = np.array([read(_decoded(text)) for text in encoded.dictionary.to_pylist()], dtype=dtype)
-    return look_up(table, _positions(encoded.indices), missing)
+def _identities(cells: pa.Array) -> Identities:
+    """Cells that are no text as identities, shape (rows, 2)."""
+    if pa.types.is_decimal(cells.type):
+        return _of_cells(cells.to_pylist())
+    if not pa.types.is_integer(cells.type):
+        return of_numbers(_numbers(cells))
+    whole = pa.uint64() if pa.types.is_unsigned_integer(cells.type) else pa.int64()
+    known = np.asarray(cells.is_valid().to_numpy(zero_copy_only=False))
+    return of_integers(cells.cast(whole).fill_null(0).to_numpy(zero_copy_only=False), known)
+
+
+def _of_cells(cells: Any) -> Identities:
+    return np.array([of_cell(cell) for cell in cells], dtype=np.uint64).reshape(-1, 2)
 
 
 def _decoded(text: bytes | None) -> str | None:
+    """None for what is not UTF-8."""
     try:
         return None if text is None else text.decode("utf-8")
     except UnicodeDecodeError:
@@ -189,7 +226,3 @@ def _decoded(text: bytes | None) -> str | None:
 
 def _positions(indices: pa.Array) -> NDArray[np.int64]:
     return np.asarray(indices.cast(pa.int64(), safe=False).fill_null(-1).to_numpy(zero_copy_only=False))
-
-
-def _joined(parts: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype=dtype), *parts])

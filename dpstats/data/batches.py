@@ -20,11 +20,11 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from dpstats.arguments import safe_repr
-from dpstats.data.arrow import ArrowColumn, kind_of
+from dpstats.data.arrow import from_arrow, is_integral, kind_of
 from dpstats.data.columns import Column
-from dpstats.data.containers import PolarsColumn, from_arrow
+from dpstats.data.containers import from_polars
 from dpstats.data.spool import free_bytes
-from dpstats.data.table import BATCH_ROWS, DeclaredColumn, Holds, Stream, Table
+from dpstats.data.table import BATCH_ROWS, Holds, Stream, Table
 from dpstats.errors import DataError, NoRoomError, RowsChangedError
 from dpstats.quiet import silence_native
 
@@ -35,12 +35,9 @@ KEPT_IN_MEMORY = 2**24
 """Bytes of a query's result beyond which it is kept in a file."""
 
 
-def declared_columns(kinds: pa.Schema) -> list[DeclaredColumn]:
+def declared_columns(kinds: pa.Schema) -> list[Column]:
     """What an Arrow schema says of each of its columns."""
-    return [
-        DeclaredColumn(str(field.type), kind_of(field.type), integral=ArrowColumn(field.type, []).integral)
-        for field in kinds
-    ]
+    return [Column(str(field.type), kind_of(field.type), integral=is_integral(field.type)) for field in kinds]
 
 
 def batches_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Table]:
@@ -300,15 +297,19 @@ _TYPED = ("parquet", "arrow", "feather", "orc")
 def local_files(dataset: Any) -> list[str] | None:
     """The files of a dataset that can be read again and looked at in between: none of one in memory.
 
-    None if there are others: on another machine, mapped into memory, or of a kind that is not known.
+    None if there are others: on another machine, in memory or mapped into it, or of a kind that is not known.
     """
     if isinstance(dataset, ds.InMemoryDataset):
         return []
     if isinstance(dataset, ds.UnionDataset):
         parts = [local_files(child) for child in dataset.children]
         return None if None in parts else [name for part in parts for name in part or ()]
-    known = isinstance(dataset, ds.FileSystemDataset) and dataset.filesystem == LocalFileSystem()
-    return list(dataset.files) if known else None
+    if not isinstance(dataset, ds.FileSystemDataset):
+        return None
+    # By fragments: `files` names buffers too, and `filesystem` of a dataset that has none ends the process.
+    fragments = list(dataset.get_fragments())
+    here = all(fragment.filesystem == LocalFileSystem() for fragment in fragments)
+    return [fragment.path for fragment in fragments] if here else None
 
 
 def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -351,7 +352,16 @@ def check_fragments(dataset: Any) -> None:
             f"data: a dataset of {dataset.format.default_extname} files takes the types of its columns from cells; "
             "give the path of CSV files itself, or convert them to Parquet"
         )
-    for fragment in dataset.get_fragments():
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:
+        fragments = None
+    if fragments is None:
+        raise DataError(
+            "data: a dataset with a filter of its own cannot be read by its files; pass the dataset without it and "
+            "give subset=, such as subset='age > 30', or pass data.scanner().to_reader(), which is read once"
+        )
+    for fragment in fragments:
         check_types(dataset.schema, fragment.physical_schema, fragment.path)
 
 
@@ -411,7 +421,7 @@ def from_dataset(dataset: Any) -> Stream:
     return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), ready=files.check_ready)
 
 
-def from_polars(frame: Any) -> Stream:
+def from_lazyframe(frame: Any) -> Stream:
     """A LazyFrame of polars, carried out once for each release; DataError if its columns and types cannot be told."""
     import polars
 
@@ -427,7 +437,7 @@ def from_polars(frame: Any) -> Stream:
         for batch in frame.select(list(names)).collect_batches(chunk_size=BATCH_ROWS):
             yield from batch.to_arrow(compat_level=polars.CompatLevel.oldest()).to_batches()
 
-    columns = [_polars_column(dtype) for dtype in schema.values()]
+    columns = [from_polars(polars.Series([], dtype=dtype)).declared() for dtype in schema.values()]
     return OneShotStream(list(schema), columns, produce)
 
 
@@ -444,17 +454,10 @@ def from_duckdb(relation: Any) -> Stream:
     return OneShotStream(labels, columns, produce)
 
 
-def _polars_column(dtype: Any) -> DeclaredColumn:
-    import polars
-
-    empty = PolarsColumn(polars.Series([], dtype=dtype))
-    return DeclaredColumn(empty.type_name, empty.kind, integral=empty.integral)
-
-
-def _duckdb_column(declared_type: Any) -> DeclaredColumn:
+def _duckdb_column(declared_type: Any) -> Column:
     kind, name = declared_type.id, str(declared_type)
     if kind == "boolean":
-        return DeclaredColumn(name, "boolean", integral=True)
+        return Column(name, "boolean", integral=True)
     if kind in _DUCKDB_WHOLE or kind in _DUCKDB_REAL:
-        return DeclaredColumn(name, "numeric", integral=kind in _DUCKDB_WHOLE)
-    return DeclaredColumn(name, "text" if kind in _DUCKDB_TEXT else None)
+        return Column(name, "numeric", integral=kind in _DUCKDB_WHOLE)
+    return Column(name, "text" if kind in _DUCKDB_TEXT else None)

@@ -8,17 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpstats.data.columns import (
-    CategoricalColumn,
-    Chosen,
-    Column,
-    NullableColumn,
-    NumericColumn,
-    ObjectColumn,
-    UnusableColumn,
-)
+from dpstats.data.arrow import ArrowColumn, from_arrow, is_integral, kind_of, unusable
+from dpstats.data.columns import CategoricalColumn, Column, NumericColumn, ObjectColumn
 from dpstats.errors import DataError
 
 _NUMERIC_EXTENSIONS = (
@@ -44,7 +38,7 @@ def from_numpy(values: NDArray[Any]) -> Column:
         return NumericColumn(plain)
     if plain.dtype.kind in "OUT":
         return ObjectColumn(plain.astype(object, copy=False), str(plain.dtype))
-    return UnusableColumn(str(plain.dtype), len(plain))
+    return unusable(str(plain.dtype), len(plain))
 
 
 def _from_masked(values: np.ma.MaskedArray[Any, Any]) -> Column:
@@ -74,22 +68,24 @@ def from_pandas(values: Any) -> Column:
     array: Any = values if isinstance(values, pd.api.extensions.ExtensionArray) else values.array
     if isinstance(dtype, pd.CategoricalDtype):
         return CategoricalColumn(np.asarray(array.codes), from_pandas(array.categories))
-    if isinstance(dtype, _NUMERIC_EXTENSIONS):
-        return NullableColumn(array)
-    if isinstance(dtype, pd.SparseDtype) and np.dtype(dtype.subtype).kind in "biuf":
-        return NullableColumn(array)
+    sparse = isinstance(dtype, pd.SparseDtype) and np.dtype(dtype.subtype).kind in "biuf"
+    if sparse or isinstance(dtype, _NUMERIC_EXTENSIONS):
+        return NumericColumn(array)
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage != "python"):
         return from_arrow(array.__arrow_array__())
     if isinstance(dtype, pd.StringDtype):
         return ObjectColumn(np.asarray(array, dtype=object), str(dtype))
-    return UnusableColumn(str(dtype), len(array))
+    return unusable(str(dtype), len(array))
 
 
-def from_arrow(values: Any) -> Column:
-    """An Arrow array, chunked or not, as a column, by its type alone."""
-    from dpstats.data.arrow import column_from_arrow
-
-    return column_from_arrow(values)
+def from_polars(series: Any) -> Column:
+    """A polars Series as a column, by its dtype alone; it becomes Arrow's a piece at a time."""
+    dtype = series.dtype
+    declared = series.clear().to_arrow().type if dtype.base_type().__name__ in _POLARS_TYPES else None
+    kind = None if declared is None else kind_of(declared)
+    if kind is None:
+        return unusable(str(dtype), len(series))
+    return ArrowColumn(series, str(dtype), kind, integral=is_integral(declared))
 
 
 def column_of(values: object) -> Column | None:
@@ -100,15 +96,13 @@ def column_of(values: object) -> Column | None:
         return from_list(values)
     if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
         return from_pandas(values)
-    if is_of("pyarrow", ("Array", "ChunkedArray"), values):
+    if isinstance(values, pa.Array | pa.ChunkedArray):
         return from_arrow(values)
-    return PolarsColumn(values) if is_of("polars", ("Series",), values) else None
+    return from_polars(values) if is_of("polars", ("Series",), values) else None
 
 
 def rows_can_be_taken(declared: Any) -> bool:
     """Whether this pyarrow can take rows of an array of the Arrow type, tried on a missing cell."""
-    import pyarrow as pa
-
     try:
         pa.nulls(1, declared).take(pa.array([0]))
     except (pa.ArrowException, NotImplementedError):
@@ -116,58 +110,12 @@ def rows_can_be_taken(declared: Any) -> bool:
     return True
 
 
-class PolarsColumn(Column):
-    """A polars Series, turned into Arrow when its cells are asked for."""
-
-    def __init__(self, series: Any) -> None:
-        self.series = series
-
-    @property
-    def type_name(self) -> str:
-        return str(self.series.dtype)
-
-    @property
-    def kind(self) -> Any:
-        return self._column(self.series.clear()).kind
-
-    @property
-    def integral(self) -> bool:
-        return self._column(self.series.clear()).integral
-
-    def numbers(self) -> Any:
-        return self._column(self.series).numbers()
-
-    def codes(self, code_of: Any) -> Any:
-        return self._column(self.series).codes(code_of)
-
-    def tokens(self) -> Any:
-        return self._column(self.series).tokens()
-
-    def identities(self) -> Any:
-        return self._column(self.series).identities()
-
-    def select(self, rows: Chosen) -> PolarsColumn:
-        return PolarsColumn(self.series[rows] if isinstance(rows, slice) else self.series.filter(rows))
-
-    def __len__(self) -> int:
-        return len(self.series)
-
-    def _column(self, series: Any) -> Column:
-        if series.dtype.base_type().__name__ not in _POLARS_TYPES:
-            return UnusableColumn(str(series.dtype), len(series))
-        return from_arrow(series.to_arrow())
-
-
 def is_column(values: object) -> bool:
     """Whether `column_of` knows the type of `values`, which then has a length."""
-    known = (list, tuple, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
     if isinstance(values, np.ndarray):
         return values.ndim > 0
-    return (
-        isinstance(values, known)
-        or is_of("pyarrow", ("Array", "ChunkedArray"), values)
-        or is_of("polars", ("Series",), values)
-    )
+    known = (list, tuple, pd.Series, pd.Index, pd.api.extensions.ExtensionArray, pa.Array, pa.ChunkedArray)
+    return isinstance(values, known) or is_of("polars", ("Series",), values)
 
 
 def is_of(package: str, names: tuple[str, ...], value: object) -> bool:

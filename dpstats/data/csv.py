@@ -9,7 +9,7 @@ out before it sees them, each by its own bytes alone; they are rows of which eve
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from dpstats.data.arrow import ArrowColumn
-from dpstats.data.columns import Array, CodeOf, Codes, Identities, Kind, Tokens, of_numbers, token_of
+from dpstats.data.columns import Column
 from dpstats.data.table import Table
 
 Places = NDArray[np.intp]
@@ -35,40 +35,11 @@ QUOTE, NEWLINE, RETURN = b'"\n\r'
 TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
 """Texts that pandas, R and databases write for what is 1 and 0 elsewhere."""
 
+UNREAD = Column("CSV text", "numeric")
+"""A column of a CSV file, which declares no types: each cell is read as the Domain asks, text by text.
 
-class TextColumn(ArrowColumn):
-    """Cells of a CSV file, which declares no types: each is read as the Domain asks, text by text."""
-
-    type_name = "CSV text"
-    # What the Domain leaves out can only be a number: no cell is looked at to find out.
-    kind: Kind = "numeric"
-
-    def numbers(self) -> Array:
-        return self._with_truths(super().numbers(), np.isnan, TRUTHS)
-
-    def codes(self, code_of: CodeOf) -> Codes:
-        values = {text: code_of.get(truth, -1) for text, truth in TRUTHS.items() if text not in code_of}
-        return self._with_truths(super().codes(code_of), lambda codes: codes < 0, values)
-
-    def tokens(self) -> Tokens:
-        known = {text: token_of(truth) for text, truth in TRUTHS.items()}
-        return self._with_truths(super().tokens(), lambda tokens: np.ones(len(tokens), dtype=bool), known)
-
-    def identities(self) -> Identities:
-        found, places = super().identities(), super().codes({text: place for place, text in enumerate(TRUTHS)})
-        truths = of_numbers(np.array(list(TRUTHS.values())))
-        return np.where(places[:, None] < 0, found, truths[places])
-
-    def _with_truths(
-        self, found: NDArray[Any], open_to: Callable[[NDArray[Any]], NDArray[np.bool_]], values: Mapping[str, float]
-    ) -> NDArray[Any]:
-        """What the texts of truth values stand for, where nothing else is known of a cell."""
-        undecided = open_to(found)
-        if values and undecided.any():
-            places = super().codes({text: place for place, text in enumerate(values)})
-            chosen = undecided & (places >= 0)
-            found[chosen] = np.array(list(values.values()), dtype=found.dtype)[places[chosen]]
-        return found
+What the Domain leaves out can only be a number: no cell is looked at to find out.
+"""
 
 
 class Dialect(NamedTuple):
@@ -108,9 +79,10 @@ def parse_lines(lines: bytes, dropped: int, dialect: Dialect, wanted: Sequence[s
     cells = _parse(sound, dialect, wanted)
     missing = count + dropped - cells.num_rows
 
-    def fetch(at: int) -> TextColumn:
+    def fetch(at: int) -> ArrowColumn:
         chunks = [chunk.view(pa.string()) for chunk in cells.column(at).chunks]
-        return TextColumn(pa.string(), [*chunks, pa.nulls(missing, pa.string())])
+        texts = pa.chunked_array([*chunks, pa.nulls(missing, pa.string())])
+        return ArrowColumn(texts, UNREAD.type_name, UNREAD.kind, words=TRUTHS)
 
     return Table(wanted, count + dropped, fetch)
 

@@ -22,7 +22,7 @@ from dpstats.data.columns import Column
 from dpstats.data.containers import from_pandas
 from dpstats.data.files import PARQUET, file_kind, from_files, matching_files, scan_parquet
 from dpstats.data.passes import Change, Element, Other, Result, Rows, chain
-from dpstats.data.table import DeclaredColumn, Holds, Stream, Table, in_memory
+from dpstats.data.table import Holds, Stream, Table, in_memory
 from dpstats.data.worker import (
     BUCKETS,
     FailedShard,
@@ -122,12 +122,12 @@ class DaskRows(Rows[Element]):
             every += level
         return every
 
-    def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
+    def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
         """What `change` makes of the elements, in every pass."""
         both = change if self._change is None else partial(chain, self._change, change)
         return DaskRows(self._client, self._shards, both, self._marks, self._tasks, self._check_source)
 
-    def held(self) -> DaskRows[Element]:
+    def persist(self) -> DaskRows[Element]:
         """The same elements, kept on the workers until the rows are gone: in as few shards as keep all threads busy.
 
         A task costs some milliseconds, in every pass.
@@ -170,7 +170,7 @@ class DaskRows(Rows[Element]):
             homes[at] = next((worker for worker in holders if worker in workers), homes[at])
         return np.array(homes)
 
-    def collected(self) -> list[Element]:
+    def collect(self) -> list[Element]:
         """Refused: rows stay on the workers."""
         raise DataError(
             "rows of a Dask frame stay on its cluster; for predictions use "
@@ -192,7 +192,7 @@ class DaskRows(Rows[Element]):
             for at in range(count)
         ]
         found = [Shard(gather_shard, tuple(inputs)) for inputs in shards]
-        return DaskRows[Element](self._client, found, tasks=self._tasks, check=self._check_source).held()
+        return DaskRows[Element](self._client, found, tasks=self._tasks, check=self._check_source).persist()
 
     def _works(self) -> list[ShardWork]:
         return [ShardWork(number, shard.source, self._change) for number, shard in enumerate(self._shards)]
@@ -288,7 +288,7 @@ class ClusterTable(Table):
         shards = self._shards_of(list(dict.fromkeys([*names, *deciding])))
         found: Any = DaskRows(self._client, shards, tasks=self._tasks, check=self._files.check_all)
         for chosen in self._chosen:
-            found = found.each(partial(_where, chosen))
+            found = found.map(partial(_where, chosen))
         return found
 
     def only(self, names: Iterable[str]) -> ClusterTable:
@@ -337,8 +337,7 @@ def from_dask(frame: Any) -> Table:
         raise DataError("data: the partitions of the Dask frame must be pandas frames")
     _check_operations(frame)
     labels = list(frame.columns)
-    columns = [from_pandas(frame._meta.iloc[:, at]) for at in range(len(labels))]
-    declared = [DeclaredColumn(column.type_name, column.kind, integral=column.integral) for column in columns]
+    declared = [from_pandas(frame._meta.iloc[:, at]).declared() for at in range(len(labels))]
     client = running_client()
     if client is None:
         here = Stream(labels, declared, partial(_read_here, frame, {}))

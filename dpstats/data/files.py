@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from dpstats.arguments import can_be_path, safe_repr
 from dpstats.data.batches import Files, batches_of, check_fragments, declared_columns
-from dpstats.data.csv import LONGEST, Dialect, TextColumn, batches_of_lines
-from dpstats.data.table import BATCH_ROWS, DeclaredColumn, Stream, Table
+from dpstats.data.csv import LONGEST, UNREAD, Dialect, batches_of_lines
+from dpstats.data.table import BATCH_ROWS, Stream, Table
 from dpstats.errors import DataError
 
 PARQUET = (".parquet", ".pq")
@@ -130,8 +130,7 @@ def _lines(files: Files, delimiter: str) -> Stream:
                     check()
                     yield batch
 
-    unread = DeclaredColumn(TextColumn.type_name, TextColumn.kind)
-    return Stream(dialect.names, [unread] * len(dialect.names), read, ready=files.check_ready)
+    return Stream(dialect.names, [UNREAD] * len(dialect.names), read, ready=files.check_ready)
 
 
 def _unpacked(file: IO[bytes], name: str) -> Any:

@@ -203,7 +203,9 @@ class Rows(ABC, Generic[Element]):
         `part` is called at least once, with nothing where there is nothing.
         """
 
-    def added(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
+    def total_of_pieces(
+        self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]
+    ) -> Result:
         """As `total`, of a part that sums over elements: it may be called for some of a shard's at a time.
 
         Rows of a person may then be in several calls.
@@ -211,15 +213,15 @@ class Rows(ABC, Generic[Element]):
         return self.total(part, add)
 
     @abstractmethod
-    def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> Rows[Other]:
+    def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> Rows[Other]:
         """What `change` makes of the number of each shard and its elements, in every pass."""
 
-    def chosen(self, change: Callable[[int, Iterable[Element]], Iterable[Element]]) -> Rows[Element]:
-        """As `through`, of a change that takes and joins whole rows, or changes what they have beside their columns."""
-        return self.through(change)
+    def map_rows(self, change: Callable[[int, Iterable[Element]], Iterable[Element]]) -> Rows[Element]:
+        """As `map_shards`, of a change that takes and joins whole rows, or changes what is not their columns."""
+        return self.map_shards(change)
 
     @abstractmethod
-    def held(self) -> Rows[Element]:
+    def persist(self) -> Rows[Element]:
         """The same elements, worked out once where they fit, and not again in every pass."""
 
     @property
@@ -239,21 +241,21 @@ class Rows(ABC, Generic[Element]):
         """The same elements, of `dpstats.data.persons.OwnedRows`, in shards that hold their persons whole."""
         return self
 
-    def each(self, change: Callable[[Element], Other]) -> Rows[Other]:
+    def map(self, change: Callable[[Element], Other]) -> Rows[Other]:
         """What `change` makes of every element, in every pass."""
-        return self.through(partial(_each, change))
+        return self.map_shards(partial(_map, change))
 
-    def numbered(self, change: Callable[[int, Element], Other]) -> Rows[Other]:
+    def map_numbered(self, change: Callable[[int, Element], Other]) -> Rows[Other]:
         """What `change` makes of every element and a number of its own, in every pass."""
-        return self.through(partial(_numbered, change))
+        return self.map_shards(partial(_numbered, change))
 
-    def collected(self) -> list[Element]:
+    def collect(self) -> list[Element]:
         """All elements, in memory."""
         return self.total(list, operator.add)
 
 
 class MemoryRows(Rows[Element]):
-    """Elements in memory, one shard; `change` is applied in every pass (see `Rows.through`)."""
+    """Elements in memory, one shard; `change` is applied in every pass (see `Rows.map_shards`)."""
 
     def __init__(self, elements: Sequence[Any], change: Change | None = None) -> None:
         self._elements = elements
@@ -266,13 +268,15 @@ class MemoryRows(Rows[Element]):
         """`part` of all elements."""
         return part(self)
 
-    def added(self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]) -> Result:
+    def total_of_pieces(
+        self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]
+    ) -> Result:
         """`part` of runs of the elements, at the same time on several cores."""
         if not self.in_memory:
             return part(self)
         return functools.reduce(add, map_runs(part, split_runs(self._elements)))
 
-    def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> MemoryRows[Other]:
+    def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> MemoryRows[Other]:
         """What `change` makes of the elements, in every pass."""
         return MemoryRows(self._elements, change if self._change is None else partial(chain, self._change, change))
 
@@ -281,7 +285,7 @@ class MemoryRows(Rows[Element]):
         """Whether the elements are in memory as they are, and not made in every pass."""
         return self._change is None
 
-    def held(self) -> MemoryRows[Element]:
+    def persist(self) -> MemoryRows[Element]:
         """The elements as they are now."""
         return self if self._change is None else MemoryRows(list(self))
 
@@ -306,7 +310,7 @@ def row_count(rows: Rows[Block]) -> int:
 
 def thin(rows: Rows[Block], every: int, chunk: int) -> Rows[Block]:
     """Every `every`-th chunk of at most `chunk` rows: a cheap sample to start a solver from."""
-    return rows.chosen(partial(_thinned, every, chunk, rows.in_memory)).held()
+    return rows.map_rows(partial(_thinned, every, chunk, rows.in_memory)).persist()
 
 
 def divide(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
@@ -316,14 +320,14 @@ def divide(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
     in every pass, and nothing about a row decides its coin. What one row, or person, costs in one part it does not in
     the other: the releases of both together cost what the dearer one does (docs/proofs/composition).
     """
-    one, other = (rows.chosen(partial(_numbered, partial(_side, key, heads))).held() for heads in (True, False))
+    one, other = (rows.map_rows(partial(_numbered, partial(_side, key, heads))).persist() for heads in (True, False))
     return one, other
 
 
 def partition(rows: Rows[Block], key: bytes, parts: int) -> tuple[Rows[Block], ...]:
     """Each row in one of several parts by a draw of its own, as `divide` does with two; one row changes one part."""
     changes = [partial(_part, key, parts, place) for place in range(parts)]
-    return tuple(rows.chosen(partial(_numbered, change)).held() for change in changes)
+    return tuple(rows.map_rows(partial(_numbered, change)).persist() for change in changes)
 
 
 def coins(key: bytes, number: int, rows: int) -> NDArray[np.bool_]:
@@ -346,7 +350,7 @@ def chain(first: Change, then: Change, shard: int, elements: Iterable[Any]) -> I
     return then(shard, first(shard, elements))
 
 
-def _each(change: Callable[[Any], Any], _: int, elements: Iterable[Any]) -> Iterable[Any]:
+def _map(change: Callable[[Any], Any], _: int, elements: Iterable[Any]) -> Iterable[Any]:
     return map(change, elements)
 
 
@@ -466,25 +470,27 @@ class PackedRows(Rows[Block]):
         """`part` of the opened pieces of every shard."""
         return self._rows.total(partial(_of_pieces, self._packing, part), add)
 
-    def added(self, part: Callable[[Iterable[Block]], Result], add: Callable[[Result, Result], Result]) -> Result:
+    def total_of_pieces(
+        self, part: Callable[[Iterable[Block]], Result], add: Callable[[Result, Result], Result]
+    ) -> Result:
         """As `total`; where several threads work, each opens what it works on."""
-        return self._rows.added(partial(_of_pieces, self._packing, part), add)
+        return self._rows.total_of_pieces(partial(_of_pieces, self._packing, part), add)
 
-    def through(self, change: Callable[[int, Iterable[Block]], Iterable[Other]]) -> Rows[Other]:
+    def map_shards(self, change: Callable[[int, Iterable[Block]], Iterable[Other]]) -> Rows[Other]:
         """What `change` makes of the opened pieces, in every pass."""
-        return self._rows.through(partial(chain, partial(_pieces, self._packing), change))
+        return self._rows.map_shards(partial(chain, partial(_pieces, self._packing), change))
 
-    def chosen(self, change: Callable[[int, Iterable[Block]], Iterable[Block]]) -> PackedRows:
+    def map_rows(self, change: Callable[[int, Iterable[Block]], Iterable[Block]]) -> PackedRows:
         """The rows that `change` takes of packed blocks: packed."""
-        return PackedRows(self._packing, self._rows.chosen(change))
+        return PackedRows(self._packing, self._rows.map_rows(change))
 
-    def held(self) -> PackedRows:
+    def persist(self) -> PackedRows:
         """The same rows, kept packed."""
-        return PackedRows(self._packing, self._rows.held())
+        return PackedRows(self._packing, self._rows.persist())
 
-    def collected(self) -> list[Block]:
+    def collect(self) -> list[Block]:
         """The blocks with all of their columns, as many as there are packed ones."""
-        return [self._packing.opened(block) for block in self._rows.collected()]
+        return [self._packing.opened(block) for block in self._rows.collect()]
 
     @property
     def packed(self) -> Rows[Block]:

@@ -98,7 +98,7 @@ def merge_tallies(tallies: Iterable[PersonTally]) -> PersonTally:
 
 def tally(rows: Rows[OwnedRows[Any]], most: int = 0, key: bytes = b"") -> PersonTally:
     """The tally of all rows, in one pass; arguments as for `draw_rows`."""
-    return rows.numbered(partial(_tallied, most, key)).total(partial(_accumulated, most), _both)
+    return rows.map_numbered(partial(_tallied, most, key)).total(partial(_accumulated, most), _both)
 
 
 def shared_weights(rows: Rows[OwnedRows[Block]]) -> Rows[Block]:
@@ -107,9 +107,9 @@ def shared_weights(rows: Rows[OwnedRows[Block]]) -> Rows[Block]:
     Rows of nobody are left out. Each block says which person a row is of.
     """
     if rows.scattered:
-        return rows.by_person().through(_shared_within)
+        return rows.by_person().map_shards(_shared_within)
     tallied = tally(rows)
-    return rows.each(partial(_shared, tallied, tallied.shares()))
+    return rows.map(partial(_shared, tallied, tallied.shares()))
 
 
 def draw_rows(rows: Rows[OwnedRows[Cells]], most: int, key: bytes, choose: Choose[Cells]) -> Rows[Cells]:
@@ -121,8 +121,8 @@ def draw_rows(rows: Rows[OwnedRows[Cells]], most: int, key: bytes, choose: Choos
     persons' positions in the tally and which rows are drawn.
     """
     if rows.scattered:
-        return rows.by_person().through(partial(_drawn_within, most, key, choose))
-    return rows.numbered(partial(_drawn, most, key, choose, tally(rows, most, key)))
+        return rows.by_person().map_shards(partial(_drawn_within, most, key, choose))
+    return rows.map_numbered(partial(_drawn, most, key, choose, tally(rows, most, key)))
 
 
 def draw_block(block: Block, persons: Positions, chosen: NDArray[np.bool_]) -> Block:

@@ -176,12 +176,12 @@ class ReadRows(Rows[Element]):
         """`part` of all elements."""
         return part(iter(self))
 
-    def through(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> ReadRows[Other]:
+    def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> ReadRows[Other]:
         """What `change` makes of the elements, in every pass."""
         both = change if self._change is None else partial(chain, self._change, change)
         return ReadRows(self._read, self._memory, both, cheap=self._cheap)
 
-    def held(self) -> Rows[Element]:
+    def persist(self) -> Rows[Element]:
         """The elements in memory, in a file, or read again if that costs less."""
         return self if self._cheap and self._change is None else hold(self, self._memory)
 

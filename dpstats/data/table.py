@@ -6,15 +6,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpstats.arguments import near_miss
-from dpstats.data.columns import Array, Chosen, CodeOf, Codes, Column, Kind, Tokens
-from dpstats.data.containers import PolarsColumn, column_of, from_arrow, from_pandas, is_column, is_of
+from dpstats.data.arrow import from_arrow
+from dpstats.data.columns import Chosen, Column
+from dpstats.data.containers import column_of, from_pandas, from_polars, is_column, is_of
 from dpstats.data.passes import MemoryRows, Rows
 from dpstats.data.spool import Memory, ReadRows
 from dpstats.errors import DataError
@@ -177,10 +179,10 @@ def in_memory(data: object) -> Table | None:
     if isinstance(data, Mapping):
         return table_from_mapping(data)
     frame: Any = data
-    if is_of("pyarrow", ("Table", "RecordBatch"), data):
+    if isinstance(data, pa.Table | pa.RecordBatch):
         return Table(frame.schema.names, frame.num_rows, lambda at: from_arrow(frame.column(at)))
     if is_of("polars", ("DataFrame",), data):
-        return Table(frame.columns, frame.height, lambda at: PolarsColumn(frame.get_columns()[at]))
+        return Table(frame.columns, frame.height, lambda at: from_polars(frame.get_columns()[at]))
     return None
 
 
@@ -195,43 +197,6 @@ BATCH_ROWS = 65536
 
 Read = Callable[[Sequence[str]], Iterator[Table]]
 """From names of columns to batches of rows, tables in memory that have those columns."""
-
-
-class DeclaredColumn(Column):
-    """What is declared of a column whose cells are still to be read."""
-
-    def __init__(self, type_name: str, kind: Kind | None, *, integral: bool = False) -> None:
-        self._type_name, self._kind, self._integral = type_name, kind, integral
-
-    @property
-    def type_name(self) -> str:
-        return self._type_name
-
-    @property
-    def kind(self) -> Kind | None:
-        return self._kind
-
-    @property
-    def integral(self) -> bool:
-        return self._integral
-
-    def numbers(self) -> Array:
-        self._fail()
-
-    def codes(self, code_of: CodeOf) -> Codes:
-        self._fail()
-
-    def tokens(self) -> Tokens:
-        self._fail()
-
-    def select(self, rows: Chosen) -> Column:
-        self._fail()
-
-    def __len__(self) -> int:
-        self._fail()
-
-    def _fail(self) -> NoReturn:
-        raise AssertionError("the rows of a stream are read through its batches")
 
 
 class Stream(Table):

@@ -1,4 +1,4 @@
-"""Example data sets: the Adult census data, and data that statsmodels ships, each with a Domain from its codebook."""
+"""Example data sets: Adult, wages, and data that statsmodels ships, each with a Domain from its codebook."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def load_adult(split: Split = "train") -> Dataset:
     parts = ["train", "test"] if split == "all" else [split]
     return Dataset(
         name=f"Adult ({split})",
-        data=pd.concat([_read(part) for part in parts], ignore_index=True),
+        data=pd.concat([_read(f"adult_{part}") for part in parts], ignore_index=True),
         domain=_domain(),
         citation="Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository. doi:10.24432/C5XW20",
         licence="CC BY 4.0",
@@ -97,8 +97,8 @@ def load_adult(split: Split = "train") -> Dataset:
     )
 
 
-def _read(part: str) -> pd.DataFrame:
-    with files("dpstats.datasets").joinpath(f"adult_{part}.csv.gz").open("rb") as stream:
+def _read(name: str) -> pd.DataFrame:
+    with files("dpstats.datasets").joinpath(f"{name}.csv.gz").open("rb") as stream:
         return pd.read_csv(stream, compression="gzip", na_values="?", keep_default_na=False)
 
 
@@ -140,6 +140,46 @@ def _domain() -> Domain:
         ],
         income=["<=50K", ">50K"],
     )  # fmt: skip
+
+
+def load_wages() -> Dataset:
+    """Load yearly wages of 54,875 persons from the Current Population Survey of March 2024.
+
+    Returns
+    -------
+    Dataset
+        The response is ``wage``, in dollars. The Domain has the range of the survey's field for wages, and the ranges
+        that follow from the selection (ages 25 to 64) and from the coding of schooling.
+
+    References
+    ----------
+    .. [1] U.S. Census Bureau (2024). Current Population Survey, Annual Social and Economic Supplement. Public domain.
+
+    Examples
+    --------
+    >>> from dpstats.datasets import load_wages
+    >>> load_wages().data.shape
+    (54875, 5)
+    """
+    data = _read("wages")
+    data.insert(3, "experience", (data["age"] - data["education_years"] - 6).clip(lower=0))
+    return Dataset(
+        name="Wages (CPS, March 2024)",
+        data=data,
+        domain=Domain(
+            wage=(1, 1_999_999),  # positive by selection; what the field WSAL_VAL can hold
+            age=(25, 64),  # selected so
+            education_years=(0, 22),  # from no school to a doctorate
+            experience=(0, 58),  # age less years of school less 6
+            female=(0, 1),
+        ),
+        citation=(
+            "U.S. Census Bureau (2024). Current Population Survey, Annual Social and Economic Supplement, public-use "
+            "microdata"
+        ),
+        licence="public domain",
+        description="Wage and salary income of persons aged 25 to 64 in the United States, with schooling and sex.",
+    )
 
 
 def load_randhie() -> Dataset:

@@ -27,7 +27,7 @@ from dpstats.evaluation.histograms import (
     probability_grid,
     scaled,
 )
-from dpstats.evaluation.result import Tables, bin_table, combine_influences
+from dpstats.evaluation.result import Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family
 from dpstats.families.binomial import Binomial
 from dpstats.frames import WideFrame
@@ -41,18 +41,10 @@ SMOOTH = {"brier", "log_score", "deviance", "calibration", "residuals"}
 
 @dataclass(frozen=True)
 class BinaryModel:
-    """What to release of a model of a 0/1 response, and what to make of it.
-
-    Attributes
-    ----------
-    family : Family
-    low, high : float
-        Between which linear predictors lie.
-    metrics : collection of str
-    bins : int
-    """
+    """What to release of a model of a 0/1 response, and what to make of it."""
 
     family: Family
+    # low, high: Between which linear predictors lie.
     low: float
     high: float
     metrics: Collection[str]
@@ -132,14 +124,6 @@ def _accuracy(block: ReleasedHistogram) -> Estimate:
     return _figure(block, _flat(block, np.stack([1 - decided, decided])))
 
 
-def _brier(block: ReleasedHistogram) -> Estimate:
-    return _figure(block, _form(block, lambda linear, y: (_chance(linear) - y) ** 2))
-
-
-def _log_score(block: ReleasedHistogram) -> Estimate:
-    return _figure(block, _form(block, _log_loss))
-
-
 def _deviance(block: ReleasedHistogram) -> Estimate:
     """1 - log score / log score of the rows' own frequency."""
     loss, by_loss, off = mean(block, _form(block, _log_loss))
@@ -168,8 +152,8 @@ def _area(block: ReleasedHistogram) -> Estimate:
 
 _FIGURES: dict[str, tuple[Callable[[ReleasedHistogram], Estimate], float]] = {
     "accuracy": (_accuracy, 1.0),
-    "brier": (_brier, 1.0),
-    "log_score": (_log_score, math.log1p(math.exp(MARGIN))),
+    "brier": (lambda block: _figure(block, _form(block, lambda linear, y: (_chance(linear) - y) ** 2)), 1.0),
+    "log_score": (lambda block: _figure(block, _form(block, _log_loss)), math.log1p(math.exp(MARGIN))),
     "deviance": (_deviance, 1.0),
     "roc": (_area, 1.0),
 }
@@ -229,17 +213,9 @@ def _calibration(block: ReleasedHistogram, bins: int) -> pd.DataFrame:
     for chosen in _bins(block, bins):
         predicted, _, _ = mean(block, chance, chosen)
         value, pull, _ = mean(block, ones, chosen)
-        observed = estimate(value, [pull])
-        low, high = observed.interval(0.0, 1.0)
-        entries.append(
-            {
-                "rows": float((chosen * block.counts).sum()),
-                "predicted": min(max(predicted, 0.0), 1.0),
-                "observed": min(max(value, 0.0), 1.0),
-                **{"std_err": observed.std_err, "noise_se": observed.noise_se, "sampling_se": observed.sampling_se},
-                **{"low": low, "high": high},
-            }
-        )
+        figure, rows = estimate(value, [pull]), float((chosen * block.counts).sum())
+        values = {"predicted": min(max(predicted, 0.0), 1.0), "observed": min(max(value, 0.0), 1.0)}
+        entries.append(bin_entry(rows, figure, figure.interval(0.0, 1.0), **values))
     return bin_table(entries)
 
 
@@ -251,15 +227,7 @@ def _residuals(block: ReleasedHistogram, bins: int) -> pd.DataFrame:
     for chosen in _bins(block, bins):
         fitted, _, _ = mean(block, chance, chosen)
         value, pull, _ = mean(block, residual, chosen)
-        figure = estimate(value, [pull])
-        low, high = figure.interval(-1.0, 1.0)
-        entries.append(
-            {
-                "rows": float((chosen * block.counts).sum()),
-                "fitted": min(max(fitted, 0.0), 1.0),
-                "residual": min(max(value, -1.0), 1.0),
-                **{"std_err": figure.std_err, "noise_se": figure.noise_se, "sampling_se": figure.sampling_se},
-                **{"low": low, "high": high},
-            }
-        )
+        figure, rows = estimate(value, [pull]), float((chosen * block.counts).sum())
+        values = {"fitted": min(max(fitted, 0.0), 1.0), "residual": min(max(value, -1.0), 1.0)}
+        entries.append(bin_entry(rows, figure, figure.interval(-1.0, 1.0), **values))
     return bin_table(entries)

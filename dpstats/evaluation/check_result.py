@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -17,9 +16,9 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
 from dpstats.frames import WideFrame
-from dpstats.plan.tables import WIDTH, Summary, full_width, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.results import stored
+from dpstats.results.stored import Released, marked_title, privacy_level
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -32,20 +31,18 @@ SHARE = 2
 
 
 class ColumnHistogram(NamedTuple):
-    """A column whose rows are counted by where they lie.
-
-    Attributes
-    ----------
-    column : str
-    names : tuple of str
-        Of its levels, or of the parts of its range.
-    ends : tuple of float
-        Where the parts of a range meet; empty for levels.
-    """
+    """A column whose rows are counted by where they lie."""
 
     column: str
-    names: tuple[str, ...]
-    ends: tuple[float, ...]
+    names: tuple[str, ...]  # Of its levels, or of the parts of its range
+    ends: tuple[float, ...]  # Of the parts of a range, one more than these; empty for levels
+
+    @classmethod
+    def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float]) -> Self:
+        """As a check was saved: files of before have no outer ends of a range, which its names tell."""
+        if ends and len(ends) < len(names):
+            ends = [float(names[0].split(" to ")[0]), *ends, float(names[-1].split(" to ")[1])]
+        return cls(column, tuple(names), tuple(ends))
 
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
@@ -57,7 +54,7 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
         elif isinstance(fact, Range) and not _few_codes(fact):
             ends = np.linspace(fact.low, fact.high, PARTS + 1)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
-            found.append(ColumnHistogram(name, names, tuple(ends[1:-1].tolist())))
+            found.append(ColumnHistogram(name, names, tuple(ends.tolist())))
     return tuple(found)
 
 
@@ -85,7 +82,7 @@ def count_places(
         if isinstance(fact, Levels):
             codes = np.asarray(cells.codes(fact.code_of()))
         else:
-            codes = np.searchsorted(np.array(place.ends), cells.numbers(), side="right")
+            codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
         found.append(np.bincount(codes[clean], minlength=len(place.names)))
     return np.concatenate(found).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
 
@@ -115,7 +112,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Check:
+class Check(Released):
     """Noisy counts of rows that a fit would use, lose or clip.
 
     Attributes
@@ -234,14 +231,14 @@ class Check:
         found = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
         said = [
-            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_said} rows "
-            f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._nobody(row['column'], row['fault'])}"
+            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
+            f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
             for _, row in found.iterrows()
         ]
         return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
 
     @property
-    def _rows_said(self) -> str:
+    def _rows_text(self) -> str:
         """The number of rows, with its error unless it is public."""
         value, error = self.totals.loc["rows", ["rows", "std_err"]]
         return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} +- {error:,.0f}"
@@ -251,7 +248,7 @@ class Check:
         before = sum(len(one.names) for one in self.places[: self.places.index(place)])
         return self.at[before : before + len(place.names)]
 
-    def _nobody(self, column: str, fault: str) -> str:
+    def _empty_levels(self, column: str, fault: str) -> str:
         """Which declared levels of a column that loses rows have none that stand out, while others have."""
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault != "lost":
@@ -270,11 +267,11 @@ class Check:
             outside = max(total - float(inside[start]), 0.0)
             noise = math.hypot(self.clean_err, self.place_err * math.sqrt(width))
             if outside - noise <= FEW_OUTSIDE * total and outside + SURE * noise <= MOST_OUTSIDE * total:
-                low, high = place.names[start].split(" to ")[0], place.names[start + width - 1].split(" to ")[1]
+                low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 return [
-                    f"nearly all rows have `{place.column}` between {low} and {high}, {PART_NAMES[width]} of its "
-                    f"declared range {declared}: is it far too wide? A narrower one has less noise"
+                    f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
+                    f"its declared range {declared}: is it far too wide? A narrower one has less noise"
                 ]
         return []
 
@@ -285,16 +282,17 @@ class Check:
         --------
         >>> "y ~ x" in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
         if self.guarantee.unit is not None:
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
         summary = Summary()
         summary.tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        summary.add_extra_txt(wrap_notes([*self._said(), *self.findings]))
+        summary.add_extra_txt(wrap_notes([*self._notes(), *self.findings]))
         return summary
 
     def _by_column(self) -> SimpleTable:
@@ -309,12 +307,8 @@ class Check:
         title = f"Rows lost and clipped by column (std err of each figure: {self.std_err:,.0f})"
         return full_width(["lost", "below", "above", "declared"], rows, [9, 9, 9, 22], title=title)
 
-    def _said(self) -> list[str]:
-        private = (
-            f"The counts are {self.guarantee.eps:.4g}-differentially private"
-            if not self.guarantee.delta
-            else f"The counts are ({self.guarantee.eps:.4g}, {self.guarantee.delta:.4g})-differentially private"
-        )
+    def _notes(self) -> list[str]:
+        private = f"The counts are {privacy_level(self.guarantee)}-differentially private"
         if not self.guarantee.certified:
             private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
         return [
@@ -344,9 +338,6 @@ class Check:
         seen = "Beside these, no" if self.findings else "No"
         return f"{seen} fault stands out from the noise. One of fewer than {max(math.ceil(least), 2):,} rows would not."
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
@@ -356,6 +347,11 @@ class Check:
         Examples
         --------
         >>> dp.Check.from_dict(found.to_dict()).table.equals(found.table)
+        True
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/check.json"
+        >>> found.save(path)
+        >>> dp.Check.load(path).guarantee == found.guarantee
         True
         """
         return {
@@ -372,7 +368,7 @@ class Check:
         }
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> Check:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """What `to_dict` described."""
         return cls(
             **{
@@ -380,28 +376,8 @@ class Check:
                 "faults": tuple(Fault(*fault) for fault in facts["faults"]),
                 "counts": np.asarray(facts["counts"], dtype=np.float64),
                 "guarantee": Guarantee(**facts["guarantee"]),
-                "places": tuple(
-                    ColumnHistogram(name, tuple(names), tuple(ends)) for name, names, ends in facts.get("places", ())
-                ),
+                "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
                 "at": np.asarray(facts.get("at", ()), dtype=np.float64),
                 "steps": tuple(facts.get("steps", (1, 1, 1))),
             }
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write the released values as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/check.json"
-        >>> found.save(path)
-        >>> dp.Check.load(path).guarantee == found.guarantee
-        True
-        """
-        stored.save_released(path, "Check", self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Check:
-        """Read what `save` wrote; DataError if it is no such file."""
-        return stored.load_released(path, "Check", cls.from_dict)

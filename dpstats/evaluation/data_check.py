@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import explain_calls
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, ColumnHistogram, Fault, column_histograms, count_places, row_cells
@@ -24,11 +23,9 @@ from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_unde
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula, parse
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import run_charged
-from dpstats.models.persons import check_unit, counted_tables
+from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import random_source
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
@@ -118,9 +115,7 @@ def check(
     >>> print(found.guarantee)
     eps=0.5, add_remove, certified
     """
-    eps, delta = check_budget(eps, delta)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     declarations = Domain.coerce(domain)
     kind = get_family(_family_of(formula, declarations) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
@@ -128,35 +123,32 @@ def check(
     facts, design = _public(formula, declarations, table, kind)
     faults = _faults(parse(formula).columns, facts, design)
     places = column_histograms(facts)
-    noise = choose_noise(STEPS, STEPS**2, eps, delta, notion)
-    record = make_unit(unit, max_rows=None if unit is None else 1)
-    check_unit(table, record)
-    guarantee = replace(noise.guarantee(notion), unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
-    for said in advice(formula, declarations, table, bought=()):
-        _log.warning("dpstats: %s", said)
+    noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
+    check_unit(table, privacy.record)
+    guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
+    for sentence in advice(formula, declarations, table, bought=()):
+        _log.warning("dpstats: %s", sentence)
 
-    def release(rows: Table) -> Check:
-        counted = counted_tables(rows, list(facts), record, random)
+    def work(rows: Table) -> Check:
+        random = privacy.random()
+        counted = counted_tables(rows, list(facts), privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
-        nobs = rows.rows if notion == "replace_one" and unit is None else None
-        return _found(released, formula, faults, places, noise, guarantee, nobs)
+        nobs = rows.rows if privacy.adjacency == "replace_one" and unit is None else None
+        return _check_of(released, formula, faults, places, noise, guarantee, nobs)
 
-    return run_charged(
-        ledger,
+    return Release(
         guarantee,
         table,
-        release,
+        work,
         label="check",
         method="check",
-        columns=[*facts, *record.columns],
+        columns=list(facts),
         formula=formula,
         domain=declarations,
-    )
+    ).run(ledger)
 
 
-def _found(
+def _check_of(
     released: NDArray[np.int64],
     formula: str,
     faults: tuple[Fault, ...],
@@ -248,12 +240,9 @@ def count_faults(
     places: Sequence[ColumnHistogram] = (),
     block_rows: int = 65536,
 ) -> NDArray[np.int64]:
-    """Sums over rows of their parts, in steps. Reads rows: charge first.
+    """Sums over rows of their parts, in steps, shape (1 + number of faults + sizes of the places,). Charge first.
 
-    Returns
-    -------
-    ndarray of int64, shape (1 + number of faults + sizes of the places,)
-        Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
+    Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
     """
     part = partial(_fault_sums, facts, design, tuple(faults), tuple(places), block_rows)
     return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
@@ -318,13 +307,7 @@ def _flags(states: Mapping[str, Mapping[str, Flags]], faults: Sequence[Fault], f
 def shared_steps(flags: Flags) -> NDArray[np.int64]:
     """Sums over rows of one row's `STEPS`, shared among its faults, or given to the first place if it has none.
 
-    Parameters
-    ----------
-    flags : ndarray of bool, shape (r, faults)
-
-    Returns
-    -------
-    ndarray of int64, shape (1 + faults,)
+    Of flags of shape (r, faults), shape (1 + faults,).
     """
     number = flags.sum(axis=1)
     part = STEPS // np.maximum(number, 1)

@@ -40,23 +40,10 @@ class CellLines(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Neighbouring cells; values beyond the first and the last are held at their outer ends.
+    """Neighbouring cells; values beyond the first and the last are held at their outer ends, finite and increasing."""
 
-    Attributes
-    ----------
-    ends : ndarray, shape (cells + 1,)
-        Increasing; a cell holds its upper end, not its lower one.
-    whole : bool
-        Whether the values are whole numbers and the ends half ones.
-
-    Raises
-    ------
-    ArgumentError
-        If the ends are not finite and increasing.
-    """
-
-    ends: Array
-    whole: bool = False
+    ends: Array  # (cells + 1,): Increasing; a cell holds its upper end, not its lower one
+    whole: bool = False  # Whether the values are whole numbers and the ends half ones
 
     def __post_init__(self) -> None:
         with np.errstate(all="ignore"):
@@ -161,19 +148,7 @@ def fitted_grid(low: float, high: float, *, count: bool) -> Grid:
 
 
 def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
-    """Ends between which the linear predictor lies whatever a row is: of public bounds and released coefficients.
-
-    Parameters
-    ----------
-    design : PublicDesign
-    params : ndarray, shape (p,)
-        In model units.
-
-    Returns
-    -------
-    low, high : float
-        With low < high.
-    """
+    """Ends between which the linear predictor lies whatever a row is: of public bounds and released coefficients."""
     reach = np.concatenate([term.maxima for term in design.terms])
     below, above = -reach, reach
     if isinstance(design, DesignSpec):
@@ -211,25 +186,14 @@ TAIL = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """A histogram of one number of a row, in groups of rows, and the rows' places within its cells.
-
-    Attributes
-    ----------
-    grid : Grid
-    groups : int
-    place : float
-        The weight of a row's place beside that of its presence, from 0 (none) to 1.
-    steps : int
-        One row of weight 1 in lattice steps.
-    score_ratio : float
-        The sampling variance of a sum of weights, over the sum: 1 over the greatest number of trials where weights
-        are numbers of trials over that, else at most 1.
-    """
+    """A histogram of one number of a row, in groups of rows, and the rows' places within its cells."""
 
     grid: Grid
     groups: int = 1
-    place: float = 0.0
-    steps: int = STEPS
+    place: float = 0.0  # The weight of a row's place beside that of its presence, from 0 (none) to 1
+    steps: int = STEPS  # One row of weight 1 in lattice steps
+    # The sampling variance of a sum of weights, over the sum: 1 over the greatest number of trials where weights are
+    # numbers of trials over that, else at most 1.
     score_ratio: float = 1.0
 
     @property
@@ -253,15 +217,9 @@ class Histogram:
         return self.steps**2 + self.place_steps**2
 
     def count(self, group: Indices, values: Array, weights: Array | None = None) -> NDArray[np.int64]:
-        """Sums over rows, in steps, shape (size,).
+        """Sums over rows, in steps, shape (size,); `weights` lie within [0, 1].
 
-        Parameters
-        ----------
-        group : ndarray of int, shape (rows,)
-        values : ndarray, shape (rows,)
-        weights : ndarray, shape (rows,), optional
-            Within [0, 1]; 1 by default. Parts of rows are rounded towards zero, so that those of one row that is
-            divided do not add up to more than the row.
+        Parts of rows are rounded towards zero, so that those of one row that is divided do not add up to more.
         """
         cells = self.grid.size * self.groups
         cell, place = self.grid.locate(values)
@@ -294,28 +252,17 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedHistogram:
-    """A released histogram.
-
-    Attributes
-    ----------
-    grid : Grid
-    counts, places : ndarray, shape (groups, cells)
-        Noisy numbers of rows, and noisy sums of their places.
-    count_variance, place_variance : float
-        Of the noise in each.
-    excess : float
-        Excess kurtosis of the noise.
-    score_ratio : float
-        As for `Histogram`.
-    """
+    """A released histogram."""
 
     grid: Grid
+    # counts, places: (groups, cells): Noisy numbers of rows, and noisy sums of their places.
     counts: Array
     places: Array
+    # count_variance, place_variance: Of the noise in each.
     count_variance: float
     place_variance: float
-    excess: float
-    score_ratio: float = 1.0
+    excess: float  # Excess kurtosis of the noise
+    score_ratio: float = 1.0  # As for `Histogram`
 
     @property
     def rows(self) -> float:
@@ -393,13 +340,7 @@ def estimate(value: float, pulls: Iterable[Influence], cells: float = 0.0, hidde
 
 
 def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = None) -> tuple[float, Influence, float]:
-    """The mean of a function over the rows of some cells, how it moves, and a bound on the error of its lines.
-
-    Parameters
-    ----------
-    chosen : ndarray, shape (groups, cells), optional
-        1 for the cells whose rows count, else 0; all of them by default.
-    """
+    """The mean of a function over the rows of `chosen` cells, how it moves, and a bound on the error of its lines."""
     inside = np.ones(block.counts.shape) if chosen is None else chosen
     rows = float((inside * block.counts).sum())
     form = CellwiseLinear(*(inside * part for part in form))
@@ -416,17 +357,7 @@ def scaled(pull: Influence, factor: float) -> Influence:
 def display_bins(counts: Array, bins: int, deviation: float) -> Indices:
     """Neighbouring cells joined into at most `bins` groups of about equal numbers of rows; post-processing.
 
-    Parameters
-    ----------
-    counts : ndarray, shape (cells,)
-    bins : int
-    deviation : float
-        Standard deviation of the noise in each count. No group has fewer rows than eight of its own.
-
-    Returns
-    -------
-    ndarray of int, shape (cells,)
-        Non-decreasing from 0.
+    Groups by cell, from 0; none has fewer rows than eight of the standard `deviation` of its noise.
     """
     held = np.maximum(counts, 0.0)
     total = float(held.sum())
@@ -444,15 +375,7 @@ def display_bins(counts: Array, bins: int, deviation: float) -> Indices:
 
 
 def reach(counts: Array, deviation: Array | float) -> int:
-    """The last cell of an ordered row of them that is not in an empty tail; post-processing.
-
-    Parameters
-    ----------
-    counts : ndarray, shape (levels,)
-        From the middle outwards.
-    deviation : float or ndarray, shape (levels,)
-        Standard deviations of their noise.
-    """
+    """The last cell from the middle outwards that is not in an empty tail, from noisy counts; post-processing."""
     tails = np.cumsum(counts[::-1])[::-1]
     spread = np.sqrt(np.cumsum((np.ones(len(counts)) * np.square(deviation))[::-1])[::-1])
     full = np.flatnonzero(tails > TAIL * spread)

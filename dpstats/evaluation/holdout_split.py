@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_names, safe_repr
+from dpstats.arguments import check_names, is_number, safe_repr
 from dpstats.data import Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.data.table import Holds, Membership
@@ -31,21 +32,11 @@ NAMES: dict[Side, str] = {"train": "training", "test": "test"}
 
 @dataclass(frozen=True)
 class HoldoutRule:
-    """Which rows are for testing: those whose hash, a uniform number, is below the share.
+    """Which rows are for testing: those whose hash, a uniform number, is below the share."""
 
-    Attributes
-    ----------
-    share : float
-        Of the rows, for testing.
-    by : tuple of str
-        The columns that are hashed. Rows that agree in them go to the same side.
-    key : str
-        Of the hash, hexadecimal; drawn independently of the data, and not secret.
-    """
-
-    share: float
-    by: tuple[str, ...]
-    key: str
+    share: float  # of the rows, for testing
+    by: tuple[str, ...]  # the columns that are hashed: rows that agree in them go to the same side
+    key: str  # of the hash, hexadecimal; drawn independently of the data, and not secret
 
     def text(self) -> str:
         """The rule as the ledger keeps it."""
@@ -107,23 +98,9 @@ def open_holdout(
 ) -> tuple[HoldoutPart, HoldoutPart]:
     """The training and the test part of a ledger, made on the first call and found again on every later one.
 
-    Parameters
-    ----------
-    spender : Ledger or Part
-    share : float
-        Of the rows, for testing.
-    by : sequence of str or None
-        None takes what the ledger knows, else `columns`.
-    columns : sequence of str
-        What a new rule goes by if `by` is None.
-    key, fresh : str
-        A key that the rule must have, if any, and one for a new rule otherwise.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger knows a holdout with another share, other columns or another key: a row could be on both sides.
-        If it is for persons and `by` is not the column that tells them apart.
+    `by` None takes what the ledger knows, else `columns`; the rule must have `key`, if any, and a new one has `fresh`
+    otherwise. LedgerError if the ledger knows another holdout, since a row could be on both sides; or if it is for
+    persons and `by` is not the column that tells them apart.
     """
     if spender.unit is not None:
         by = (spender.unit,) if by is None else by
@@ -138,8 +115,8 @@ def open_holdout(
             )
         accounts = read_books(connection).parts(spender._account, known)
     rule = HoldoutRule.from_text(known)
-    asked = (share, rule.by if by is None else tuple(by), rule.key if key is None else key)
-    if asked != (rule.share, rule.by, rule.key):
+    requested = (share, rule.by if by is None else tuple(by), rule.key if key is None else key)
+    if requested != (rule.share, rule.by, rule.key):
         columns = ", ".join(rule.by[:6]) + (f" and {len(rule.by) - 6} more" if len(rule.by) > 6 else "")
         raise LedgerError(
             f"share, by or seed: the ledger knows a holdout of share {rule.share:g} by {columns}, which every later "
@@ -252,7 +229,9 @@ def holdout(
     <Holdout: about 0.3 of the rows for testing, by 2 columns>
     >>> fit = dp.ols("y ~ x", split.train, eps=1.0, domain=domain)
     """
-    chance = _check_share(share)
+    if not is_number(share) or not 0 < share < 1:
+        raise ArgumentError(f"share must lie strictly between 0 and 1, got {safe_repr(share)}")
+    chance = float(share)
     random_source(seed)  # refuses what is no seed
     ledger = as_ledger(ledger)
     table = as_table(data, engine)
@@ -260,7 +239,9 @@ def holdout(
     names = None if by is None else _check_by(by, table)
     if names is None and not columns:
         raise DataError("data must have a column of numbers or text for the holdout to go by")
-    key = None if seed is None else seeded_key(seed, chance)
+    key = None
+    if seed is not None:  # another key for another share, so that splits of splits differ
+        key = hashlib.blake2b(f"{int(seed)} {chance!r}".encode(), digest_size=16).hexdigest()
     fresh = secrets.token_hex(16)
     if ledger is None:
         rule = HoldoutRule(chance, tuple(names or columns), key or fresh)
@@ -277,34 +258,18 @@ def holdout(
 
 def _side(table: Table, rule: HoldoutRule, side: Side) -> Table:
     """The rows of one side, which know that they are."""
-    kept = (*table.memberships, rule.membership(side))
-    return table.where(rule.tests if side == "test" else rule.trains, rule.by).within_parts(kept)
-
-
-def seeded_key(seed: int, share: float) -> str:
-    """The key that a seed stands for; another one for another share, so that splits of splits differ."""
-    return hashlib.blake2b(f"{int(seed)} {share!r}".encode(), digest_size=16).hexdigest()
+    rows = table.where(rule.tests if side == "test" else rule.trains, rule.by)
+    return rows.within_parts((*table.memberships, rule.membership(side)))
 
 
 def usable_columns(table: Table) -> list[str]:
     """Names of the columns that can be hashed, by their names and declared types alone, in order of the alphabet."""
-    names = sorted({label for label in table.labels if isinstance(label, str)})
-    once = [name for name in names if table.count(name) == 1]
-    return [name for name in once if _kind_of(table, name) is not None]
-
-
-def _kind_of(table: Table, name: str) -> str | None:
-    try:
-        return table.column(name).kind
-    except DataError:  # a mapping may hold values that are no columns
-        return None
-
-
-def _check_share(share: object) -> float:
-    number = isinstance(share, (int, float, np.integer, np.floating)) and not isinstance(share, bool)
-    if not number or not 0 < share < 1:  # type: ignore[operator]
-        raise ArgumentError(f"share must lie strictly between 0 and 1, got {safe_repr(share)}")
-    return float(share)  # type: ignore[arg-type]
+    usable = []
+    for name in sorted({label for label in table.labels if isinstance(label, str)}):
+        with suppress(DataError):  # a mapping may hold values that are no columns
+            if table.count(name) == 1 and table.column(name).kind is not None:
+                usable.append(name)
+    return usable
 
 
 def _check_by(by: str | Sequence[str], table: Table) -> list[str]:

@@ -27,28 +27,16 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class IntegerNoise:
-    """Independent noise on each coordinate of a vector of integers.
+    """Independent noise on each coordinate of a vector of integers."""
 
-    Attributes
-    ----------
-    kind : {"laplace", "gaussian"}
-        P(k) proportional to exp(-|k| / scale), or to exp(-k^2 / (2 scale^2)).
-    sensitivity : int
-        What neighbouring vectors differ by at most: their l1 distance (Laplace), or its l2 counterpart squared.
-    scale : float
-        In lattice steps.
-    eps, delta : float
-        What it buys; delta is 0 for Laplace noise.
-    rho : float or None
-        The zCDP parameter of Gaussian noise.
-    """
-
-    kind: Literal["laplace", "gaussian"]
+    kind: Literal["laplace", "gaussian"]  # P(k) proportional to exp(-|k| / scale), or to exp(-k^2 / (2 scale^2))
+    # What neighbouring vectors differ by at most: their l1 distance (Laplace), or its l2 counterpart squared.
     sensitivity: int
-    scale: float
+    scale: float  # In lattice steps
+    # eps, delta: What it buys; delta is 0 for Laplace noise.
     eps: float
     delta: float
-    rho: float | None = None
+    rho: float | None = None  # The zCDP parameter of Gaussian noise
 
     @property
     def variance(self) -> float:
@@ -94,22 +82,11 @@ class IntegerNoise:
 
 
 def choose_noise(largest: int, square: int, eps: float, delta: float, adjacency: Adjacency) -> IntegerNoise:
-    """The law of less variance among those that (eps, delta) buys.
+    """The law of less variance among those that (eps, delta) buys; Laplace, without delta, if that has no more.
 
-    Parameters
-    ----------
-    largest, square : int
-        Bounds on the l1 norm and on the squared l2 norm of one row's vector, in steps.
-    eps, delta : float
-        With delta = 0, or where Laplace noise is less, it is Laplace and delta is not spent.
-    adjacency : {"add_remove", "replace_one"}
-        Replacing a row takes one vector off and adds another: twice the l1 norm; twice the squared l2 norm as well,
-        which the caller must have proved of differences of two rows' vectors.
-
-    Raises
-    ------
-    ArgumentError
-        If eps is below `LEAST_EPS`.
+    `largest` and `square` bound the l1 norm and the squared l2 norm of one row's vector, in steps. Replacing a row
+    takes one vector off and adds another: twice the l1 norm, and twice the squared l2 norm, which the caller must have
+    proved of differences of two rows' vectors. ArgumentError if eps is below `LEAST_EPS`.
     """
     if eps < LEAST_EPS:
         raise ArgumentError(f"eps must be at least {LEAST_EPS:g} here, got {eps!r}: less would buy nothing but noise")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_names, explain_calls, safe_repr
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Block as RowBlock
 from dpstats.data import Rows, Table, as_endog, as_exog, as_rows, as_table
 from dpstats.domain import Domain
@@ -34,12 +34,11 @@ from dpstats.families import BinomialCounts
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign
-from dpstats.models.charging import run_charged
-from dpstats.models.persons import check_unit, counted_rows
-from dpstats.models.sources import OFFSET_BOUND, ArrayBeside, array_beside, array_blocks
+from dpstats.models.release import Release, check_unit, counted_rows
+from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, array_blocks, auxiliary_arrays
 from dpstats.plan import Plan
-from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.guarantee import Guarantee, Unit
+from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 
@@ -134,38 +133,33 @@ def evaluate(
     >>> "r2" in found.metrics.index
     True
     """
-    eps, delta = check_budget(eps, delta)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     if not isinstance(fit, GLMResults):
         raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
     model = plan_evaluation(fit, metrics, bins)
-    record = make_unit(unit, max_rows=None if unit is None else 1)
-    source, beside = _source(fit.plan, data, weights, offset, record, engine)
-    blocks = _weighted(model.blocks(), fit.plan, beside)
+    table, auxiliary = _checked_data(fit.plan, data, weights, offset, privacy.record, engine)
+    blocks = _weighted(model.blocks(), fit.plan, auxiliary)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
-    noise = choose_noise(largest, square, eps, delta, notion)
-    guarantee = replace(noise.guarantee(notion), unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
+    noise = choose_noise(largest, square, privacy.eps, privacy.delta, privacy.adjacency)
+    guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
 
-    def release(rows: Table | None) -> Evaluation:
-        found = _row_blocks(fit.plan, rows, data, beside, record, random)
-        values = count_rows(model, blocks, found, fit.scaled_params)
+    def work(rows: Table | None) -> Evaluation:
+        random = privacy.random()
+        complete = _complete_rows(fit.plan, rows, data, auxiliary, privacy.record, random)
+        values = count_rows(model, blocks, complete, fit.scaled_params)
         return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
 
-    return run_charged(
-        ledger,
+    return Release(
         guarantee,
-        source,
-        release,
+        table,
+        work,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
-        columns=(*design.columns, *record.columns) if isinstance(design := fit.plan.design, DesignSpec) else (),
+        columns=design.columns if isinstance(design := fit.plan.design, DesignSpec) else (),
         formula=fit.plan.formula,
-        plan_hash=fit.plan.digest(),
+        digest=fit.plan.digest,
         domain=_declared(fit.plan),
-    )
+    ).run(ledger)
 
 
 def _declared(plan: Plan) -> Domain:
@@ -177,13 +171,7 @@ def _declared(plan: Plan) -> Domain:
 
 
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
-    """What to release for these metrics; reads no row.
-
-    Raises
-    ------
-    ArgumentError
-        If a metric does not suit the family, or `bins` is no number of bins.
-    """
+    """What to release for these metrics; reads no row. ArgumentError if a metric, or `bins`, is not usable."""
     plan, family = fit.plan, fit.plan.family
     known: dict[str, Sequence[str]] = {"gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
     known["negative_binomial"] = COUNT_METRICS[1:]  # the deviance is Poisson's
@@ -231,14 +219,14 @@ def _counts(
 
 def _each_outcome(linear: Array, row: RowBlock) -> tuple[Array, Array, Array]:
     """The successes of rows of trials, then their failures, as weighted 0/1 responses: shapes (2 rows,)."""
-    size, whole = len(linear), 1.0 if row.weights is None else row.weights
+    size, weight = len(linear), 1.0 if row.weights is None else row.weights
     outcomes = np.concatenate([np.ones(size), np.zeros(size)])
-    return np.tile(linear, 2), outcomes, np.concatenate([whole * row.endog, whole * (1 - row.endog)])
+    return np.tile(linear, 2), outcomes, np.concatenate([weight * row.endog, weight * (1 - row.endog)])
 
 
-def _weighted(blocks: Sequence[Histogram], plan: Plan, beside: ArrayBeside) -> tuple[Histogram, ...]:
+def _weighted(blocks: Sequence[Histogram], plan: Plan, auxiliary: AuxiliaryArrays) -> tuple[Histogram, ...]:
     """The histograms on a lattice fine enough for weights, where rows have any."""
-    if plan.design.score_ratio == 1.0 and beside.weights is None:
+    if plan.design.score_ratio == 1.0 and auxiliary.weights is None:
         return tuple(blocks)
     ratio = 1.0 if plan.design.score_ratio is None else plan.design.score_ratio
     return tuple(replace(block, steps=WEIGHTED_STEPS, score_ratio=ratio) for block in blocks)
@@ -268,19 +256,19 @@ def describe(
     """What follows from the released integers: post-processing."""
     ends = np.cumsum([block.size for block in blocks])[:-1]
     measured = [block.measured(part, noise) for block, part in zip(blocks, np.split(released, ends), strict=True)]
-    found = model.tables(measured)
+    tables = model.tables(measured)
     return Evaluation(
         model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
-        rows=max(found.rows.value, 0.0),
-        rows_se=found.rows.noise_se,
-        metrics=found.frame(),
-        calibration=found.calibration,
-        roc=found.roc,
-        residuals=found.residuals,
-        confusion=found.confusion,
+        rows=max(tables.rows.value, 0.0),
+        rows_se=tables.rows.noise_se,
+        metrics=tables.frame(),
+        calibration=tables.calibration,
+        roc=tables.roc,
+        residuals=tables.residuals,
+        confusion=tables.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=(*found.notes, *weights_note(blocks)),
+        notes=(*tables.notes, *weights_note(blocks)),
     )
 
 
@@ -295,10 +283,10 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
     return tuple(chosen)
 
 
-def _source(
+def _checked_data(
     plan: Plan, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None
-) -> tuple[Table | None, ArrayBeside]:
-    """The rows of a model by formula, whose schema suits it; of arrays, which are checked too, what is beside them."""
+) -> tuple[Table | None, AuxiliaryArrays]:
+    """The rows of a model by formula, or weights and offsets of one of arrays; checked by schema and shapes alone."""
     design = plan.design
     if isinstance(design, DesignSpec):
         if weights is not None or offset is not None:
@@ -306,7 +294,7 @@ def _source(
         table = as_table(data, engine)
         design.check_schema(table)
         check_unit(table, record)
-        return table, ArrayBeside()
+        return table, AuxiliaryArrays()
     assert isinstance(design, ArrayDesign)
     if record.column is not None:
         raise ArgumentError("unit names a column of a data frame; a model of plain arrays has none")
@@ -320,15 +308,15 @@ def _source(
     if weights is not None and design.weight_bound is None:
         raise ArgumentError("weights are for models that were fitted with weights, whose bound they follow")
     bounds = design.weight_bound or 1.0, design.offset_bound or OFFSET_BOUND
-    return None, array_beside(weights, offset, *bounds, exog.rows)
+    return None, auxiliary_arrays(weights, offset, *bounds, exog.rows)
 
 
-def _row_blocks(
-    plan: Plan, rows: Table | None, data: Any, beside: ArrayBeside, record: Unit, random: RandomSource
+def _complete_rows(
+    plan: Plan, rows: Table | None, data: Any, auxiliary: AuxiliaryArrays, record: Unit, random: RandomSource
 ) -> Rows[RowBlock]:
     """Complete rows in model units. Reads rows: charge first."""
     if rows is not None:
         assert isinstance(plan.design, DesignSpec)
         return counted_rows(plan.design, rows, record, random)
     assert isinstance(plan.design, ArrayDesign)
-    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, beside)
+    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, auxiliary)

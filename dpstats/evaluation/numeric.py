@@ -31,7 +31,7 @@ from dpstats.evaluation.histograms import (
     response_grid,
     scaled,
 )
-from dpstats.evaluation.result import Tables, bin_table, combine_influences
+from dpstats.evaluation.result import Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family
 from dpstats.families.base import pad_rows
 
@@ -45,29 +45,18 @@ RESPONSE_PLACE = 0.25
 
 @dataclass(frozen=True)
 class NumericModel:
-    """What to release of a model of a continuous response or of counts, and what to make of it.
-
-    Attributes
-    ----------
-    family : Family
-    low, high : float
-        The response's public range in the user's units; predictions and responses are held within it.
-    count : bool
-    middle, scale : float
-        A response, and for continuous ones a linear predictor, in the user's units is middle + scale * model units.
-    linear : tuple of float
-        Ends between which linear predictors lie, in model units.
-    metrics : collection of str
-    bins : int
-    """
+    """What to release of a model of a continuous response or of counts, and what to make of it."""
 
     family: Family
+    # low, high: The response's public range in the user's units; predictions and responses are held within it.
     low: float
     high: float
     count: bool
+    # middle, scale: A response, and for continuous ones a linear predictor, in the user's units is middle + scale *
+    # model units.
     middle: float
     scale: float
-    linear: tuple[float, float]
+    linear: tuple[float, float]  # Ends between which linear predictors lie, in model units
     metrics: Collection[str]
     bins: int
 
@@ -225,17 +214,10 @@ class NumericModel:
             chosen = np.repeat(inside[:, None].astype(np.float64), block.grid.size, axis=1)
             value, pull, off = mean(block, form, chosen)
             figure = estimate(value, [pull], off)
-            low, high = figure.interval(-self.width, self.width)
             weights = np.maximum(counts[inside], 0.0)
-            entries.append(
-                {
-                    "rows": float(counts[inside].sum()),
-                    "fitted": float(weights @ middles[inside] / max(float(weights.sum()), 1e-9)),
-                    "residual": value,
-                    **{"std_err": figure.std_err, "noise_se": figure.noise_se, "sampling_se": figure.sampling_se},
-                    **{"low": low, "high": high},
-                }
-            )
+            fitted = float(weights @ middles[inside] / max(float(weights.sum()), 1e-9))
+            ends = figure.interval(-self.width, self.width)
+            entries.append(bin_entry(float(counts[inside].sum()), figure, ends, fitted=fitted, residual=value))
         return bin_table(entries)
 
     def _fitted(self) -> Grid:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
@@ -14,11 +13,10 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.evaluation.histograms import UNKNOWN, Estimate, Influence
 from dpstats.evaluation.integer_noise import IntegerNoise
 from dpstats.frames import WideFrame
-from dpstats.plan.tables import WIDTH, Summary, full_width, shorten, wrap_notes
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.proof_pages import cite_proof
-from dpstats.results import stored
+from dpstats.results.stored import Released, guarantee_sentence, marked_title
+from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +25,7 @@ FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Released):
     """How good a model is on some rows.
 
     Attributes
@@ -92,6 +90,8 @@ class Evaluation:
         --------
         >>> "rmse" in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         summary = Summary()
         summary.tables = [self._metrics_table()]
@@ -101,7 +101,7 @@ class Evaluation:
             summary.tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
         if self.residuals is not None and self.calibration is None:
             summary.tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
-        summary.add_extra_txt(wrap_notes(self._said()))
+        summary.add_extra_txt(wrap_notes(self._notes()))
         return summary
 
     def _metrics_table(self) -> SimpleTable:
@@ -109,35 +109,21 @@ class Evaluation:
         if self.guarantee.unit is not None:
             lines = [title, shorten(f"rows: one of each {self.guarantee.unit}", 76)]
             title = "\n".join(line.center(WIDTH) for line in lines)
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
         rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", ""])]
         for name, row in self.metrics.iterrows():
             errors = [_number(row[part], 3) for part in ("noise_se", "sampling_se")]
             rows.append((str(name), [_number(row["estimate"]), *errors, _number(row["low"]), _number(row["high"])]))
         headers = ["estimate", "noise", "sampling", "[0.025", "0.975]"]
-        return full_width(headers, rows, [11, 11, 11, 11, 11], title=title)
+        return full_width(headers, rows, [11, 11, 11, 11, 11], title=marked_title(title, self.guarantee))
 
-    def _said(self) -> list[str]:
-        spent = f"{self.guarantee.eps:.4g}" + (f", {self.guarantee.delta:.4g}" if self.guarantee.delta else "")
-        privacy = f"({spent})" if self.guarantee.delta else spent
-        first = (
-            f"This evaluation is {privacy}-differentially private under {self.guarantee.neighbours}, by "
-            f"{cite_proof(self.guarantee.basis)}; what the model itself cost comes on top."
-            if self.guarantee.certified
-            else f"No guarantee is claimed for this output: {self.guarantee.reason}."
-        )
-        said = [
-            first,
+    def _notes(self) -> list[str]:
+        return [
+            guarantee_sentence(self.guarantee, "This evaluation is", "; what the model itself cost comes on top"),
             "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
             "interval has both. Rows that the model was fitted to flatter it.",
+            *([] if self.roc is None else ["The ROC curve is in .roc."]),
+            *self.notes,
         ]
-        if self.roc is not None:
-            said.append("The ROC curve is in .roc.")
-        return [*said, *self.notes]
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
@@ -158,6 +144,11 @@ class Evaluation:
         --------
         >>> dp.Evaluation.from_dict(found.to_dict()).guarantee == found.guarantee
         True
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
+        >>> found.save(path)
+        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
+        True
         """
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
@@ -169,7 +160,7 @@ class Evaluation:
         }
 
     @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> Evaluation:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """What `to_dict` described."""
         frames = {name: _frame(facts[name]) for name in FRAMES}
         rest = {
@@ -178,24 +169,6 @@ class Evaluation:
             "notes": tuple(facts["notes"]),
         }
         return cls(**{**facts, **frames, **rest})
-
-    def save(self, path: str | Path) -> None:
-        """Write the released values as JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
-        >>> found.save(path)
-        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
-        True
-        """
-        stored.save_released(path, "Evaluation", self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Evaluation:
-        """Read what `save` wrote; DataError if it is no such file."""
-        return stored.load_released(path, "Evaluation", cls.from_dict)
 
 
 def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:
@@ -229,7 +202,12 @@ def _plain(table: pd.DataFrame | None) -> dict[str, Any] | None:
     """A table as plain values; infinite and missing ones as text."""
     if table is None:
         return None
-    columns = {name: [_written(value) for value in table[name].tolist()] for name in table.columns}
+    columns = {
+        name: [
+            repr(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in table[name].tolist()
+        ]
+        for name in table.columns
+    }
     return {"columns": columns, "index": table.index.tolist(), "name": table.index.name}
 
 
@@ -243,28 +221,15 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
     return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
 
 
-def _written(value: Any) -> Any:
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
 METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
 
 
 @dataclass
 class Tables:
-    """Figures and tables of one evaluation.
+    """Figures and tables of one evaluation."""
 
-    Attributes
-    ----------
-    metrics : dict
-        By name: the estimate and its possible range.
-    rows : Estimate
-        The number of rows evaluated.
-    calibration, roc, residuals, confusion : DataFrame or None
-    notes : list of str
-    """
-
-    rows: Estimate
+    rows: Estimate  # The number of rows evaluated
+    # By name: the estimate and its possible range.
     metrics: dict[str, tuple[Estimate, float, float]] = field(default_factory=dict)
     calibration: pd.DataFrame | None = None
     roc: pd.DataFrame | None = None
@@ -285,6 +250,12 @@ def figure_row(figure: Estimate, low: float, high: float) -> list[float]:
     ends = figure.interval(low, high)
     held = min(max(figure.value, low), high)
     return [held, figure.std_err, figure.noise_se, figure.sampling_se, *ends, figure.cells]
+
+
+def bin_entry(rows: float, figure: Estimate, ends: tuple[float, float], **values: float) -> dict[str, float]:
+    """One row of `bin_table`: how many rows, values by name, and the errors and the interval of a figure."""
+    errors = {"std_err": figure.std_err, "noise_se": figure.noise_se, "sampling_se": figure.sampling_se}
+    return {"rows": rows, **values, **errors, "low": ends[0], "high": ends[1]}
 
 
 def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -3,20 +3,19 @@ a fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from dpstats.arguments import near_miss
-from dpstats.data import Table, as_table
+from dpstats.data import Table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
-from dpstats.formula import cells
-from dpstats.formula.cells import column_kind
+from dpstats.formula import reader
 from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
+from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
 
 TAKEN = "not declared: it is taken as 0 or 1"
@@ -28,7 +27,7 @@ MOST_LISTED = 8
 
 def advice(
     formula: str,
-    domain: Domain | Mapping[str, Any],
+    declared: Domain,
     table: Table | None,
     bought: Iterable[str],
     kind: Kind = "continuous",
@@ -37,7 +36,7 @@ def advice(
 
     Of `table` names and types alone are looked at; `bought` are columns whose range is bought, `kind` is the family's.
     """
-    declared, parsed = Domain.coerce(domain), parse(formula)
+    parsed = parse(formula)
     said = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
     said += [] if kind != "binary" else _taken(parsed, declared, table)
     said += [
@@ -93,23 +92,22 @@ def _unused(declared: Domain, parsed: Formula, table: Table | None) -> list[str]
 
 
 def numeric_columns_undeclared(
-    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
+    formula: str, declared: Domain, table: Table | None, family: Family | None = None
 ) -> list[str]:
     """Numeric columns that the formula reads and the Domain does not declare, by names and declared types alone.
 
     Without data every undeclared column is taken to be numeric; boolean columns, and a response whose range the family
-    fixes, need no range. Raises DataError if `data` is no table or lacks a column, DomainError for undeclared text: its
+    fixes, need no range. Raises DataError if `table` lacks a column, DomainError for undeclared text: its
     levels cannot be bought.
     """
     parsed = parse(formula)
-    known = schema_domain(formula, domain, data, family)
-    if data is None:
+    known = schema_domain(formula, declared, table, family)
+    if table is None:
         return [name for name in parsed.columns if name not in known]
-    table = as_table(data)
-    cells.check_columns(table, known, parsed.columns)
+    reader.check_columns(table, known, parsed.columns)
     for name in parsed.columns:
-        if name not in Domain.coerce(domain) and cells.column_kind(table, name) == "text":
-            if near := near_miss(name, Domain.coerce(domain)):
+        if name not in declared and reader.column_kind(table, name) == "text":
+            if near := near_miss(name, declared):
                 raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
@@ -118,18 +116,14 @@ def numeric_columns_undeclared(
     return [name for name in parsed.columns if name not in known]
 
 
-def schema_domain(
-    formula: str, domain: Domain | Mapping[str, Any], data: object, family: Family | None = None
-) -> Domain:
-    """`domain` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
+def schema_domain(formula: str, declared: Domain, table: Table | None, family: Family | None = None) -> Domain:
+    """`declared` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
     parsed = parse(formula)
-    known = Domain.coerce(domain)
-    known = known if family is None else with_response(parsed, known, family)
-    if data is None:
+    known = declared if family is None else with_response(parsed, declared, family)
+    if table is None:
         return known
-    table = as_table(data)
-    boolean = [n for n in parsed.columns if n not in known and cells.column_kind(table, n) == "boolean"]
-    return known.with_ranges(dict.fromkeys(boolean, (0, 1)))
+    boolean = [n for n in parsed.columns if n not in known and reader.column_kind(table, n) == "boolean"]
+    return known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
 
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
@@ -190,7 +184,7 @@ def _place(parsed: Formula, domain: Domain, code: str) -> str:
     """For which values of its column an expression is not finite; empty where it has several, or none was tried."""
     factors = [parsed.response, *(factor for term in parsed.terms for factor in term), *parsed.offsets]
     node = next((factor.node for factor in factors if factor.code == code), None)
-    columns = [] if node is None else list(dict.fromkeys(columns_of(node)))
+    columns = () if node is None else columns_of(node)
     if node is None or len(columns) != 1 or not isinstance(declared := domain[columns[0]], Range):
         return ""
     name, tried = columns[0], np.linspace(declared.low, declared.high, POINTS)

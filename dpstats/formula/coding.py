@@ -15,11 +15,21 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.bounds import LARGEST, FactorBounds, interact, measure, proved_bounds
-from dpstats.formula.expression import Apply, Column, Value, as_codes, as_numbers, bind, columns_of, evaluate, may_miss
-from dpstats.formula.hints import locate
+from dpstats.formula.expression import (
+    Apply,
+    Column,
+    Value,
+    as_codes,
+    as_numbers,
+    bind,
+    evaluate,
+    may_miss,
+    public_values,
+)
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, coded
-from dpstats.formula.public_frame import Encoded, end_rows, public_frame
+from dpstats.formula.public_frame import Encoded, end_rows
+from dpstats.formula.syntax import locate
 from dpstats.inference import Dummies
 
 Array = NDArray[np.float64]
@@ -128,8 +138,7 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
     for factor, known in info.factor_infos.items():
         if known.type != "categorical" or not may_miss(factor.node):
             continue
-        public = public_frame(domain, list(dict.fromkeys(columns_of(factor.node))), faces=True)
-        codes = as_codes(evaluate(factor.node, public))
+        codes = as_codes(public_values(factor.node, domain))
         assert codes is not None
         missing = codes.values < 0
         if missing.all():
@@ -255,8 +264,7 @@ def combination_index(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> 
 
 def _public_columns(factor: PublicFactor, domain: Domain) -> Array:
     """Values of a numeric factor on public rows that fill the space of its columns, shape (m, k)."""
-    names = list(dict.fromkeys(columns_of(factor.node)))
-    value = evaluate(factor.node, public_frame(domain, names, faces=True))
+    value = public_values(factor.node, domain)
     assert isinstance(value, np.ndarray)
     return value if value.ndim > 1 else value[:, None]
 

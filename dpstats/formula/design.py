@@ -19,7 +19,7 @@ from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
-from dpstats.formula import cells, coding
+from dpstats.formula import coding, reader
 from dpstats.formula.advice import check_counts, gap_notes, numeric_columns_undeclared, schema_domain, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, term_bodies, unit_term
 from dpstats.formula.parse import Formula, parse
@@ -65,13 +65,13 @@ class DesignSpec(ScaledDesign):
 
     def check_schema(self, data: object) -> None:
         """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
-        cells.check_columns(as_table(data), self.domain, self.parsed.columns)
+        reader.check_columns(as_table(data), self.domain, self.parsed.columns)
 
     def rows(self, data: object, block_rows: int = 65536) -> PackedRows:
         """Rows in model units, encoded whenever they are gone through until they are held; the rest as `blocks`."""
         table = as_table(data)
         self.check_schema(table)
-        return PackedRows(self.packing, table.batches(self.columns).through(partial(_encoded, self, block_rows)))
+        return PackedRows(self.packing, table.batches(self.columns).map_shards(partial(_encoded, self, block_rows)))
 
     def blocks(self, data: object, block_rows: int = 65536) -> list[Block]:
         """Rows in model units, in blocks of at most `block_rows`; one block of no rows if `data` has none.
@@ -80,14 +80,14 @@ class DesignSpec(ScaledDesign):
         without a trace. Raises as `check_schema`.
         """
         with quiet():
-            return self.rows(data, block_rows).collected()
+            return self.rows(data, block_rows).collect()
 
     def owned(self, data: object, person: str, block_rows: int = 65536) -> Rows[OwnedRows[Block]]:
         """Packed rows in model units with the identities in column `person`; the rest as `rows`."""
         table = as_table(data)
         self.check_schema(table)
         usable_kind(person, table.column(person))
-        return table.batches([*self.columns, person]).through(partial(_owned, self, person, block_rows))
+        return table.batches([*self.columns, person]).map_shards(partial(_owned, self, person, block_rows))
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
         """Rows for prediction in model units, shape (n, p), NaN where they cannot be encoded; which can be, shape (n,).
@@ -115,7 +115,7 @@ class DesignSpec(ScaledDesign):
         table = as_table(data)
         self.check_schema(table)
         with quiet():
-            parts = table.batches(self.response_columns).each(self.endog_of).collected()
+            parts = table.batches(self.response_columns).map(self.endog_of).collect()
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
     def endog_of(self, batch: Table) -> Array:

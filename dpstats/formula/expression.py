@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -127,14 +127,14 @@ class Transform:
 Node = Column | Literal | Apply | Transform
 
 
-def columns_of(node: Node) -> Iterator[str]:
-    """Names of the columns under `node`, in order of appearance, with repeats."""
+def columns_of(node: Node) -> tuple[str, ...]:
+    """Names of the columns under `node`, in order of appearance."""
     match node:
         case Column(name):
-            yield name
+            return (name,)
         case Apply() | Transform():
-            for argument in node.arguments:
-                yield from columns_of(argument)
+            return tuple(dict.fromkeys(name for argument in node.arguments for name in columns_of(argument)))
+    return ()
 
 
 def bind(node: Node, domain: Domain) -> Node:
@@ -148,7 +148,7 @@ def bind(node: Node, domain: Domain) -> Node:
             return Apply(node.text, node.function, tuple(bind(argument, domain) for argument in node.arguments))
         case Transform():
             arguments = tuple(bind(argument, domain) for argument in node.arguments)
-            public = public_frame(domain, list(dict.fromkeys(columns_of(node))))
+            public = public_frame(domain, columns_of(node))
             values = [_transformable(node.text, evaluate(argument, public)) for argument in arguments]
             try:
                 with np.errstate(all="ignore"):
@@ -193,6 +193,11 @@ def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
     """
     with np.errstate(all="ignore"):
         return _evaluate(node, rows)
+
+
+def public_values(node: Node, domain: Domain) -> Value:
+    """The value of a bound `node` on public rows that fill the space of its columns, faces and corners included."""
+    return evaluate(node, public_frame(domain, columns_of(node), faces=True))
 
 
 def _evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:

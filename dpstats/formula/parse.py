@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import keyword
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.auxiliary_terms import auxiliary_call, one_at_most
 from dpstats.formula.expression import Transform, columns_of
-from dpstats.formula.hints import as_python, dots, locate, refuse_symbols, share_hint
 from dpstats.formula.patsy_internals import ModelDesc, ParseNode, PatsyError, Term, factor_codes, parse_tree
+from dpstats.formula.syntax import as_python, auxiliary_call, dots, locate, one_at_most, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
 
 __all__ = ["Factor", "Formula", "parse"]
@@ -36,52 +36,49 @@ class Formula:
     weights: Factor | None = None
     subset: Factor | None = None  # the condition on which a row counts
 
-    @property
+    @cached_property
     def exog_columns(self) -> tuple[str, ...]:
         """Columns that the terms of the right-hand side read."""
-        return _columns(factor for term in self.terms for factor in term)
+        return _columns(*(factor for term in self.terms for factor in term))
 
-    @property
+    @cached_property
     def predicting_columns(self) -> tuple[str, ...]:
         """Columns that a prediction needs: those of the terms and of the offset."""
-        return tuple(dict.fromkeys((*self.exog_columns, *_columns(self.offsets))))
+        return tuple(dict.fromkeys((*self.exog_columns, *_columns(*self.offsets))))
 
-    @property
+    @cached_property
     def response_columns(self) -> tuple[str, ...]:
         """Columns that the response reads."""
-        return _columns(factor for factor in (self.response, self.failures) if factor is not None)
+        return _columns(self.response, self.failures)
 
-    @property
+    @cached_property
     def weight_columns(self) -> tuple[str, ...]:
         """Columns that the weights read."""
-        return () if self.weights is None else _columns([self.weights])
+        return _columns(self.weights)
 
-    @property
+    @cached_property
     def subset_columns(self) -> tuple[str, ...]:
         """Columns that the condition on rows reads."""
-        return () if self.subset is None else _columns([self.subset])
+        return _columns(self.subset)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that the formula reads, the response's first."""
+        read = (*self.response_columns, *self.predicting_columns, *self.weight_columns, *self.subset_columns)
+        return tuple(dict.fromkeys(read))
 
     @property
     def curved_columns(self) -> set[str]:
         """Columns that several factors read, as a number and its square, or a transform such as a spline."""
         factors = {factor.code: factor.node for term in self.terms for factor in term}
-        read = Counter(name for node in factors.values() for name in set(columns_of(node)))
+        read = Counter(name for node in factors.values() for name in columns_of(node))
         bent = {name for node in factors.values() if isinstance(node, Transform) for name in columns_of(node)}
         return bent | {name for name, times in read.items() if times > 1}
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that the formula reads, the response's first."""
-        return tuple(
-            dict.fromkeys(
-                (*self.response_columns, *self.predicting_columns, *self.weight_columns, *self.subset_columns)
-            )
-        )
 
-
-def _columns(factors: Iterable[Factor]) -> tuple[str, ...]:
+def _columns(*factors: Factor | None) -> tuple[str, ...]:
     """Names of the columns that factors read, once each."""
-    return tuple(dict.fromkeys(name for factor in factors for name in columns_of(factor.node)))
+    return tuple(dict.fromkeys(name for factor in factors if factor is not None for name in columns_of(factor.node)))
 
 
 def parse(formula: str) -> Formula:

@@ -1,20 +1,90 @@
-"""From the rows of a table to packed blocks in model units, and to rows for prediction."""
+"""From the cells of a table to encoded columns, to packed blocks in model units, and to rows for prediction.
+
+Nothing here raises, warns or branches on a cell in a way that another row could notice. What may raise looks at
+column names and declared types alone, which are public.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, Column, Table, slices
+from dpstats.data.columns import Kind, usable_kind
 from dpstats.data.persons import OwnedRows
-from dpstats.domain import Domain
-from dpstats.formula import cells
-from dpstats.formula.bounds import Array
-from dpstats.formula.public_frame import Encoded
+from dpstats.domain import Domain, Levels, Range
+from dpstats.errors import DomainError
+from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.scaled_design import ScaledDesign, packed_rows
+
+Array = NDArray[np.float64]
+
+
+def check_columns(table: Table, domain: Domain, columns: Iterable[str]) -> None:
+    """Raise unless every name is one column of `table` (DataError) whose type suits its declaration (DomainError).
+
+    DomainError too for types other than numbers, booleans, text, categories or objects, and if none can match a level.
+    """
+    for name in columns:
+        column, declared = table.column(name), domain.get(name)
+        usable_kind(name, column)
+        # Floats may be levels of text of which every cell is missing, so only integers and booleans tell.
+        if not column.integral or not isinstance(declared, Levels):
+            continue
+        if all(isinstance(level, str) for level in declared.code_of()):
+            raise DomainError(
+                f"column {name!r} is {column.type_name}, but none of its declared levels is a number; "
+                "declare its numbers as levels, true and false as 1 and 0, or convert the column"
+            )
+
+
+def column_kind(table: Table, name: str) -> Kind:
+    """What the declared type of one column says of its cells; errors as in `check_columns`."""
+    return usable_kind(name, table.column(name))
+
+
+def read_columns(table: Table, columns: Iterable[str]) -> dict[str, Column]:
+    """The columns of the given names, once each."""
+    return {name: table.column(name) for name in columns}
+
+
+def encode(columns: Mapping[str, Column], domain: Domain, rows: slice) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
+    """Declared columns of a checked table on `rows`, by name, and which rows miss none of them, shape (rows,).
+
+    A range gives floats of shape (rows,) within it, missing as NaN; levels give `Codes`.
+    """
+    encoded: dict[str, Encoded] = {}
+    complete = np.ones(rows.stop - rows.start, dtype=bool)
+    for name, column in columns.items():
+        declared, cells = domain[name], column.select(rows)
+        if isinstance(declared, Range):
+            encoded[name], known = _clipped(cells.numbers(), declared)
+            complete &= known
+        else:
+            codes = cells.codes(declared.code_of())
+            complete &= codes >= 0
+            encoded[name] = Codes(codes, declared.values)
+    return encoded, complete
+
+
+def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, Encoded]:
+    """The rows where `rows` holds, of every encoded column."""
+    return {
+        name: Codes(column.values[rows], column.levels, column.contrast) if isinstance(column, Codes) else column[rows]
+        for name, column in encoded.items()
+    }
+
+
+def _clipped(numbers: Array, declared: Range) -> tuple[Array, NDArray[np.bool_]]:
+    """Numbers within a range, NaN where they are not finite, and where they are."""
+    clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
+    if not known.all():
+        clipped[~known] = np.nan
+    return clipped, known
+
 
 Read = Sequence[tuple[Mapping[str, Column], Domain]]
 """The columns of predictor, response, weights and condition, each with the Domain that encodes them."""
@@ -34,14 +104,12 @@ def owned_blocks(spec: ScaledDesign, table: Table, person: str, block_rows: int)
 
 def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
     """Blocks of complete rows, with which rows of which slice they are."""
+    parsed, weighing = spec.parsed, spec.domain if spec.weights is None else spec.weights.domain
     read = [
-        (cells.read_columns(table, spec.parsed.predicting_columns), spec.domain),
-        (cells.read_columns(table, spec.parsed.response_columns), spec.encoder.domain),
-        (
-            cells.read_columns(table, spec.parsed.weight_columns),
-            spec.domain if spec.weights is None else spec.weights.domain,
-        ),
-        (cells.read_columns(table, spec.parsed.subset_columns), spec.domain),
+        (read_columns(table, parsed.predicting_columns), spec.domain),
+        (read_columns(table, parsed.response_columns), spec.encoder.domain),
+        (read_columns(table, parsed.weight_columns), weighing),
+        (read_columns(table, parsed.subset_columns), spec.domain),
     ]
     for rows in slices(table.rows, block_rows):
         yield *_block(spec, read, rows), rows
@@ -49,10 +117,10 @@ def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[B
 
 def _block(spec: ScaledDesign, read: Read, rows: slice) -> tuple[Block, NDArray[np.bool_]]:
     """One packed block of complete rows, and which of `rows` they are."""
-    parts = [cells.encode(columns, domain, rows) for columns, domain in read]
+    parts = [encode(columns, domain, rows) for columns, domain in read]
     complete = np.logical_and.reduce([known for _, known in parts])
     whole = complete.all()
-    encoded, outcome, weighed, conditions = (part if whole else cells.take(part, complete) for part, _ in parts)
+    encoded, outcome, weighed, conditions = (part if whole else take(part, complete) for part, _ in parts)
     endog = spec.encoder.encode(outcome)
     numbers, levels, known = packed_rows(spec, encoded, len(endog))
     kept = known & np.isfinite(endog)
@@ -71,9 +139,9 @@ def _block(spec: ScaledDesign, read: Read, rows: slice) -> tuple[Block, NDArray[
 
 def prediction_rows(spec: ScaledDesign, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
     """Rows for prediction, which of them are complete, and their offsets; see `DesignSpec.predicting`."""
-    names, size = spec.predicting_columns if offset else spec.exog_columns, len(spec.names)
-    cells.check_columns(table, spec.domain, names)
-    parts = table.batches(names).each(partial(_prediction_part, spec, offset)).collected()
+    names, size = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns, len(spec.names)
+    check_columns(table, spec.domain, names)
+    parts = table.batches(names).map(partial(_prediction_part, spec, offset)).collect()
     whole: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, size + 1)), *parts])
     complete = np.asarray(np.isfinite(whole).all(axis=1))
     whole[~complete, :size] = np.nan
@@ -85,27 +153,26 @@ def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
 
     The offset is 0 unless it is asked for and the formula has one.
     """
-    beside = spec.offset if offset else None
-    columns = cells.read_columns(table, spec.predicting_columns if offset else spec.exog_columns)
+    added = spec.offset if offset else None
+    columns = read_columns(table, spec.parsed.predicting_columns if offset else spec.parsed.exog_columns)
     result = np.full((table.rows, len(spec.names) + 1), np.nan)
     for rows in slices(table.rows, 65536):
-        encoded, complete = cells.encode(columns, spec.domain, rows)
-        encoded = cells.take(encoded, complete)
+        encoded, complete = encode(columns, spec.domain, rows)
+        encoded = take(encoded, complete)
         numbers, levels, known = packed_rows(spec, encoded, int(complete.sum()))
         exog = spec.packing.columns_of(numbers, levels)
         exog[~known] = np.nan
         at = rows.start + np.flatnonzero(complete)
         result[at, :-1] = exog
-        result[at, -1] = 0.0 if beside is None else spec.scaled_offset(beside(encoded))
+        result[at, -1] = 0.0 if added is None else spec.scaled_offset(added(encoded))
     return result
 
 
 def response_rows(spec: ScaledDesign, table: Table) -> Array:
     """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
-    columns = cells.read_columns(table, spec.response_columns)
     result = np.full(table.rows, np.nan)
-    encoded, known = cells.encode(columns, spec.encoder.domain, slice(0, table.rows))
-    result[known] = spec.encoder.encode(cells.take(encoded, known))
+    encoded, known = _encode_table(table, spec.response_columns, spec.encoder.domain)
+    result[known] = spec.encoder.encode(take(encoded, known))
     return result
 
 
@@ -113,14 +180,17 @@ def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     """Which rows of a table that suits the design a fit uses, but for those of weight 0, shape (n,)."""
     usable = prediction_rows(spec, table, offset=True)[1] & np.isfinite(response_rows(spec, table))
     if spec.weights is not None:
-        columns = cells.read_columns(table, spec.parsed.weight_columns)
-        encoded, complete = cells.encode(columns, spec.weights.domain, slice(0, table.rows))
+        encoded, complete = _encode_table(table, spec.parsed.weight_columns, spec.weights.domain)
         usable &= complete & (spec.weights(encoded) >= 0)
     if spec.subset is not None:
-        columns = cells.read_columns(table, spec.parsed.subset_columns)
-        encoded, complete = cells.encode(columns, spec.domain, slice(0, table.rows))
+        encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
         usable &= complete & spec.subset(encoded)
     return usable
+
+
+def _encode_table(table: Table, names: Iterable[str], domain: Domain) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
+    """All rows of some columns; see `encode`."""
+    return encode(read_columns(table, names), domain, slice(0, table.rows))
 
 
 def _weights(spec: ScaledDesign, outcome: dict[str, Encoded], weighed: dict[str, Encoded]) -> Array | None:

@@ -12,10 +12,20 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain, Levels, Range, Scalar
 from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.bounds import LEAST, LEAST_FINITE
-from dpstats.formula.expression import Apply, Column, Node, Value, as_numbers, bind, columns_of, elementwise, evaluate
-from dpstats.formula.hints import locate, share_hint
+from dpstats.formula.expression import (
+    Apply,
+    Column,
+    Node,
+    Value,
+    as_numbers,
+    bind,
+    elementwise,
+    evaluate,
+    public_values,
+)
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
+from dpstats.formula.syntax import locate, share_hint
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count"]
@@ -83,7 +93,7 @@ def bind_response(
     if kind == "binary" and isinstance(node, Column):
         domain = _binary_column(domain, node.name)
     node = bind(node, domain)
-    value = evaluate(node, public_frame(domain, list(dict.fromkeys(columns_of(node))), faces=True))
+    value = public_values(node, domain)
     levels = value.levels if isinstance(value, Codes) else None
     if kind == "binary":
         return Response(_binary_spec(name, value, levels), node, domain)
@@ -240,7 +250,7 @@ def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
         return None
     name, at = formula.subset.code, formula.subset.at
     node = bind(formula.subset.node, domain)
-    public = evaluate(node, public_frame(domain, list(dict.fromkeys(columns_of(node))), faces=True))
+    public = public_values(node, domain)
     if not isinstance(public, np.ndarray) or public.dtype != bool:
         raise FormulaError(locate(f"{name} is no condition: write a comparison, such as subset(age >= 18)", at))
     if not public.any():
@@ -258,7 +268,7 @@ def _sum(name: str, factors: Sequence[Factor]) -> Node:
 def _bound(name: str, node: Node, domain: Domain) -> RowValue:
     """The expression with its range on the public frame."""
     node = bind(node, domain)
-    public = evaluate(node, public_frame(domain, list(dict.fromkeys(columns_of(node))), faces=True))
+    public = public_values(node, domain)
     try:
         values = np.asarray(as_numbers(public), dtype=np.float64)
     except TypeError as error:

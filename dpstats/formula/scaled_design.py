@@ -161,21 +161,6 @@ class ScaledDesign:
         return self.parsed.columns
 
     @property
-    def curved_columns(self) -> set[str]:
-        """The columns of data that curves are fitted over: those of several terms, or of a spline."""
-        return self.parsed.curved_columns
-
-    @property
-    def exog_columns(self) -> tuple[str, ...]:
-        """The columns of data that the terms read."""
-        return self.parsed.exog_columns
-
-    @property
-    def predicting_columns(self) -> tuple[str, ...]:
-        """The columns of data that a prediction needs: those of the terms and of the offset."""
-        return self.parsed.predicting_columns
-
-    @property
     def response_columns(self) -> list[str]:
         """The columns that the response reads."""
         return [name for name in self.parsed.columns if name in self.encoder.domain]

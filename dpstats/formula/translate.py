@@ -18,10 +18,9 @@ import numpy as np
 from dpstats.errors import FormulaError
 from dpstats.formula import expression
 from dpstats.formula import expression as bins
-from dpstats.formula.auxiliary_terms import ARGUMENTS
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
-from dpstats.formula.hints import OTHER_NAMES, locate
 from dpstats.formula.patsy_internals import CONTRASTS
+from dpstats.formula.syntax import ARGUMENTS, OTHER_NAMES, locate
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
 
 ARITHMETIC: dict[type[ast.operator], Callable[..., Any]] = {
@@ -101,7 +100,7 @@ def _compiled(code: str) -> Factor:
         if isinstance(error, FormulaError):
             raise
         raise FormulaError(_unreadable(code, error)) from error
-    if next(columns_of(node), None) is None:
+    if not columns_of(node):
         raise FormulaError(f"{code!r} reads no column; leave it out, or write 1 for the intercept")
     return Factor(code, node)
 

@@ -266,7 +266,7 @@ def _points(spec: ScaledDesign, variables: tuple[str, ...]) -> NDArray[np.float6
         return None
     rows = list(itertools.product(*choices.values()))
     table: dict[str, list[object]] = {name: [row[at] for row in rows] for at, name in enumerate(choices)}
-    for name in spec.exog_columns:
+    for name in spec.parsed.exog_columns:
         if name not in table:
             declared = spec.domain[name]
             table[name] = [declared.values[0] if isinstance(declared, Levels) else declared.high] * len(rows)

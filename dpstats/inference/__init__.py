@@ -3,7 +3,6 @@
 from dpstats.inference.basis import (
     Dummies,
     KnownInformation,
-    LevelSpanNoise,
     MappedLinear,
     MappedMatrix,
     SpanNoise,
@@ -14,22 +13,26 @@ from dpstats.inference.debiasing_path import MeanFunction, average_along_path
 from dpstats.inference.delta_method import ModelSpread, RobustSpread, Spread
 from dpstats.inference.estimates import Contrasts, Estimates
 from dpstats.inference.inverse import Identified, identify, self_consistent_inverse
-from dpstats.inference.joint_tests import JointTest, wald_test
-from dpstats.inference.linear_noise import LinearLaw, NormalLaw, ReleasedLaw
-from dpstats.inference.matrix_noise import EntryNoise, MatrixLaw, Tie, project, symmetric_normal, wishart_difference
-from dpstats.inference.table import CombinationTests, Inference, MeanResponse, mean_response, noise_bound
+from dpstats.inference.noise_laws import LinearLaw, MatrixLaw, NormalLaw, ReleasedLaw
+from dpstats.inference.table import (
+    CombinationTests,
+    Inference,
+    JointTest,
+    MeanResponse,
+    mean_response,
+    noise_bound,
+    wald_test,
+)
 
 __all__ = [
     "CombinationTests",
     "Contrasts",
     "Dummies",
-    "EntryNoise",
     "Estimates",
     "Identified",
     "Inference",
     "JointTest",
     "KnownInformation",
-    "LevelSpanNoise",
     "LinearLaw",
     "MappedLinear",
     "MappedMatrix",
@@ -42,16 +45,12 @@ __all__ = [
     "RobustSpread",
     "SpanNoise",
     "Spread",
-    "Tie",
     "average_along_path",
     "identify",
     "mean_response",
     "noise_bound",
-    "project",
     "project_forms",
     "reference_levels",
     "self_consistent_inverse",
-    "symmetric_normal",
     "wald_test",
-    "wishart_difference",
 ]

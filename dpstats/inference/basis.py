@@ -14,8 +14,7 @@ from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.inference.inverse import Identified, check_symmetric, identify
-from dpstats.inference.linear_noise import LinearLaw
-from dpstats.inference.matrix_noise import MatrixLaw
+from dpstats.inference.noise_laws import LinearLaw, MatrixLaw
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -192,46 +191,6 @@ def _orthonormal(forms: Float) -> Float:
     _, values, basis = np.linalg.svd(flat / np.linalg.norm(flat, axis=1, keepdims=True), full_matrices=False)
     kept = basis[values > RANK * values[0]].reshape(-1, *forms.shape[1:])
     return np.asarray((kept + kept.transpose(0, 2, 1)) / 2, dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class LevelSpanNoise:
-    """Noise sum_j C_j'E_j C_j of independent E_j, each as in `SpanNoise` with nothing removed."""
-
-    maps: Float  # C_j, shape (levels, q, p), such as LevelNoise.maps
-    metric: Float  # shape (q, q), such as LevelNoise.noise.metric
-    variance: float  # of each E_j
-
-    def __post_init__(self) -> None:
-        SpanNoise(self.metric, self.variance)
-        if self.maps.ndim != 3 or self.maps.shape[1] != len(self.metric) or not np.all(np.isfinite(self.maps)):
-            raise ArgumentError("maps must be finite, of shape (levels, q, p) with q the size of the metric")
-
-    @property
-    def size(self) -> int:
-        """The number of columns p."""
-        return int(self.maps.shape[2])
-
-    def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E], shape (p, p)."""
-        metric, turned = self.metric, self.maps.transpose(0, 2, 1)
-        inner = self.maps @ matrix.T @ turned
-        traces = np.sum(inner * metric, axis=(1, 2))
-        return np.asarray(
-            self.variance
-            * np.sum(turned @ (traces[:, None, None] * metric + metric @ inner @ metric) @ self.maps, axis=0)
-        )
-
-    def bilinear(self, left: Float, right: Float) -> Float:
-        """Var(g'E m) for the rows g, m of `left` and `right`, shape (k, p)."""
-        first, second = left @ self.maps.transpose(0, 2, 1), right @ self.maps.transpose(0, 2, 1)
-        inner = first @ self.metric
-        own = np.sum(inner * first, axis=2) * np.sum(second @ self.metric * second, axis=2)
-        return np.asarray(self.variance * np.sum(own + np.sum(inner * second, axis=2) ** 2, axis=0))
-
-    def restrict(self, kept: Indices) -> LevelSpanNoise:
-        """The law of E's rows and columns `kept`."""
-        return LevelSpanNoise(self.maps[:, :, kept], self.metric, self.variance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from dpstats.inference.delta_method import (
     sampling_variances,
 )
 from dpstats.inference.inverse import Identified, check_symmetric, identify
-from dpstats.inference.linear_noise import LinearLaw, StandardLaws, simulated_draws, standard_laws
-from dpstats.inference.matrix_noise import MatrixLaw
+from dpstats.inference.noise_laws import LinearLaw, MatrixLaw, StandardLaws, simulated_draws, standard_laws
 
 Float = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.inference.matrix_noise import MatrixLaw
+from dpstats.inference.noise_laws import MatrixLaw
 
 Float = NDArray[np.float64]
 MatrixMap = Callable[[Float], Float]
@@ -205,13 +205,9 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
             break
         kept = np.delete(kept, worst)
         rest = np.delete(np.arange(len(found)), worst)
-        start = _without(inverse, worst)[np.ix_(rest, rest)]
+        # (X_KK)^-1 for X = G^-1 and K all but one column: a rank-one change of G.
+        start = (inverse - np.outer(inverse[worst], inverse[worst]) / inverse[worst, worst])[np.ix_(rest, rest)]
     else:
         inner, inverse = law.restrict(np.arange(0)), np.zeros((0, 0))
     active = np.isin(np.arange(law.size), kept)
     return Identified(active, inverse, ratios, inner)
-
-
-def _without(inverse: Float, column: int) -> Float:
-    """(X_KK)^-1 for X = G^-1 and K all but one column, in all columns: a rank-one change of G."""
-    return inverse - np.outer(inverse[column], inverse[column]) / inverse[column, column]

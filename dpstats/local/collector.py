@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -321,7 +320,12 @@ def fit(
     """
     check_type("spec", spec, Spec, "a dp.local.Spec")
     allow_uncertified = check_flag("allow_uncertified", allow_uncertified)
-    convex = _check_penalty(named_penalty(penalty, alpha), curvature, features)
+    chosen = named_penalty(penalty, alpha)
+    if chosen is not None and not chosen.convex:
+        raise ArgumentError(f"penalty must be convex, got {chosen}")
+    if curvature is not None:
+        check_positive("curvature", curvature)
+    check_choice("features", features, get_args(Features))
     if not (spec.central_guarantee().certified or allow_uncertified):
         raise UncertifiedError(
             "scheme='features' has no proof of a central guarantee: give the specification local_eps instead of eps, "
@@ -342,10 +346,14 @@ def fit(
     with quiet():
         gram, steady = _regularised(moments, ridge, plain)
         logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
-        solve = _quadratic if logistic is None else partial(_logistic, logistic)
         weights = np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
-        scaled, noise = solve(moments, gram + steady, convex, weights)
-    return LocalResults(spec, design, scaled, noise, moments.count, ridge, convex, features)
+        tolerance = TOLERANCE * max(float(np.linalg.norm(moments.vector)), 1.0)
+        if logistic is None:
+            scaled, noise = _quadratic(moments, gram + steady, chosen, weights, tolerance)
+        else:  # whose q is x / 2
+            scaled = logistic.solve(chosen, weights, tolerance)
+            noise = logistic.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
+    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features)
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:
@@ -389,10 +397,8 @@ def _feature_moments(reports: Reports, spec: Spec, features: Features) -> Report
 
 def _projected(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
     """With what the coding knows of every sum of w x x': dummies that exclude each other, or are their own squares."""
-    forms = design.forms()
     law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
-    matrix, _ = project_forms(moments.matrix, law, forms)
-    return ReportMoments(matrix, moments.vector, moments.matrix_noise, moments.vector_noise, moments.count)
+    return replace(moments, matrix=project_forms(moments.matrix, law, design.forms())[0])
 
 
 def _curvature(moments: ReportMoments, radius: float) -> float:
@@ -413,13 +419,13 @@ def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Mat
 
 
 def _quadratic(
-    moments: ReportMoments, hessian: Matrix, penalty: Penalty | None, weights: Vector
+    moments: ReportMoments, hessian: Matrix, penalty: Penalty | None, weights: Vector, tolerance: float
 ) -> tuple[Vector, Matrix]:
     """Coefficients in model units, and the covariance that the noise gives them, to first order."""
     scaled = np.asarray(np.linalg.solve(hessian, moments.vector), dtype=np.float64)
     if penalty is not None:
         gradient = hessian @ scaled - moments.vector
-        scaled = minimize_quadratic(hessian, gradient, penalty, weights, scaled, TOLERANCE * _size(moments))
+        scaled = minimize_quadratic(hessian, gradient, penalty, weights, scaled, tolerance)
     # Var(E t + e) for symmetric E with independent entries: v (|t|^2 I + t t') + vector_noise I.
     spread = moments.matrix_noise * (scaled @ scaled) + moments.vector_noise
     inverse = np.linalg.inv(hessian)
@@ -432,25 +438,3 @@ def _linearised(moments: ReportMoments, gram: Matrix, ridge: Matrix, design: Des
     loss = LinearisedLogistic(4 * gram, moments.vector, ridge, design.images, moments.count)
     at = None if loss.intercept is None else loss.intercept[0]
     return None if at is not None and gram[at, at] <= math.sqrt(2 * moments.matrix_noise) else loss
-
-
-def _logistic(
-    loss: LinearisedLogistic, moments: ReportMoments, _: Matrix, penalty: Penalty | None, weights: Vector
-) -> tuple[Vector, Matrix]:
-    """As `_quadratic`, of the equation with its best line."""
-    scaled = loss.solve(penalty, weights, TOLERANCE * _size(moments))
-    # q is x / 2.
-    return scaled, loss.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
-
-
-def _size(moments: ReportMoments) -> float:
-    return max(float(np.linalg.norm(moments.vector)), 1.0)
-
-
-def _check_penalty(penalty: Penalty | None, curvature: float | None, features: str) -> Penalty | None:
-    if penalty is not None and not penalty.convex:
-        raise ArgumentError(f"penalty must be convex, got {penalty}")
-    if curvature is not None:
-        check_positive("curvature", curvature)
-    check_choice("features", features, get_args(Features))
-    return penalty

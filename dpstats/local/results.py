@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
@@ -22,11 +20,11 @@ from dpstats.frames import WideFrame
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results import stored
+from dpstats.results.stored import Released
+from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 
 Vector = NDArray[np.float64]
 
@@ -35,7 +33,7 @@ SHOWN_COLLUDERS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class LocalResults:
+class LocalResults(Released):
     """A model fitted by `dp.local.fit`; all of it is post-processing of the reports.
 
     Attributes
@@ -193,20 +191,19 @@ class LocalResults:
         --------
         >>> "x" in fit.summary().as_text()
         True
+        >>> "tabular" in fit.to_latex(), "---:|" in fit.to_markdown()
+        (True, True)
         """
         summary = Summary()
         summary.tables = [_header(self), _coefficients(self), _guarantees(self)]
         summary.add_extra_txt(wrap_notes(_notes(self)))
         return summary
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<LocalResults of {self.spec!r}>"
 
-    def save(self, path: str | Path) -> None:
-        """Write specification and released values as JSON.
+    def to_dict(self) -> dict[str, Any]:
+        """Specification and released values, for JSON.
 
         Examples
         --------
@@ -216,7 +213,7 @@ class LocalResults:
         >>> bool((dp.local.LocalResults.load(path).params == fit.params).all())
         True
         """
-        facts = {
+        return {
             "spec": self.spec.to_json(),
             "scaled_params": self.scaled_params.tolist(),
             "noise_covariance": self.noise_covariance.tolist(),
@@ -225,15 +222,16 @@ class LocalResults:
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "features": self.features,
         }
-        stored.save_released(path, "LocalResults", facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> LocalResults:
-        """Read what `save` wrote; raises DataError on anything else."""
-        return stored.load_released(path, "LocalResults", cls._from_dict)
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of.
 
-    @classmethod
-    def _from_dict(cls, facts: Mapping[str, Any]) -> LocalResults:
+        Examples
+        --------
+        >>> dp.local.LocalResults.from_dict(fit.to_dict()).nobs
+        50
+        """
         spec = Spec.from_json(facts["spec"])
         return cls(
             spec,
@@ -250,7 +248,6 @@ class LocalResults:
 def _header(results: LocalResults) -> SimpleTable:
     """Pairs of facts on the model (left) and on the collection (right)."""
     spec, guarantee = results.spec, results.guarantee
-    wide = WIDTH // 2 - 18
     title = f"Input Perturbation: {'linear' if spec.family == 'gaussian' else 'logistic'} regression"
     if not guarantee.certified:
         title = f"*** CENTRAL GUARANTEE NOT CERTIFIED: see notes ***\n{title}"
@@ -268,9 +265,7 @@ def _header(results: LocalResults) -> SimpleTable:
         ("Local epsilon:", f"{results.local_guarantee.eps:.6g}"),
         ("Delta:", f"{spec.delta:.6g}"),
     ]
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+    return paired_facts(title, left, right)
 
 
 def _coefficients(results: LocalResults) -> SimpleTable:

@@ -18,7 +18,7 @@ from dpstats.families import Family
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.information import InformationPlan, InformationPurchase, matrix_metric
 from dpstats.mechanisms.release import ROWS_AT_MOST
-from dpstats.privacy.calibration import classical_scale, joint_loss, joint_scale
+from dpstats.privacy.calibration import classical_scale, joint_loss, least_scale
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import (
     JointScales,
@@ -44,12 +44,7 @@ def typical_sizes(family: Family, design: Bounds, radius: float | None = None) -
 
     For rows of Euclidean norm one the family's `typical_norm` in equal parts, none above its `typical_size`. An
     intercept's column is as small as the row has terms: it has the family's `typical_intercept`, in units of the linear
-    predictor, where that is more.
-
-    Parameters
-    ----------
-    radius : float, optional
-        The norm of the coefficients to assume instead; the same proportions.
+    predictor, where that is more. `radius` is the norm of the coefficients to assume instead, in the same proportions.
     """
     size = len(design.names)
     each = min(family.typical_size, family.typical_norm / float(np.sqrt(size)))
@@ -70,22 +65,11 @@ def least_curvature(family: Family, unit_ratio: float, eps: float, *, shared: bo
 
 
 def risk_curvature(radius: float, mean_square: Callable[[float], float], least: float) -> tuple[float, float]:
-    """The curvature m that minimises the risk bound E||b(m)||^2 / (2 m) + m radius^2 / 2 (docs/proofs/risk).
+    """The curvature m that minimises the risk bound E||b(m)||^2 / (2 m) + m radius^2 / 2, and that (docs/proofs/risk).
 
-    Parameters
-    ----------
-    radius : float
-        Guess at the norm of the coefficients.
-    mean_square : callable
-        m -> E||b||^2 of the noise that the budget buys at curvature m; decreasing, perhaps infinite.
-    least : float
-        Curvature below which `mean_square` may be infinite.
-
-    Returns
-    -------
-    curvature, risk : float
-        Without a Jacobian the best m is sqrt(E||b||^2) / radius; a family whose curvature does not vanish where its
-        gradient is extreme gains from more.
+    `mean_square` gives E||b||^2 of the noise that the budget buys at curvature m: decreasing, and perhaps infinite
+    below `least`. Without a Jacobian the best m is sqrt(E||b||^2) / radius; a family whose curvature does not vanish
+    where its gradient is extreme gains from more.
     """
     start = max(np.sqrt(mean_square(np.inf)) / radius, least)
 
@@ -94,85 +78,47 @@ def risk_curvature(radius: float, mean_square: Callable[[float], float], least: 
         return float(mean_square(m) / (2 * m) + m * radius**2 / 2)
 
     low, high = np.log(SEARCHED)
-    found = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.01})
-    return float(start * np.exp(found.x)), float(found.fun)
+    best = optimize.minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 0.01})
+    return float(start * np.exp(best.x)), float(best.fun)
 
 
 @dataclass(frozen=True)
 class NoiseBudget:
-    """What one release may cost, and how its noise and curvature are to be chosen.
+    """What one release may cost, and how its noise and curvature are to be chosen."""
 
-    Attributes
-    ----------
-    eps, delta : float
-        For the noise in the objective; delta > 0 permits Gaussian noise.
-    final_eps : float
-        For the final discrete noise, on top of `eps`.
-    adjacency : {"add_remove", "replace_one"}
-    retrieval : {"recycle", "return", None}
-        Where the budget goes that the joint bound retrieves from the classical split: into less noise, back to the
-        analyst (the noise keeps the classical scale and what it really costs is charged), or nowhere.
-    curvature : float, optional
-        Curvature added to the penalty's own; by default what the penalty lacks of the default curvature.
-    radius : float, optional
-        The analyst's guess at the norm of the coefficients in model units.
-    kind : {"laplace", "gaussian"}, optional
-        The noise to insist on; by default whichever costs less risk.
-    norm : {"l1", "l2", "linf", "design"}, optional
-        The norm of the noise to insist on.
-    rows_at_most : float
-        The greatest number of rows to be certified.
-    information : InformationPurchase, optional
-        What is spent on inference besides `eps`, which then pays for fit and information matrix together.
-    shared : bool
-        Whether a record is a person's rows, which share a weight of 1 (docs/proofs/persons), or one row.
-    charged : bool
-        Whether it is spent already, so that information without a price is left out instead of refused.
-    """
-
-    eps: float
-    delta: float
-    final_eps: float
+    eps: float  # for the noise in the objective
+    delta: float  # positive: Gaussian noise is permitted
+    final_eps: float  # for the final discrete noise, on top of `eps`
     adjacency: Adjacency
+    # Where the budget goes that the joint bound retrieves from the classical split: less noise, or less charge.
     retrieval: Literal["recycle", "return"] | None = "recycle"
-    curvature: float | None = None
-    radius: float | None = None
-    kind: Kind | None = None
-    norm: NormName | Literal["design"] | None = None
-    rows_at_most: float = ROWS_AT_MOST
+    curvature: float | None = None  # added to the penalty's own; by default what that lacks of the default curvature
+    radius: float | None = None  # the analyst's guess at the norm of the coefficients in model units
+    kind: Kind | None = None  # to insist on; by default whichever costs less risk
+    norm: NormName | Literal["design"] | None = None  # to insist on
+    rows_at_most: float = ROWS_AT_MOST  # the greatest number of rows to be certified
+    # Spent on inference besides `eps`, which then pays for fit and information matrix together.
     information: InformationPurchase | None = None
-    shared: bool = False
-    charged: bool = False
+    shared: bool = False  # a record is a person's rows, which share a weight of 1 (docs/proofs/persons), not one row
+    charged: bool = False  # spent already: information without a price is left out instead of refused
 
     @property
-    def whole(self) -> NoiseBudget:
-        """The same without inference, what that would cost spent on the fit."""
-        beside = 0.0 if self.information is None else self.information.beside
-        return replace(self, eps=self.eps + beside, information=None)
+    def without_inference(self) -> NoiseBudget:
+        """The same with what inference would cost spent on the fit."""
+        extra = 0.0 if self.information is None else self.information.extra_eps
+        return replace(self, eps=self.eps + extra, information=None)
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseCandidate:
-    """A law of the objective's linear term, up to its scale.
-
-    Attributes
-    ----------
-    kind : {"laplace", "gaussian"}
-    delta : float
-        What it spends of the budget's delta: 0 for Laplace noise.
-    row_norm : float
-        The largest norm of a row.
-    shape : ndarray, shape (p,)
-        Public weights a of a law that is the same in all columns but for them; ones for noise cut to the design.
-    unit : Noise or KNormNoise
-        The law at scale 1, before it is divided by `shape`.
-    """
+    """A law of the objective's linear term, up to its scale."""
 
     kind: Kind
-    delta: float
-    row_norm: float
+    delta: float  # what it spends of the budget's delta: 0 for Laplace noise
+    row_norm: float  # the largest norm of a row
+    # Weights a of a law that is the same in all columns but for them; ones for noise cut to the design, shape (p,).
     shape: Vector
-    unit: Noise | KNormNoise
+    unit: Noise | KNormNoise  # the law at scale 1, before it is divided by `shape`
 
     @cached_property
     def variances(self) -> Vector:
@@ -186,12 +132,12 @@ class NoiseCandidate:
         return self.unit.scaled(scale)
 
 
-def noise_candidates(design: Bounds, purchase: NoiseBudget) -> Iterator[NoiseCandidate]:
+def noise_candidates(design: Bounds, budget: NoiseBudget) -> Iterator[NoiseCandidate]:
     """The laws that the budget permits and the design bounds."""
-    if purchase.kind != "gaussian":
-        yield from _laplace(design, purchase.norm)
-    if purchase.delta > 0 and purchase.kind != "laplace":
-        yield from _by_norm(design, "l2", "gaussian", purchase.delta)
+    if budget.kind != "gaussian":
+        yield from _laplace(design, budget.norm)
+    if budget.delta > 0 and budget.kind != "laplace":
+        yield from _by_norm(design, "l2", "gaussian", budget.delta)
 
 
 def design_norms(design: Bounds) -> tuple[Literal["design"], ...]:
@@ -269,51 +215,40 @@ class Price(NamedTuple):
     need: float
 
 
-def price_fit(
-    design: Bounds, family: Family, purchase: NoiseBudget, metric: NoiseCandidate, curvature: Vector
-) -> Price:
-    """Calibrate the noise at a curvature, and settle where retrieved budget goes.
-
-    Raises
-    ------
-    ArgumentError
-        If no noise is enough.
-    """
+def price_fit(design: Bounds, family: Family, budget: NoiseBudget, metric: NoiseCandidate, curvature: Vector) -> Price:
+    """Calibrate the noise at a curvature, and settle where retrieved budget goes; ArgumentError if none is enough."""
     kappa = design.curvature_ratio(curvature)
     if not kappa > 0:
         raise ArgumentError(
-            f"eps = {purchase.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
-            f"{family.lipschitz / purchase.eps:.1g} would drown any data. Give an eps between 0.01 and 10, as is usual"
+            f"eps = {budget.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
+            f"{family.lipschitz / budget.eps:.1g} would drown any data. Give an eps between 0.01 and 10, as is usual"
         )
-    joint = scales(family, purchase, metric, kappa).fit
+    joint = scales(family, budget, metric, kappa).fit
     if not np.isfinite(joint):
         square = design.curvature_ratio(np.ones(len(curvature)))
-        least = least_curvature(family, square, purchase.eps, shared=purchase.shared)
+        least = least_curvature(family, square, budget.eps, shared=budget.shared)
         raise ArgumentError(
-            f"curvature is too small for eps = {purchase.eps:.3g}: give more than about {least:.4g}, or raise eps"
+            f"curvature is too small for eps = {budget.eps:.3g}: give more than about {least:.4g}, or raise eps"
         )
-    classical, need = _classical(family, purchase, metric, purchase.eps, kappa)
+    classical, need = _classical(family, budget, metric, budget.eps, kappa)
     # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
-    if need >= purchase.eps or purchase.retrieval == "recycle":
-        return Price(joint, purchase.eps, purchase.eps, classical, need)
-    charged = need if purchase.retrieval == "return" else purchase.eps
-    return Price(classical, charged, purchase.eps, classical, need)
+    if need >= budget.eps or budget.retrieval == "recycle":
+        return Price(joint, budget.eps, budget.eps, classical, need)
+    charged = need if budget.retrieval == "return" else budget.eps
+    return Price(classical, charged, budget.eps, classical, need)
 
 
 def scales(
-    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, kappa: float, error: float = 0.0
+    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, error: float = 0.0
 ) -> JointScales:
     """Scales of the noise of the fit, and of its information if that is paid for too.
 
-    Parameters
-    ----------
-    error : float
-        Bound on the difference of linear predictors at the released and at the exact optimum.
+    `error` bounds the difference of linear predictors at the released and at the exact optimum.
     """
-    common = {**_bought(purchase, metric), "eps": purchase.eps, "curvature_ratio": kappa, "shared": purchase.shared}
-    if purchase.information is None:
-        return JointScales(joint_scale(family, **common), np.inf)
-    common |= {"ratio": purchase.information.ratio, "eta_error": error}
+    common = {**_common(budget, metric), "eps": budget.eps, "curvature_ratio": kappa, "shared": budget.shared}
+    if budget.information is None:
+        return JointScales(least_scale(family, **common), np.inf)
+    common |= {"ratio": budget.information.ratio, "eta_error": error}
     if metric.kind == "gaussian":
         del common["shared"]  # which is for pure noise alone
         return joint_scales_delta(family, law="wishart", **common)
@@ -321,58 +256,48 @@ def scales(
     return joint_scales(family, **common)
 
 
-def curvature_room(family: Family, purchase: NoiseBudget, kappa: float) -> float:
+def curvature_room(family: Family, budget: NoiseBudget, kappa: float) -> float:
     """By what the curvature is raised to make room for free information."""
-    rows = 2 if purchase.adjacency == "replace_one" else 1
-    most = headroom(family) * purchase.eps / (rows * family.lipschitz)
-    return min(MOST_ROOM, 1 + ROOM_PER_EPS * purchase.eps, max(1.0, kappa / (ROOM_WANTED * most)))
+    rows = 2 if budget.adjacency == "replace_one" else 1
+    most = headroom(family) * budget.eps / (rows * family.lipschitz)
+    return min(MOST_ROOM, 1 + ROOM_PER_EPS * budget.eps, max(1.0, kappa / (ROOM_WANTED * most)))
 
 
 def price_information(
     design: Bounds,
     family: Family,
-    purchase: NoiseBudget,
+    budget: NoiseBudget,
     metric: NoiseCandidate,
     curvature: Vector,
-    alone: Price,
+    fit_price: Price,
     error: float,
 ) -> tuple[Price, InformationPlan] | None:
-    """Calibrate the noise of fit and information together.
+    """Calibrate the noise of fit and information together; None if it was to be free and there is hardly room for it.
 
-    Parameters
-    ----------
-    alone : Price
-        Of the fit whose noise is to be kept, if the information is to be free.
-    error : float
-        As for `scales`.
-
-    Returns
-    -------
-    Price, InformationPlan, or None
-        None if the information was to be free and there is hardly room for it.
+    Free information keeps the noise of `fit_price`, what the fit costs without it; `error` as for `scales`.
     """
-    asked, kappa = purchase.information, design.curvature_ratio(curvature)
-    assert asked is not None
-    found: JointScales | None
+    bought, kappa = budget.information, design.curvature_ratio(curvature)
+    assert bought is not None
+    joint: JointScales | None
     law: MatrixLaw = "wishart"
     if metric.kind == "gaussian":
-        law, found = _normal_scales(family, purchase, metric, kappa, len(curvature), error)
-    elif asked.free:
-        found = _free_scales(family, purchase, metric, kappa, alone.scale, error)
+        law, joint = _normal_scales(family, budget, metric, kappa, len(curvature), error)
+    elif bought.free:
+        joint = _free_scales(family, budget, metric, kappa, fit_price.scale, error)
     else:
-        found = scales(family, purchase, metric, kappa, error)
-    if found is None:
+        joint = scales(family, budget, metric, kappa, error)
+    if joint is None:
         return None
-    loss = _loss(family, purchase, metric, found.fit, kappa)
-    fit = min(loss, purchase.eps)
-    classical, need = _classical(family, purchase, metric, fit, kappa)
-    noise = MatrixNoise(law, found.matrix, *matrix_metric(design))
-    plan = InformationPlan(asked, noise, family.curvature_bound, purchase.eps - fit, error)
-    return Price(found.fit, fit, fit, classical, need), plan
+    loss = _loss(family, budget, metric, joint.fit, kappa)
+    fit = min(loss, budget.eps)
+    classical, need = _classical(family, budget, metric, fit, kappa)
+    noise = MatrixNoise(law, joint.matrix, *matrix_metric(design))
+    plan = InformationPlan(bought, noise, family.curvature_bound, budget.eps - fit, error)
+    return Price(joint.fit, fit, fit, classical, need), plan
 
 
 def _free_scales(
-    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, kappa: float, scale: float, error: float
+    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, scale: float, error: float
 ) -> JointScales | None:
     """The matrix noise that there is room for beside the fit's pure noise of a scale; None for hardly any.
 
@@ -383,12 +308,12 @@ def _free_scales(
         ratio = free_ratio(
             family,
             scale=fit,
-            eps=purchase.eps,
+            eps=budget.eps,
             curvature_ratio=kappa,
             row_norm=metric.row_norm,
-            adjacency=purchase.adjacency,
+            adjacency=budget.adjacency,
             eta_error=error,
-            shared=purchase.shared,
+            shared=budget.shared,
         )
         if ratio > LEAST_FREE * headroom(family):
             return JointScales(fit, fit / (ratio * metric.row_norm))
@@ -396,44 +321,44 @@ def _free_scales(
 
 
 def _normal_scales(
-    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, kappa: float, size: int, error: float
+    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, size: int, error: float
 ) -> tuple[MatrixLaw, JointScales | None]:
     """The matrix noise beside normal noise of the fit that is raised a little, and its law."""
-    asked = purchase.information
-    assert asked is not None
-    paid = PAID_SURCHARGES[0 if headroom(family) > 0 else 1] if asked.surcharge is None else asked.surcharge
+    bought = budget.information
+    assert bought is not None
+    paid = PAID_SURCHARGES[0 if headroom(family) > 0 else 1] if bought.surcharge is None else bought.surcharge
     choice = best_joint_scales_delta(
         family,
-        eps=purchase.eps,
+        eps=budget.eps,
         size=size,
         curvature_ratio=kappa,
-        surcharge=FREE_SURCHARGE if asked.free else paid,
+        surcharge=FREE_SURCHARGE if bought.free else paid,
         eta_error=error,
-        **_bought(purchase, metric),
+        **_common(budget, metric),
     )
     return choice.law, choice.scales if np.isfinite(choice.entry_variance) else None
 
 
-def _bought(purchase: NoiseBudget, metric: NoiseCandidate) -> dict[str, Any]:
+def _common(budget: NoiseBudget, metric: NoiseCandidate) -> dict[str, Any]:
     """What the calibrations have in common."""
-    return {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": purchase.adjacency}
+    return {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": budget.adjacency}
 
 
 def _classical(
-    family: Family, purchase: NoiseBudget, metric: NoiseCandidate, eps: float, kappa: float
+    family: Family, budget: NoiseBudget, metric: NoiseCandidate, eps: float, kappa: float
 ) -> tuple[float, float]:
     """The scale of the papers' even split of eps, and what noise of that scale really costs: `MOST` if no eps does."""
-    classical = classical_scale(family, eps=eps, **_bought(purchase, metric))
-    return classical, min(_loss(family, purchase, metric, classical, kappa), MOST)
+    classical = classical_scale(family, eps=eps, **_common(budget, metric))
+    return classical, min(_loss(family, budget, metric, classical, kappa), MOST)
 
 
-def _loss(family: Family, purchase: NoiseBudget, metric: NoiseCandidate, scale: float, kappa: float) -> float:
+def _loss(family: Family, budget: NoiseBudget, metric: NoiseCandidate, scale: float, kappa: float) -> float:
     """What noise of a scale costs."""
     return joint_loss(
         family,
         scale=scale,
         curvature_ratio=kappa,
         kind=metric.kind,
-        shared=purchase.shared,
-        **_bought(purchase, metric),
+        shared=budget.shared,
+        **_common(budget, metric),
     )

@@ -97,27 +97,15 @@ class PublicDesign(Bounds, Protocol):
 
 @dataclass(frozen=True)
 class ArrayDesign:
-    """The design of plain arrays: rows are clipped to the stated norms.
-
-    Attributes
-    ----------
-    names : tuple of str
-    norms : dict
-        Bounds on the rows' norms, with at least the key ``"l2"``; the others may be missing.
-    response_name : str
-    offset_bound : float
-        Offsets are clipped to this size; 0 without any.
-    weight_bound : float or None
-        Weights are clipped to this and divided by it; None without any.
-    """
+    """The design of plain arrays: rows are clipped to the stated norms."""
 
     names: tuple[str, ...]
-    norms: Mapping[NormName, float]
+    norms: Mapping[NormName, float]  # bounds on the rows' norms, "l2" among them
     response_name: str = "y"
     has_intercept: bool = False
     notes: tuple[str, ...] = ()
-    offset_bound: float = 0.0
-    weight_bound: float | None = None
+    offset_bound: float = 0.0  # offsets are clipped to this size; 0 without any
+    weight_bound: float | None = None  # weights are clipped to this and divided by it; None without any
 
     @property
     def score_ratio(self) -> float | None:
@@ -139,16 +127,13 @@ class ArrayDesign:
 
     @property
     def dummies(self) -> tuple[Dummies, ...]:
-        """None is known."""
         return ()
 
     @property
     def joined(self) -> tuple[JointColumns, ...]:
-        """None are known."""
         return ()
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
-        """None are known."""
         size = len(self.names) if columns is None else len(columns)
         return np.zeros((0, size, size))
 
@@ -161,51 +146,45 @@ class ArrayDesign:
         return 0.0, 1.0
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
-        """The supremum over rows of the norm of x * weights."""
         return term_norm(self.terms[0], which, weights)
 
     def curvature_ratio(self, curvature: Vector) -> float:
-        """kappa: the supremum over rows of sum_j x_j**2 / curvature_j."""
         return self.norm_bound("l2", curvature**-0.5) ** 2
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        beside = {"offset_bound": self.offset_bound, "weight_bound": self.weight_bound}
-        return {"names": list(self.names), "norms": dict(self.norms), "response_name": self.response_name, **beside}
+        return {
+            "names": list(self.names),
+            "norms": dict(self.norms),
+            "response_name": self.response_name,
+            "offset_bound": self.offset_bound,
+            "weight_bound": self.weight_bound,
+        }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ArrayDesign:
         """The design whose `to_dict` gave `stored`."""
-        beside = {name: stored[name] for name in ("offset_bound", "weight_bound") if name in stored}
-        return cls(tuple(stored["names"]), stored["norms"], stored["response_name"], **beside)
+        later = {name: stored[name] for name in ("offset_bound", "weight_bound") if name in stored}
+        return cls(tuple(stored["names"]), stored["norms"], stored["response_name"], **later)
 
 
 @dataclass(frozen=True, eq=False)
 class SubDesign:
-    """Some columns of a design, under the bounds of the whole.
+    """Some columns of a design, at increasing `positions`, under the bounds of the whole."""
 
-    Attributes
-    ----------
-    whole : Bounds
-    kept : ndarray of int
-        Positions of the columns, increasing.
-    """
-
-    whole: Bounds
-    kept: NDArray[np.intp]
+    design: Bounds
+    positions: NDArray[np.intp]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns kept."""
-        return tuple(self.whole.names[j] for j in self.kept)
+        return tuple(self.design.names[j] for j in self.positions)
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """What is left of each term."""
         left: list[Term] = []
         start = 0
-        for term in self.whole.terms:
-            inside = self.kept[(self.kept >= term.columns.start) & (self.kept < term.columns.stop)]
+        for term in self.design.terms:
+            inside = self.positions[(self.positions >= term.columns.start) & (self.positions < term.columns.stop)]
             maxima = term.maxima[inside - term.columns.start]
             if len(inside):
                 norms = min(term.l2, float(np.linalg.norm(maxima))), min(term.l1, float(np.sum(maxima)))
@@ -215,48 +194,45 @@ class SubDesign:
 
     @property
     def offset_bound(self) -> float:
-        """The whole design's."""
-        return self.whole.offset_bound
+        return self.design.offset_bound
 
     @property
     def score_ratio(self) -> float | None:
-        """The whole design's."""
-        return self.whole.score_ratio
+        return self.design.score_ratio
 
     @property
     def images(self) -> tuple[Image, ...]:
         """What is left of the bodies."""
-        return restrict_images(self.whole.images, self.kept)
+        return restrict_images(self.design.images, self.positions)
 
     @property
     def dummies(self) -> tuple[Dummies, ...]:
         """Those that are whole."""
-        return restricted_dummies(self.whole.dummies, self.kept)
+        return restricted_dummies(self.design.dummies, self.positions)
 
     @property
     def joined(self) -> tuple[JointColumns, ...]:
         """Those that are left in part or whole."""
-        place = {int(column): position for position, column in enumerate(self.kept)}
-        left = (one.among(place) for one in self.whole.joined)
+        place = {int(column): position for position, column in enumerate(self.positions)}
+        left = (one.among(place) for one in self.design.joined)
         return tuple(one for one in left if one is not None)
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """What is known of the columns kept, or of some of them."""
-        return self.whole.forms(self.kept if columns is None else self.kept[columns])
+        return self.design.forms(self.positions if columns is None else self.positions[columns])
 
     def back_transform(self) -> tuple[NDArray[np.float64], Vector]:
         """The whole design's, all other coefficients being zero."""
-        matrix, shift = self.whole.back_transform()
-        return matrix[np.ix_(self.kept, self.kept)], shift[self.kept]
+        matrix, shift = self.design.back_transform()
+        return matrix[np.ix_(self.positions, self.positions)], shift[self.positions]
 
     def norm_bound(self, which: NormName, weights: Vector) -> float:
         """The whole design's bound with no weight on the other columns."""
-        spread = np.zeros(len(self.whole.names))
-        spread[self.kept] = weights
-        return self.whole.norm_bound(which, spread)
+        spread = np.zeros(len(self.design.names))
+        spread[self.positions] = weights
+        return self.design.norm_bound(which, spread)
 
     def curvature_ratio(self, curvature: Vector) -> float:
-        """kappa over the columns kept."""
         return self.norm_bound("l2", curvature**-0.5) ** 2
 
 
@@ -269,10 +245,8 @@ def has_errors(design: Bounds) -> bool:
 def constant_column(design: Bounds) -> tuple[int, float] | None:
     """A column that has the same value in every row, and that value; None if none is known.
 
-    Parameters
-    ----------
-    design : Bounds
-        The bodies of its terms tell. A name does not: an array's column may be called Intercept, whatever is in it.
+    The bodies of the design's terms tell. A name does not: an array's column may be called Intercept, whatever is in
+    it.
     """
     varying = {column for image in design.images if image.block.kind != "intercept" for column in image.columns}
     for image in design.images:
@@ -284,12 +258,9 @@ def constant_column(design: Bounds) -> tuple[int, float] | None:
 
 
 def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormName, float]:
-    """Check the row bounds of an array design and return them, with an l2 bound implied by the others if missing.
+    """The row bounds of an array design, checked, with an l2 bound implied by the others if missing.
 
-    Raises
-    ------
-    ArgumentError
-        If `row_norm` is not a number from 1e-50 to 1e50 or a dict of such under the keys l1, l2, linf.
+    ArgumentError unless `row_norm` is a number from 1e-50 to 1e50 or a dict of such under the keys l1, l2, linf.
     """
     given = dict(row_norm) if isinstance(row_norm, Mapping) else {"l2": row_norm}
     unknown = set(given) - set(NORM_NAMES)

@@ -10,6 +10,7 @@ from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.information import headroom
 
@@ -31,61 +32,52 @@ TOO_FAR = (
 SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15, "clustered": 0.15}
 
 
-def with_inference(
-    purchase: NoiseBudget, design: Bounds, family: Family, penalty: Penalty | None, options: Options
-) -> NoiseBudget:
-    """The purchase with its share for inference set aside, where there is one.
+def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
+    """The budget of the stage that is released last, its share for inference set aside if there is one.
 
-    Parameters
-    ----------
-    purchase : Purchase
-        Of the stage whose coefficients are released last.
-    design : Bounds
-    family : Family
-    penalty : Penalty or None
-        Of that stage.
-    options : Options
-
-    Raises
-    ------
-    ArgumentError
-        If inference is asked for where there is none, or a share is given that would buy nothing.
+    ArgumentError if inference is asked for where there is none, or a share is given that would buy nothing.
     """
-    reason = obstacle(family, penalty, options)
-    wanted = options.inference
-    _check_shares(family, design, options, offered=reason is None)
+    design, family, options = spec.design, spec.family, spec.options
+    reason = obstacle(family, spec.penalty, options)
+    kind = options.inference
+    _check_shares(spec, offered=reason is None)
     if reason is not None:
-        if wanted in (None, "auto"):
-            return purchase
-        raise ArgumentError(f"inference={wanted!r} {reason}")
+        if kind in (None, "auto"):
+            return budget
+        raise ArgumentError(f"inference={kind!r} {reason}")
     # Nothing is free for persons, whose scores' spread must be bought.
-    if wanted is None or (wanted == "auto" and (headroom(family) == 0 or options.unit is not None)):
-        return purchase
+    if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
+        return budget
+    check_units(design, options)
     if not has_errors(design):
-        if wanted == "auto":
-            return purchase
-        raise ArgumentError(f"inference={wanted!r} {TOO_FAR}")
-    if wanted == "model" and _variance_is_open(family, design):
+        return budget
+    if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
             "take 'robust'"
         )
-    spread = _spread(family, design, options)
-    whole = purchase.eps + purchase.final_eps
+    spread = _spread(spec)
+    total = budget.eps + budget.final_eps
     bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
     information = InformationPurchase(
         ratio=_ratio(family, len(design.names), options),
-        free=wanted == "auto",
+        free=kind == "auto",
         spread=spread,
-        cover_eps=COVER * whole,
-        spread_eps=bought * whole,
+        cover_eps=COVER * total,
+        spread_eps=bought * total,
         weights_eps=0.0,
         surcharge=_surcharge(options),
         most=options.record.rows,
     ).suited(design)
-    if information.beside >= purchase.eps:
+    if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
-    return replace(purchase, eps=purchase.eps - information.beside, information=information)
+    return replace(budget, eps=budget.eps - information.extra_eps, information=information)
+
+
+def check_units(design: Bounds, options: Options) -> None:
+    """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
+    if options.inference not in (None, "auto") and not has_errors(design):
+        raise ArgumentError(f"inference={options.inference!r} {TOO_FAR}")
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
@@ -112,16 +104,17 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
     return None
 
 
-def _check_shares(family: Family, design: Bounds, options: Options, *, offered: bool) -> None:
+def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
-    wanted = options.inference
-    if options.information_share is not None and wanted in (None, "auto"):
+    options, family = spec.options, spec.family
+    kind = options.inference
+    if options.information_share is not None and kind in (None, "auto"):
         raise ArgumentError("information_share is of information that is paid for: pass inference=True or leave it out")
     if options.spread_share is None:
         return
-    if wanted is None or (wanted == "auto" and (not offered or headroom(family) == 0)):
+    if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):
         raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
-    if _spread(family, design, options) == "known":
+    if _spread(spec) == "known":
         raise ArgumentError(
             f"spread_share buys nothing for family {family.name!r}, whose variance follows from its mean: leave "
             "it out, or pass inference='robust'"
@@ -141,11 +134,12 @@ def _variance_is_open(family: Family, design: Bounds) -> bool:
     return design.score_ratio is None or (isinstance(family, BinomialCounts) and design.score_ratio == 1)
 
 
-def _spread(family: Family, design: Bounds, options: Options) -> SpreadKind:
+def _spread(spec: FitSpec) -> SpreadKind:
     """How the score's covariance is known: weights and persons leave it open, and then it is bought."""
+    family, options = spec.family, spec.options
     if options.unit is not None:
         return "clustered"
-    if _variance_is_open(family, design):
+    if _variance_is_open(family, spec.design):
         return "robust"
     if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
         return "robust"

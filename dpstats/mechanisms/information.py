@@ -39,72 +39,46 @@ TAIL = 60.0
 
 @dataclass(frozen=True)
 class InformationPurchase:
-    """What a stage is to spend on inference.
+    """What a stage is to spend on inference."""
 
-    Attributes
-    ----------
-    ratio : float
-        1 / s2, the inverse scale of the matrix noise, as a multiple of the row norm over the scale of the fit's noise.
-    free : bool
-        Whether the fit's noise is to be no larger for it: the curvature makes room.
-    spread : {"known", "dispersion", "robust", "clustered"}
-        The score's covariance: that of the information; times a dispersion that is bought; or bought direction by
-        direction, from the scores of rows or from those of persons.
-    cover_eps, spread_eps, weights_eps : float
-        For floating point, for the sum of squared scores, and for the sum of weights where no intercept has it.
-    surcharge : float, optional
-        By what part of it the information may raise normal noise of the fit, where the caller said so.
-    most : int
-        The most rows of weight 1 that a person has, each of which may cost what is said here.
-    """
-
-    ratio: float
-    free: bool
+    ratio: float  # 1 / s2, the inverse scale of the matrix noise, times the fit's noise scale over the row norm
+    free: bool  # the fit's noise is to be no larger for it: the curvature makes room
+    # The score's covariance: the information; times a bought dispersion; or bought from scores of rows, or persons.
     spread: SpreadKind
-    cover_eps: float
-    spread_eps: float
-    weights_eps: float
+    cover_eps: float  # for floating point
+    spread_eps: float  # for the sum of squared scores
+    weights_eps: float  # for the sum of weights where no intercept has it
+    # By what part of it the information may raise normal noise of the fit, where the caller said so.
     surcharge: float | None = None
-    most: int = 1
+    most: int = 1  # the most rows of weight 1 that a person has, each of which may cost what is said here
 
     @property
-    def beside(self) -> float:
-        """What is spent beside fit and matrix."""
+    def extra_eps(self) -> float:
+        """What is spent besides fit and matrix."""
         return self.cover_eps + self.spread_eps + self.weights_eps
 
     def suited(self, design: Bounds) -> InformationPurchase:
         """The same budget for a design: without a constant column the sum of weights is bought apart."""
-        together = self.spread_eps + self.weights_eps
-        apart = WEIGHTS_PART * together if self.spread == "dispersion" and constant_column(design) is None else 0.0
-        return replace(self, spread_eps=together - apart, weights_eps=apart)
+        total = self.spread_eps + self.weights_eps
+        weights = WEIGHTS_PART * total if self.spread == "dispersion" and constant_column(design) is None else 0.0
+        return replace(self, spread_eps=total - weights, weights_eps=weights)
 
 
 @dataclass(frozen=True)
 class InformationPlan:
-    """The release of the information, fixed before rows are read.
-
-    Attributes
-    ----------
-    purchase : InformationPurchase
-    noise : MatrixNoise
-    weight_bound : float
-        h.
-    eps : float
-        What the matrix adds to the price of the fit.
-    eta_error : float
-        Bound on the difference of linear predictors at the released and at the exact optimum, as planned for.
-    """
+    """The release of the information, fixed before rows are read."""
 
     purchase: InformationPurchase
     noise: MatrixNoise
-    weight_bound: float
-    eps: float
+    weight_bound: float  # h
+    eps: float  # what the matrix adds to the price of the fit
+    # Bound on the difference of linear predictors at the released and at the exact optimum, as planned for.
     eta_error: float
 
     @property
     def cost(self) -> float:
         """eps of everything that inference adds to the fit."""
-        return self.eps + self.purchase.beside
+        return self.eps + self.purchase.extra_eps
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -119,19 +93,10 @@ class InformationPlan:
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """What was released for inference.
+    """What was released for inference."""
 
-    Attributes
-    ----------
-    columns : tuple of int
-        Positions in the design of the k columns that the last stage fitted.
-    matrix : ndarray, shape (k, k)
-        The information with its noise, in model units.
-    spread : ModelSpread or RobustSpread
-    """
-
-    columns: tuple[int, ...]
-    matrix: Vector
+    columns: tuple[int, ...]  # positions in the design of the k columns that the last stage fitted
+    matrix: Vector  # the information with its noise, in model units, shape (k, k)
     spread: ModelSpread | RobustSpread
 
     def among(self, columns: Sequence[int]) -> Information:
@@ -165,6 +130,32 @@ class Information:
             directions = np.array(facts["directions"]) if "directions" in facts else None
             spread = RobustSpread(variances, np.array(facts["deviations"]), directions)
         return cls(tuple(stored["columns"]), np.array(stored["matrix"], dtype=np.float64), spread)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedSums:
+    """What a fit from released statistics leaves for inference, and for other models."""
+
+    sums: Vector  # X'X, X'y and y'y with their noise, in model units, the response last, shape (p + 1, p + 1)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Positions in the design of the columns fitted: all."""
+        return tuple(range(len(self.sums) - 1))
+
+    @property
+    def matrix(self) -> Vector:
+        """The information with its noise, shape (p, p)."""
+        return self.sums[:-1, :-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain released values, for JSON."""
+        return {"sums": self.sums.tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ReleasedSums:
+        """What `to_dict` gave `stored` of."""
+        return cls(np.array(stored["sums"], dtype=np.float64))
 
 
 def eta_error(final: LatticeRelease, row_length: float, offset_bound: float = 0.0) -> float:

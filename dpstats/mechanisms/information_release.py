@@ -55,25 +55,10 @@ def release_information(
     adjacency: Adjacency,
     random: RandomSource,
 ) -> Information | None:
-    """The information at released coefficients and the spread of the score. Reads rows that are paid for.
+    """The information at released coefficients (p,) and the spread of the score, from rows that are paid for.
 
-    Parameters
-    ----------
-    plan : InformationPlan
-    final : LatticeRelease
-        The last step of the fit.
-    family : Family
-    design : Bounds
-    params : ndarray, shape (p,)
-        Released, in model units.
-    rows : Rows of Block
-    adjacency : {"add_remove", "replace_one"}
-    random : RandomSource
-
-    Returns
-    -------
-    Information or None
-        None where the proof does not speak of such coefficients: decided by public and released values alone.
+    `final` is the last step of the fit. None where the proof does not speak of such coefficients: decided by public and
+    released values alone.
     """
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(len(params)))))
     clamped = np.any(np.abs(params) >= 0.99 * LATTICE_LIMIT * final.step)
@@ -101,17 +86,10 @@ def release_information(
 
 
 class _Sums(NamedTuple):
-    """Exact sums at the released coefficients, of one pass; the noise of each is drawn where it is bought.
+    """Exact sums at the released coefficients, of one pass; the noise of each is drawn where it is bought."""
 
-    Attributes
-    ----------
-    matrices : ndarray of object, shape (1 or 2, p, p)
-        Of w l'' x x' and, where spread is bought by row, of (w l')^2 x x'.
-    numbers : tuple of int
-        For a dispersion that of (w l')^2 and, where it is bought, that of w l'', in whole parts of their bounds.
-    """
-
-    matrices: NDArray[np.object_]
+    matrices: NDArray[np.object_]  # of w l'' x x' and, if spread is bought by row, (w l')^2 x x', shape (1 or 2, p, p)
+    # For a dispersion of (w l')^2 and, where that is bought, of w l'', in parts of their bounds.
     numbers: tuple[int, ...]
 
     def plus(self, other: _Sums) -> _Sums:
@@ -122,7 +100,7 @@ class _Sums(NamedTuple):
 
 def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> _Sums:
     """What the plan takes of the rows, all but what is bought by person."""
-    return rows.added(partial(_exact_sums, plan, family, params), _Sums.plus)
+    return rows.total_of_pieces(partial(_exact_sums, plan, family, params), _Sums.plus)
 
 
 def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: Iterable[Block]) -> _Sums:
@@ -163,13 +141,13 @@ def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: b
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
         return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
-    slope, bend = (found[: len(eta)] for found in family.slope_and_weight(predictors, endog))
+    slope, bend = (values[: len(eta)] for values in family.slope_and_weight(predictors, endog))
     return _times(block.weights, bend), _times(block.weights, slope)
 
 
-def _times(weights: Vector | None, found: Floats) -> Vector:
+def _times(weights: Vector | None, values: Floats) -> Vector:
     """What belongs to rows, times their weights."""
-    return np.asarray(found if weights is None else weights * found, dtype=np.float64)
+    return np.asarray(values if weights is None else weights * values, dtype=np.float64)
 
 
 def _person_slopes(family: Family, params: Vector, block: Block) -> tuple[Vector, Vector, Vector, NDArray[np.intp]]:
@@ -249,13 +227,13 @@ def _identified(matrix: Vector, noise: MatrixNoise, design: Bounds) -> _Directio
 
 def _apart(rows: Vector, known: Vector) -> Vector:
     """Those of the rows that are no combination of known ones and of those before them, shape (k, p)."""
-    found = np.zeros((0, rows.shape[1]))
+    added = np.zeros((0, rows.shape[1]))
     for row in rows:
-        basis = np.vstack((known, found))
+        basis = np.vstack((known, added))
         rest = row - np.linalg.lstsq(basis.T, row)[0] @ basis if len(basis) else row
         if np.linalg.norm(rest) > INDEPENDENT * np.linalg.norm(row):
-            found = np.vstack((found, row))
-    return found
+            added = np.vstack((added, row))
+    return added
 
 
 def _robust(
@@ -279,7 +257,7 @@ def _robust(
     if inside.any():
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
-        persons = rows.through(_by_columns).each(partial(_person_slopes, family, params))
+        persons = rows.map_shards(_by_columns).map(partial(_person_slopes, family, params))
         buy = (
             partial(noisy_spread, (), total=squares)
             if plan.purchase.spread == "robust"

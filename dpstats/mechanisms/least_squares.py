@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,13 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.objective import ObjectivePlan
+from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import check_output_options
 from dpstats.mechanisms.release import MOST_COVERED, LatticeRelease
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import MODEL_UNITS, NoiseFacts, Released, RiskTables, StagePlan, Table
 from dpstats.mechanisms.statistics import RADIUS, Moments, StatisticsPlan, plan_statistics
-from dpstats.penalties import Penalty
-from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import MatrixLaw
 from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.randomness import RandomSource
@@ -35,22 +35,46 @@ LAWS: dict[Kind | None, MatrixLaw] = {"laplace": "wishart", "gaussian": "normal"
 
 
 @dataclass(frozen=True, eq=False)
-class LeastSquaresPlan(ObjectivePlan):
-    """Everything about a linear model of released sums that is fixed before rows are read.
+class LeastSquaresPlan(StagePlan):
+    """A linear model of released sums.
 
     What the tables of a plan show of noise and curvature is that of the normal equations: `noise_variances` are those
     of X'y - X'X theta for coefficients of the norm that `radius` says, and `curvature` is the ridge where the sums say
     nothing. `penalty` is whole; none of it is part of `curvature`.
-
-    Attributes
-    ----------
-    statistics : StatisticsPlan
     """
+
+    released: ClassVar[str | None] = "statistics"
+    caps_loss: ClassVar[bool] = False
+    risk_is_proved: ClassVar[bool] = False
 
     statistics: StatisticsPlan = field(kw_only=True)
 
+    def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
+        """Coefficients of sums that are released, shape (p,)."""
+        return self._solved(self.statistics.release(rows, random))
+
+    def release(self, design: Bounds, rows: Rows[Block], random: RandomSource) -> Released:
+        """Coefficients, and the sums themselves."""
+        sums = self.statistics.release(rows, random)
+        return Released(self._solved(sums), ReleasedSums(sums))
+
+    def _solved(self, sums: Matrix) -> Vector:
+        with quiet():
+            equations = Moments.of(self.statistics, sums).equations(*whole_model(self.size))
+            return equations.solve(self.statistics.radius, self.penalty, self.penalty_weights)
+
     def check_last_step(self) -> None:
         """Nothing: coefficients follow from sums that have their noise, and no optimum is rounded."""
+
+    @property
+    def gradient_size(self) -> float:
+        """None: nothing is minimised before the noise."""
+        return 0.0
+
+    @property
+    def ridge(self) -> float:
+        """m: what stands for eigenvalues that noise hides, in the metric of the design."""
+        return ridge_of(self.statistics)
 
     @property
     def noise_variances(self) -> Vector:
@@ -65,148 +89,130 @@ class LeastSquaresPlan(ObjectivePlan):
 
     @property
     def law_name(self) -> str:
-        """The law of the noise, in words."""
         return f"{self.statistics.noise.law} matrix"
 
     @property
     def bought_law(self) -> str:
-        """What `eps` buys, in words."""
         return "X'X, X'y and y'y"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return super().to_dict() | {"released": "statistics", "statistics": self.statistics.to_dict()}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> LeastSquaresPlan:
-        """The plan whose `to_dict` gave `stored`."""
-        base = ObjectivePlan.from_dict(stored)
-        values = {item.name: getattr(base, item.name) for item in fields(base)}
-        return cls(**values, statistics=StatisticsPlan.from_dict(stored["statistics"]))
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedSums:
-    """What a fit from released statistics leaves for inference, and for other models.
-
-    Attributes
-    ----------
-    sums : ndarray, shape (p + 1, p + 1)
-        X'X, X'y and y'y with their noise, in model units; the response is last.
-    """
-
-    sums: Matrix
+    @property
+    def noise_facts(self) -> NoiseFacts:
+        """The noise of the released sums."""
+        return sums_facts(self.statistics)
 
     @property
-    def columns(self) -> tuple[int, ...]:
-        """Positions in the design of the columns fitted: all."""
-        return tuple(range(len(self.sums) - 1))
+    def shrinkage_note(self) -> str:
+        return (
+            "Coefficients are shrunk towards zero where the released sums have more noise than information, "
+            f"{MODEL_UNITS}"
+        )
 
     @property
-    def matrix(self) -> Matrix:
-        """The information with its noise, shape (p, p)."""
-        return self.sums[:-1, :-1]
+    def errors_note(self) -> str:
+        """What the sums allow, errors among it unless they have chosen columns."""
+        return (
+            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
+            "linear model of them: statistics.fit(formula) costs nothing. "
+            + (
+                "Errors of this fit would not be valid after a selection by the same sums."
+                if self.penalty is not None and self.penalty.sparse
+                else "Standard errors (model-based) account for the sample and for the noise."
+            )
+        )
+
+    def risk(self, tables: RiskTables[Table]) -> Table:
+        """None is proved."""
+        return tables.unproved()
+
+    def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        """Of normal equations that are stabilised eigenvalue by eigenvalue (docs/proofs/statistics, 4).
+
+        The ridge m makes the eigenvalue l of the equations in the metric l / 2 + sqrt(l^2 / 4 + m^2).
+        """
+        axes = self.statistics.axes[: self.size, : self.size]  # K with x = K z: the noise is alike in all directions
+        inner = np.linalg.solve(axes, np.linalg.solve(axes, hessian).T)
+        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+        values = np.maximum(values, 0.0)
+        steady = values / 2 + np.sqrt(values**2 / 4 + self.ridge**2)
+        turned = axes.T @ coefficients
+        # Coefficients u of z are K' theta.
+        back = np.linalg.solve(axes.T, vectors)
+        bias = back @ ((1 - values / steady) * (vectors.T @ turned))
+        variance = self.statistics.noise.gradient_variance(float(np.linalg.norm(turned))) / self.size
+        return (back * (variance / steady**2)) @ back.T, np.outer(bias, bias)
+
+    def noise_bounds(self, transform: Matrix) -> Vector:
+        """NaN: it is the released sums that tell (docs/proofs/statistics, 4)."""
+        return np.full(len(transform), np.nan)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released values, for JSON."""
-        return {"sums": self.sums.tolist()}
+        return super().to_dict() | {"statistics": self.statistics.to_dict()}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> ReleasedSums:
-        """What `to_dict` gave `stored` of."""
-        return cls(np.array(stored["sums"], dtype=np.float64))
+    def specific_fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return {"statistics": StatisticsPlan.from_dict(stored["statistics"])}
 
 
-def plan_least_squares(
-    design: Bounds,
-    family: Family,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    *,
-    eps: float,
-    delta: float,
-    adjacency: Adjacency,
-    options: Options,
-) -> LeastSquaresPlan:
+def ridge_of(statistics: StatisticsPlan) -> float:
+    """m = sqrt(E |b|^2) / radius, b the noise of the equations at coefficients of norm `radius`."""
+    return math.sqrt(statistics.noise.gradient_variance(statistics.radius)) / statistics.radius
+
+
+def sums_facts(statistics: StatisticsPlan) -> NoiseFacts:
+    """The standard deviations of the noise in the released sums."""
+    noise = statistics.noise
+    variances = {
+        "an entry of X'X": noise.entry_variance,
+        "an entry of X'y": noise.response_variance,
+        "y'y": noise.square_variance,
+    }
+    rows = tuple((name, (float(np.sqrt(value)),)) for name, value in variances.items())
+    return NoiseFacts("Noise, rows within the unit ball of the design's metric", ("sd of noise",), rows)
+
+
+def plan_least_squares(spec: FitSpec, eps: float, delta: float) -> LeastSquaresPlan:
     """Law, weights and scale of the noise of one linear model's sums, from public facts only.
 
-    Parameters
-    ----------
-    design : Bounds
-        Of a formula, with an intercept, without weights and offset.
-    family : Gaussian
-        With every cap filled in; least squares of sums has none.
-    penalty : Penalty, optional
-        Convex.
-    penalty_weights : ndarray, shape (p,)
-    eps, delta : float
-    adjacency : {"add_remove", "replace_one"}
-    options : Options
-        `noise` and `radius` count here.
-
-    Raises
-    ------
-    ArgumentError
-        If the model, the penalty or an option does not go with sums.
+    ArgumentError if the model, the penalty or an option does not go with sums.
     """
+    design, penalty, options = spec.design, spec.penalty, spec.options
     _check_options(options)
-    formula = _checked_design(design, family)
+    formula = _checked_design(design, spec.family)
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex to be fitted from released statistics, got {penalty.name!r}")
     radius = RADIUS if options.radius is None else options.radius
-    found = plan_statistics(
-        formula, eps=eps, delta=delta, adjacency=adjacency, radius=radius, law=LAWS.get(options.noise)
+    statistics = plan_statistics(
+        formula, eps=eps, delta=delta, adjacency=spec.adjacency, radius=radius, law=LAWS.get(options.noise)
     )
     size = len(design.names)
-    ridge = math.sqrt(found.noise.gradient_variance(found.radius)) / found.radius
-    curvature = ridge * np.diag(found.law.metric)[:size]
-    normal = found.noise.law == "normal"
-    paid = eps - found.cover_eps
+    curvature = ridge_of(statistics) * np.diag(statistics.law.metric)[:size]
+    normal = statistics.noise.law == "normal"
+    paid = eps - statistics.cover_eps
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
     return LeastSquaresPlan(
-        family=family,
+        family=spec.family,
         eps=paid,
         delta=delta if normal else 0.0,
-        adjacency=adjacency,
+        adjacency=spec.adjacency,
         curvature=curvature,
         kappa=design.curvature_ratio(curvature),
         row_norm=row_length,
         row_length=row_length,
         rows_at_most=options.rows_at_most,
-        noise=Noise("gaussian" if normal else "laplace", "l2", found.noise.scale),
+        noise=Noise("gaussian" if normal else "laplace", "l2", statistics.noise.scale),
         noise_shape=np.ones(size),
-        classical_scale=found.noise.scale,
+        classical_scale=statistics.noise.scale,
         planned_eps=paid,
         joint_need=paid,
         penalty=penalty,
-        penalty_weights=penalty_weights,
+        penalty_weights=spec.weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
-        radius=found.radius,
+        radius=statistics.radius,
         tolerance=0.0,
-        final=LatticeRelease(found.cover_eps, 1.0, size),
-        statistics=found,
+        final=LatticeRelease(statistics.cover_eps, 1.0, size),
+        statistics=statistics,
     )
-
-
-def release_least_squares(
-    plan: LeastSquaresPlan, rows: Rows[Block], random: RandomSource
-) -> tuple[Vector, ReleasedSums]:
-    """Read the rows once charged, release their sums, and solve for coefficients in model units, shape (p,).
-
-    Parameters
-    ----------
-    plan : LeastSquaresPlan
-    rows : Rows of Block
-    random : RandomSource
-    """
-    sums = plan.statistics.release(rows, random)
-    with quiet():
-        moments = Moments.of(plan.statistics, sums)
-        params = moments.equations(*whole_model(plan.size)).solve(
-            plan.statistics.radius, plan.penalty, plan.penalty_weights
-        )
-    return params, ReleasedSums(sums)
 
 
 def whole_model(size: int) -> tuple[Matrix, Vector]:
@@ -218,14 +224,14 @@ def whole_model(size: int) -> tuple[Matrix, Vector]:
 def _check_options(options: Options) -> None:
     """Raise ArgumentError for an option that sums do not have."""
     check_output_options(replace(options, inference=None), "statistics")
-    asked = {
+    conflicts = {
         "inference='robust'": options.inference == "robust",
         "information_share": options.information_share is not None,
         "spread_share": options.spread_share is not None,
         "curvature": options.curvature is not None,
         "response='bought'": options.response == "bought",
     }
-    for name, given in asked.items():
+    for name, given in conflicts.items():
         if given:
             raise ArgumentError(f"{name} does not go with method='statistics'; leave it out, or take method='napp'")
 

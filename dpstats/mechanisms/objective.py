@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
-from dpstats.families import from_dict as family_from_dict
+from dpstats.inference import ReleasedLaw, noise_bound
 from dpstats.mechanisms.calibration import (
     PAID_ROOM,
     NoiseBudget,
@@ -30,272 +31,118 @@ from dpstats.mechanisms.calibration import (
     typical_sizes,
 )
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.information import InformationPlan, eta_error, with_final_step
+from dpstats.mechanisms.information import InformationPlan, eta_error
 from dpstats.mechanisms.release import (
-    GRADIENT_SHARE,
-    LEAST_SHARE,
     ROUNDED,
     LatticeRelease,
-    covered_rows,
     final_noise_share,
     least_gradient_tolerance,
     plan_final,
 )
+from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
-from dpstats.penalties import from_dict as penalty_from_dict
-from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.k_norm import KNormNoise
-from dpstats.privacy.k_norm.noise import law_from_dict
-from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import PerturbedObjective
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectivePlan:
-    """Everything about one release that is fixed before rows are read.
+class ObjectivePlan(StagePlan):
+    """The minimiser of losses + theta'M theta / 2 + P(theta) + b'theta, b the noise; `linear` is part of b."""
 
-    Attributes
-    ----------
-    family : Family
-    eps, delta : float
-        The share of the budget that buys `noise`.
-    adjacency : {"add_remove", "replace_one"}
-    curvature : ndarray, shape (p,)
-        M, the diagonal quadratic term of the objective: the floor privacy needs plus the penalty's own.
-    kappa : float
-        sup x' M^-1 x over all rows of the design.
-    row_norm : float
-        The bound on the rows, after `noise_shape`, in the norm of the noise.
-    row_length : float
-        The bound on the rows' Euclidean norm.
-    rows_at_most : float
-        So many rows are certified to `tolerance`, whatever they are.
-    noise : Noise or KNormNoise
-        The law of b: in the metric x * noise_shape, or cut to the design.
-    noise_shape : ndarray, shape (p,)
-        Public weights a: the objective's linear term is b / a. Ones for noise cut to the design.
-    classical_scale : float
-        The scale that the papers' even split of `planned_eps` would cost.
-    planned_eps : float
-        What was set aside for the noise; `eps` is less where retrieved budget is returned.
-    joint_need : float
-        The eps that noise of the classical scale really costs, by the joint bound.
-    penalty : Penalty or None
-        What the penalty is beyond its curvature, which is part of `curvature`.
-    penalty_weights : ndarray, shape (p,)
-        Its weight on each column.
-    threshold : ndarray, shape (p,)
-        The part of a lasso's weights that noise alone rarely passes; zeros unless selection is noise-aware.
-    linear : ndarray, shape (p,)
-        A public linear term of the objective, from an earlier release; zeros in a single stage.
-    radius : float
-        The guessed norm of the coefficients in model units that the default curvature was chosen for.
-    tolerance : float
-        gamma, the certified bound on the gradient norm at the solver's point.
-    final : LatticeRelease
-        The discrete noise of the last step.
-    information : InformationPlan, optional
-        What is released beside the coefficients, for inference.
-    offset_bound : float
-        The greatest size of a row's offset.
-    stored : bool
-        Whether the plan was read from a file: it was checked where it was made, perhaps for another arithmetic.
-
-    Raises
-    ------
-    ArgumentError
-        If `tolerance` or `final` is finer than the proof allows beside the noise that is drawn (docs/proofs/release).
-    """
-
-    family: Family
-    eps: float
-    delta: float
-    adjacency: Adjacency
-    curvature: Vector
-    kappa: float
-    row_norm: float
-    row_length: float
-    rows_at_most: float
-    noise: Noise | KNormNoise
-    noise_shape: Vector
-    classical_scale: float
-    planned_eps: float
-    joint_need: float
-    penalty: Penalty | None
-    penalty_weights: Vector
-    threshold: Vector
-    linear: Vector
-    radius: float
-    tolerance: float
-    final: LatticeRelease
-    information: InformationPlan | None = None
-    offset_bound: float = 0.0
-    stored: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        if not self.stored:
-            self.check_last_step()
-
-    def check_last_step(self) -> None:
-        """Raise ArgumentError unless the last step covers the solver's error and the sampling of this noise."""
-        least = least_gradient_tolerance(
-            self.family,
-            rms=self.gradient_size,
-            row_length=self.row_length,
-            curvature=self.curvature,
-            rows=self.rows_at_most,
-            penalty=self.penalty,
-            linear=self.linear,
-            offset_bound=self.offset_bound,
-            share=LEAST_SHARE if self.noise_averages_out else GRADIENT_SHARE,
+    def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
+        """The optimum after its last step, shape (p,)."""
+        objective = PerturbedObjective(
+            self.family, rows, self.curvature, self.sample(random), self.row_length, offset_bound=self.offset_bound
         )
-        apart = 2 * self.tolerance / float(np.min(self.curvature))
-        if not (self.tolerance * ROUNDED >= least and self.final.distance * ROUNDED >= apart):
-            raise ArgumentError(
-                f"tolerance = {self.tolerance:.3g} is too small for the proof, which asks for {least:.3g} beside this "
-                "noise, or final is for another one: no guarantee would hold"
-            )
-        self.final.check()
+        if self.penalty is None:
+            return self.final.release(newton.optimum(objective, self.tolerance), random)
+        optimum = prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
+        released = self.final.release(optimum, random)
+        return self.final.sparse(released) if self.penalty.sparse else released
 
-    @property
-    def cost(self) -> float:
-        """eps of everything that this stage releases."""
-        return self.eps + self.final.eps + (0.0 if self.information is None else self.information.cost)
-
-    @property
-    def size(self) -> int:
-        """The number of coefficients p."""
-        return len(self.curvature)
-
-    @property
-    def noise_variances(self) -> Vector:
-        """Variances of the objective's linear term, shape (p,)."""
-        if isinstance(self.noise, KNormNoise):
-            return self.noise.standard_deviations() ** 2
-        return self.noise.expected_square(self.size) / self.size / self.noise_shape**2
-
-    @property
-    def expected_square(self) -> float:
-        """The mean squared norm of the linear term's noise."""
-        return float(np.sum(self.noise_variances))
-
-    @property
-    def law_name(self) -> str:
-        """The law of the noise, in words."""
-        return f"{self.noise.kind} ({self.noise.norm})"
-
-    @property
-    def bought_law(self) -> str:
-        """What `eps` buys, in words."""
-        return f"{self.noise.kind} noise ({self.noise.norm})"
+    def sample(self, random: RandomSource) -> Vector:
+        """One draw of the objective's linear term, its public part included, shape (p,)."""
+        return self.linear + super().sample(random)
 
     @property
     def gradient_size(self) -> float:
-        """The noise in the objective's gradient, root mean square: what the solver's tolerance must be small beside."""
-        return float(np.sqrt(self.expected_square))
+        """The noise in the objective's gradient, root mean square."""
+        return float(np.sqrt(float(np.sum(self.noise_variances))))
 
     @property
     def final_share(self) -> float:
-        """The final noise's standard deviation over that of the objective's noise, at `rows_at_most` rows or fewer."""
+        """The final noise's standard deviation over that of the objective's noise."""
+        return self.final_share_at(self.rows_at_most)
+
+    def final_share_at(self, rows: float) -> float:
+        """The same at so many rows or fewer."""
         share = final_noise_share(
-            self.family,
-            self.final.eps,
-            rows=self.rows_at_most,
-            row_length=self.row_length,
-            curvature=self.curvature,
+            self.family, self.final.eps, rows=rows, row_length=self.row_length, curvature=self.curvature
         )
         return share * self.tolerance / self.gradient_size
 
     @property
-    def covered_rows(self) -> float:
-        """Up to how many rows the guarantee is whole on this machine, a power of ten; at least `ROWS_AT_MOST`."""
-        return covered_rows(
-            self.family,
-            self.tolerance,
-            rms=self.gradient_size,
-            row_length=self.row_length,
-            curvature=self.curvature,
-            penalty=self.penalty,
-            linear=self.linear,
-            offset_bound=self.offset_bound,
+    def final_norm(self) -> float:
+        """The final noise's norm in the coefficients, root mean square, in model units."""
+        return math.sqrt(2 * self.size) * self.final.scale
+
+    def check_visible(self, rows: float) -> None:
+        """Raise ArgumentError if a curvature of the caller's lets the last step's noise drown coefficients of any size.
+
+        What floating point leaves open of an optimum that is hardly held grows with the inverse square of it.
+        """
+        drowned = self.final_norm / self.radius
+        if drowned <= 1 or self.final_share_at(rows) <= 1:
+            return
+        least = float(np.min(self.curvature))
+        raise ArgumentError(
+            f"curvature leaves {least:.2g} for the flattest column, too little for floating point to tell where the "
+            f"optimum is: the noise that hides this, of a norm of {self.final_norm:.2g}, would drown coefficients of a "
+            f"norm of {self.radius:.2g}. Give {least * math.sqrt(drowned / CLEAR):.0e} or more, or leave curvature out"
+        )
+
+    def limit_note(self, rows: float) -> str | None:
+        """What a small curvature costs, where the last step's noise is what is seen."""
+        if self.final_share_at(rows) <= 1 or self.final_norm < SEEN * self.radius:
+            return None
+        return (
+            "The last step's noise, which hides what floating point leaves open of an optimum that the curvature of "
+            f"{float(np.min(self.curvature)):.2g} hardly holds, has a norm of {self.final_norm:.2g} in model units, "
+            f"more than the rest at {rows:,.0f} rows (rows_guess). More curvature has less of it."
         )
 
     @property
-    def noise_averages_out(self) -> bool:
-        """Whether more rows make the noise's effect on the coefficients smaller."""
-        return True
+    def noise_facts(self) -> NoiseFacts:
+        """Scale and curvature, beside the classical split's scale."""
+        return scale_facts(self, "Noise in the objective")
 
-    def sample(self, random: RandomSource) -> Vector:
-        """One draw of the objective's linear term, its public part included, shape (p,)."""
-        if isinstance(self.noise, KNormNoise):
-            return self.linear + self.noise.sample(random)
-        return self.linear + self.noise.sample(self.size, random) / self.noise_shape
+    def risk(self, tables: RiskTables[Table]) -> Table:
+        """That of noise in the objective."""
+        return tables.of_objective()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            **{name: getattr(self, name).tolist() for name in _VECTORS},
-            "family": self.family.to_dict(),
-            "noise": self.noise.to_dict(),
-            "penalty": None if self.penalty is None else self.penalty.to_dict(),
-            "final": asdict(self.final),
-            "information": None if self.information is None else self.information.to_dict(),
-            "offset_bound": self.offset_bound,
-        }
+    @cached_property
+    def covariance(self) -> Matrix:
+        """E b b', shape (p, p)."""
+        return ReleasedLaw(self.noise, self.noise_shape).covariance
 
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> ObjectivePlan:
-        """The plan whose `to_dict` gave `stored`."""
-        vectors: dict[str, Any] = {name: np.asarray(stored[name], dtype=np.float64) for name in _VECTORS}
-        return cls(
-            **{name: stored[name] for name in _PLAIN},
-            **vectors,
-            family=family_from_dict(stored["family"]),
-            noise=law_from_dict(stored["noise"]),
-            penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
-            final=LatticeRelease(**stored["final"]),
-            information=None if stored.get("information") is None else InformationPlan.from_dict(stored["information"]),
-            offset_bound=stored.get("offset_bound", 0.0),
-            stored=True,
-        )
+    def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        """(H + M)^-1 b in the mean square, and what M pulls."""
+        inverse = np.linalg.inv(hessian + np.diag(self.curvature))
+        bias = inverse @ (self.curvature * coefficients)
+        return inverse @ self.covariance @ inverse, np.outer(bias, bias)
+
+    def noise_bounds(self, transform: Matrix) -> Vector:
+        """Of the part that is linear in b, whatever the rows are (docs/proofs/inference, 10)."""
+        return noise_bound(self.covariance, np.diag(self.curvature), transform)
 
 
-AnyPlan = TypeVar("AnyPlan", bound=ObjectivePlan)
-
-
-_PLAIN = (
-    *("eps", "delta", "adjacency", "kappa", "row_norm", "classical_scale", "planned_eps", "joint_need"),
-    *("radius", "tolerance", "row_length", "rows_at_most"),
-)
-
-
-_VECTORS = ("curvature", "penalty_weights", "threshold", "linear", "noise_shape")
-
-
-def recentre(plan: AnyPlan, curvature: Vector, linear: Vector) -> AnyPlan:
-    """The plan with a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
-    tolerance, final = plan_final(
-        plan.family,
-        plan.final.eps,
-        rms=plan.gradient_size,
-        row_length=plan.row_length,
-        curvature=curvature,
-        rows=plan.rows_at_most,
-        penalty=plan.penalty,
-        linear=linear,
-        offset_bound=plan.offset_bound,
-        averages_out=plan.noise_averages_out,
-    )
-    information = plan.information
-    if information is not None:
-        information = with_final_step(information, final, plan.row_length, plan.offset_bound)
-    return replace(plan, curvature=curvature, linear=linear, tolerance=tolerance, final=final, information=information)
-
+CLEAR, SEEN = 1e-4, 1e-3
+"""The last step's noise over the norm of typical coefficients: where a refusal sends the curvature, and from where on
+it is seen."""
 
 SURELY = 1e-6
 """Risk bounds that differ by less than this part are compared as they are computed."""
@@ -313,49 +160,36 @@ NO_JACOBIAN = 1e-9
 def plan_objective(
     design: Bounds,
     family: Family,
-    purchase: NoiseBudget,
+    budget: NoiseBudget,
     penalty: Penalty | None = None,
     penalty_weights: Vector | None = None,
 ) -> ObjectivePlan:
-    """Choose curvature and noise for one release, from public facts only.
+    """Choose curvature and noise for one release, from public facts only, every cap of `family` filled in.
 
-    Parameters
-    ----------
-    design : Bounds
-    family : Family
-        With every cap filled in.
-    purchase : Purchase
-    penalty : Penalty, optional
-        Convex. Curvature that it has everywhere counts towards M (docs/proofs/napp).
-    penalty_weights : ndarray, shape (p,), optional
-        Its weight on each column, ones by default.
-
-    Returns
-    -------
-    ObjectivePlan
-        Of the laws that the design and the budget allow, the one with the least bound on the risk.
+    Of the laws that the design and the budget allow it is the one with the least bound on the risk. The penalty is
+    convex; curvature that it has everywhere counts towards M (docs/proofs/napp). Its weights (p,) are ones by default.
     """
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    sizes = typical_sizes(family, design, purchase.radius)
-    metric, default = _best(design, family, purchase, sizes)
-    own = ridge * weights
-    total = np.maximum(own, default) if purchase.curvature is None else own + purchase.curvature
+    sizes = typical_sizes(family, design, budget.radius)
+    metric, default = _best(design, family, budget, sizes)
+    penalised = ridge * weights
+    total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
-    price, total, tolerance, final, information = _priced(
-        design, family, purchase, metric, total, default=default, row_length=row_length, penalty=remainder
+    price, total, tolerance, final, information = _price_stage(
+        design, family, budget, metric, total, default=default, row_length=row_length, penalty=remainder
     )
     return ObjectivePlan(
         family=family,
         eps=price.eps,
         delta=metric.delta,
-        adjacency=purchase.adjacency,
+        adjacency=budget.adjacency,
         curvature=total,
         kappa=design.curvature_ratio(total),
         row_norm=metric.row_norm,
         row_length=row_length,
-        rows_at_most=purchase.rows_at_most,
+        rows_at_most=budget.rows_at_most,
         noise=metric.noise(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
@@ -373,7 +207,7 @@ def plan_objective(
     )
 
 
-class _Priced(NamedTuple):
+class _PricedStage(NamedTuple):
     """What a stage costs and releases, at the curvature that it settles for."""
 
     price: Price
@@ -383,117 +217,89 @@ class _Priced(NamedTuple):
     information: InformationPlan | None
 
 
-def _priced(
+def _price_stage(
     design: Bounds,
     family: Family,
-    purchase: NoiseBudget,
+    budget: NoiseBudget,
     metric: NoiseCandidate,
     curvature: Vector,
     *,
     default: Vector,
     row_length: float,
     penalty: Penalty | None,
-) -> _Priced:
+) -> _PricedStage:
     """Settle noise, curvature, the last step and, if there is room for it, the information.
 
     A ridge of the caller's beyond the `default` curvature keeps its strength.
     """
     unit = float(np.sqrt(np.sum(metric.variances)))
 
-    def facts(scale: float, at: Vector) -> dict[str, Any]:
-        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": purchase.rows_at_most}
-        return {**public, "rms": unit * scale, "curvature": at, "penalty": penalty}
+    def facts(scale: float, curvature: Vector) -> dict[str, Any]:
+        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": budget.rows_at_most}
+        return {**public, "rms": unit * scale, "curvature": curvature, "penalty": penalty}
 
-    def rounded(scale: float, at: Vector) -> tuple[float, LatticeRelease]:
-        return plan_final(family, purchase.final_eps, **facts(scale, at))
+    def last_step(scale: float, curvature: Vector) -> tuple[float, LatticeRelease]:
+        return plan_final(family, budget.final_eps, **facts(scale, curvature))
 
-    def informed(inside: Vector, alone: Price) -> _Priced | None:
+    def with_information(curvature: Vector, fit_price: Price) -> _PricedStage | None:
         """The error of the last step costs noise, and more noise asks for a coarser last step: until both agree."""
-        scale = alone.scale
+        scale = fit_price.scale
         for ahead in AHEAD:
-            tolerance, final = rounded(scale, inside)
+            tolerance, final = last_step(scale, curvature)
             final.check()
             error = eta_error(final, row_length, design.offset_bound)
-            found = price_information(design, family, purchase, metric, inside, alone, error)
-            if found is None:
+            priced = price_information(design, family, budget, metric, curvature, fit_price, error)
+            if priced is None:
                 return None
-            price, information = found
-            if price.scale > HOPELESS * alone.scale:
+            price, information = priced
+            if price.scale > HOPELESS * fit_price.scale:
                 break
-            if least_gradient_tolerance(family, **facts(price.scale, inside)) <= tolerance * ROUNDED:
-                return _Priced(price, inside, tolerance, final, information)
+            if least_gradient_tolerance(family, **facts(price.scale, curvature)) <= tolerance * ROUNDED:
+                return _PricedStage(price, curvature, tolerance, final, information)
             scale = price.scale * ahead
-        if purchase.information is None or purchase.information.free or purchase.charged:
+        if budget.information is None or budget.information.free or budget.charged:
             return None
         raise ArgumentError(
             "inference costs too much beside a last step for so many rows: lower rows_at_most, raise curvature or "
             "release_share, or pass inference=None"
         )
 
-    asked = purchase.information
-    if asked is not None:
-        inside = curvature
-        if asked.free:
-            alone = price_fit(design, family, replace(purchase, information=None), metric, curvature)
-            if purchase.curvature is None:
-                inside = np.maximum(
-                    curvature, default * curvature_room(family, purchase, design.curvature_ratio(curvature))
-                )
-        else:
-            alone = price_fit(design, family, purchase, metric, curvature)
-        found = informed(inside, alone)
-        if found is not None:
-            return found
-    price = price_fit(design, family, purchase.whole, metric, curvature)
-    return _Priced(price, curvature, *rounded(price.scale, curvature), None)
-
-
-def release_objective(
-    plan: ObjectivePlan, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource
-) -> Vector:
-    """Read the rows once charged, minimise, and release coefficients in model units, shape (p,).
-
-    Parameters
-    ----------
-    plan : ObjectivePlan
-    rows : Rows of Block
-        Within the bounds the plan was made for.
-    random : RandomSource
-    """
-    objective = PerturbedObjective(
-        plan.family, rows, plan.curvature, plan.sample(random), plan.row_length, offset_bound=plan.offset_bound
-    )
-    if plan.penalty is None:
-        return plan.final.release(newton.optimum(objective, plan.tolerance), random)
-    optimum = prox.optimum(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
-    released = plan.final.release(optimum, random)
-    return plan.final.sparse(released) if plan.penalty.sparse else released
+    bought = budget.information
+    if bought is not None:
+        priced_alone = replace(budget, information=None) if bought.free else budget
+        fit_price, raised = price_fit(design, family, priced_alone, metric, curvature), curvature
+        if bought.free and budget.curvature is None:
+            room = curvature_room(family, budget, design.curvature_ratio(curvature))
+            raised = np.maximum(curvature, default * room)
+        stage = with_information(raised, fit_price)
+        if stage is not None:
+            return stage
+    price = price_fit(design, family, budget.without_inference, metric, curvature)
+    return _PricedStage(price, curvature, *last_step(price.scale, curvature), None)
 
 
 class _Choice(NamedTuple):
-    """A metric with the curvature that suits it best, and the risk bound there."""
+    """A law with the curvature that suits it best, and the risk bound there."""
 
     metric: NoiseCandidate
     curvature: Vector
     risk: float
 
 
-def _best(design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector) -> tuple[NoiseCandidate, Vector]:
+def _best(design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector) -> tuple[NoiseCandidate, Vector]:
     """The law of the least risk bound, the first of several, and the default curvature that suits it."""
     best: _Choice | None = None
-    for metric in noise_candidates(design, purchase):
-        choice = _choose(metric, design, family, purchase, sizes, math.inf if best is None else best.risk)
+    for metric in noise_candidates(design, budget):
+        choice = _choose(metric, design, family, budget, sizes, math.inf if best is None else best.risk)
         best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
     assert best is not None
     return best.metric, best.curvature
 
 
 def _choose(
-    metric: NoiseCandidate, design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector, beaten: float
+    metric: NoiseCandidate, design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector, least_risk: float
 ) -> _Choice | None:
-    """The best default curvature for the noise of one law; the least risk decides between laws.
-
-    None for a law whose risk is certainly no less than `beaten`: its search would be for nothing.
+    """The best default curvature for the noise of one law; None if its risk is certainly no less than `least_risk`.
 
     The bound is sum_j (E b_j^2 / m_j + m_j r_j^2) / 2 (docs/proofs/risk): m_j is in proportion to the column's noise
     over the typical size r_j of its coefficient. Columns of much noise are those of terms with few columns, whose
@@ -506,9 +312,9 @@ def _choose(
     unit_ratio = design.curvature_ratio(direction)
 
     # Free information leaves the noise as it is, and beside normal noise it costs too little to calibrate it here.
-    asked = purchase.information
-    alone = asked is None or asked.free or metric.kind == "gaussian"
-    searched = replace(purchase, information=None) if alone else purchase
+    bought = budget.information
+    fit_only = bought is None or bought.free or metric.kind == "gaussian"
+    searched = replace(budget, information=None) if fit_only else budget
 
     @cache
     def mean_square(curvature: float) -> float:
@@ -518,11 +324,11 @@ def _choose(
 
     size = float(np.sqrt(np.sum(direction * sizes**2)))
     # Without a Jacobian the bound is least: E / 2 m + m r^2 / 2 is never below the root of E r^2.
-    if np.sqrt(mean_square(np.inf)) * size > beaten * (1 + SURELY):
+    if np.sqrt(mean_square(np.inf)) * size > least_risk * (1 + SURELY):
         return None
-    least = least_curvature(family, unit_ratio, purchase.eps, shared=purchase.shared)
+    least = least_curvature(family, unit_ratio, budget.eps, shared=budget.shared)
     curvature, risk = risk_curvature(size, mean_square, 2 * least)
-    if asked is not None and not asked.free:
+    if bought is not None and not bought.free:
         # What is paid for is the interval: less noise, for the shrinkage will be undone.
         curvature *= PAID_ROOM
     return _Choice(metric, curvature * direction, risk)

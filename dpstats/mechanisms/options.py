@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, safe_repr
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.guarantee import Unit, make_unit
@@ -224,13 +225,7 @@ class Options:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:
-        """Check option names and build the options.
-
-        Raises
-        ------
-        ArgumentError
-            If a name is unknown (the message says what was probably meant) or a value is not usable.
-        """
+        """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
         known = [item.name for item in fields(cls)]
         for name in given:
             if name in NOT_OFFERED:
@@ -243,7 +238,7 @@ class Options:
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
         return cls(**given)
 
-    @property
+    @cached_property
     def record(self) -> Unit:
         """Whose data one record is."""
         return make_unit(self.unit, self.unit_weight, self.max_rows)

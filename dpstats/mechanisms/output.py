@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,14 @@ from dpstats.arguments import safe_repr
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.inference.table import in_units
 from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import plan_final
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
@@ -36,18 +38,8 @@ ROUNDED = 1 + 1e-12
 def output_sensitivity(family: Family, *, curvature_ratio: float, adjacency: Adjacency = "add_remove") -> float:
     """How far one row moves the optimum in the norm of its curvature, ||M^(1/2) (theta - theta')||_2.
 
-    Parameters
-    ----------
-    family : Family
-        The loss, its caps set.
-    curvature_ratio : float
-        kappa, the supremum of x' M^-1 x over all rows.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        L sqrt(kappa) to add or remove a row, twice that to replace one (docs/proofs/output, Theorem 1).
+    L sqrt(kappa) to add or remove a row, twice that to replace one (docs/proofs/output, Theorem 1); kappa, the
+    `curvature_ratio`, is the supremum of x' M^-1 x over all rows.
     """
     rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
     ratio = check_positive("curvature_ratio", curvature_ratio)
@@ -63,32 +55,10 @@ def output_noise(
     adjacency: Adjacency = "add_remove",
     kind: Kind | None = None,
 ) -> Noise:
-    """The law of g, where output perturbation releases the optimum plus M^(-1/2) g.
+    """The law of g, where output perturbation releases the optimum plus M^(-1/2) g; `curvature_ratio` is kappa.
 
-    Parameters
-    ----------
-    family : Family
-        The loss, its caps set.
-    eps, delta : float
-    curvature_ratio : float
-        kappa, the supremum of x' M^-1 x over all rows.
-    adjacency : {"add_remove", "replace_one"}
-    kind : {"laplace", "gaussian"}, optional
-        By default Gaussian noise where delta is positive.
-
-    Returns
-    -------
-    Noise
-        "laplace": density prop. to exp(-||g||_2 / scale), a Gamma(p) radius, (eps, 0)-DP. "gaussian": N(0, scale^2 I),
-        the analytic Gaussian mechanism.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or Gaussian noise is asked for with delta = 0.
-
-    References
-    ----------
+    "laplace": density prop. to exp(-||g||_2 / scale), a Gamma(p) radius, (eps, 0)-DP. "gaussian", the default where
+    delta is positive: N(0, scale^2 I), the analytic Gaussian mechanism; ArgumentError with delta = 0.
     docs/proofs/output; Chaudhuri et al. (2011), algorithm 1; Balle and Wang (2018).
     """
     eps, delta = check_budget(eps, delta)
@@ -101,6 +71,7 @@ def output_noise(
 
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 MEAN_CURVATURE = 0.5
 """A guess at the mean of l'' at the optimum as a share of its supremum; the default curvature goes by its cube root."""
@@ -110,12 +81,24 @@ LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class OutputPlan(ObjectivePlan):
-    """Everything about one output perturbation that is fixed before rows are read.
+class OutputPlan(StagePlan):
+    """The minimiser plus g / a, with `noise` the law of g and `noise_shape` the weights a = sqrt(m)."""
 
-    The released coefficients are the optimum plus g / a, with `noise` the law of g and `noise_shape` the weights
-    a = sqrt(m): what `noise_variances` says is the variance of the noise in the coefficients themselves.
-    """
+    released: ClassVar[str | None] = "output"
+    noise_averages_out: ClassVar[bool] = False
+    noise_in_coefficients: ClassVar[bool] = True
+
+    def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
+        """The optimum with its noise, shape (p,); under a sparse penalty what noise alone could bring in is zero."""
+        objective = PerturbedObjective(
+            self.family, rows, self.curvature, self.linear, self.row_length, offset_bound=self.offset_bound
+        )
+        if self.penalty is None:
+            optimum = newton.optimum(objective, self.tolerance)
+        else:
+            optimum = prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
+        released = self.final.release(pairs.plus(optimum, self.sample(random).astype(optimum.high.dtype)), random)
+        return np.where(np.abs(released) <= self.threshold, 0.0, released)
 
     @property
     def law(self) -> Noise:
@@ -125,104 +108,101 @@ class OutputPlan(ObjectivePlan):
 
     @property
     def gradient_size(self) -> float:
-        """What the solver's tolerance must be small beside: twice the noise, as a gradient of the flattest column.
+        """Twice the noise, as a gradient of the flattest column.
 
         Half of the rounding that this pays for is the noise's own (docs/proofs/output, 4).
         """
         return gradient_size(self.law, self.curvature)
 
     @property
-    def noise_averages_out(self) -> bool:
-        """False: it is added to the coefficients, whose spread it is whatever the rows are."""
-        return False
+    def noise_facts(self) -> NoiseFacts:
+        """Scale and curvature, beside the classical split's scale."""
+        return scale_facts(self, "Noise in the coefficients, in the metric of the curvature")
 
-    def sample(self, random: RandomSource) -> Vector:
-        """One draw of the coefficients' noise, shape (p,)."""
-        return self.law.sample(self.size, random) / self.noise_shape
+    @property
+    def errors_note(self) -> str:
+        """Why there are none, and what stands in for them."""
+        return (
+            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
+            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
+            "part of this release; method='napp' releases them."
+        )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return super().to_dict() | {"released": "output"}
+    def risk(self, tables: RiskTables[Table]) -> Table:
+        """That of noise in the optimum."""
+        return tables.of_optimum(self.law)
+
+    def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        """The noise's own variances, and what M pulls."""
+        bias = np.linalg.solve(hessian + np.diag(self.curvature), self.curvature * coefficients)
+        return np.diag(self.noise_variances), np.outer(bias, bias)
+
+    def noise_bounds(self, transform: Matrix) -> Vector:
+        """The standard deviations themselves."""
+        return deviations(transform, self.noise_variances)
 
 
-def plan_output(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-) -> OutputPlan:
+def plan_output(spec: FitSpec, eps: float, delta: float) -> OutputPlan:
     """Choose curvature and noise for one release, from public facts only.
 
-    Parameters
-    ----------
-    design : Bounds
-    family : Family
-        With every cap filled in.
-    purchase : Purchase
-    penalty : Penalty, optional
-        Convex. Curvature that it has everywhere counts towards M.
-    penalty_weights : ndarray, shape (p,)
-        Its weight on each column.
-    options : Options
-        `rows_guess` and `selection_level` count here.
-
-    Raises
-    ------
-    ArgumentError
-        If the penalty is not convex.
+    ArgumentError if the penalty is not convex, or for an option that the method does not have.
     """
+    check_output_options(spec.options, "output")
+    design, family, penalty = spec.design, spec.family, spec.penalty
+    budget = spec.budget(eps, delta)
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='output' has no guarantee for it")
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    own, size = ridge * penalty_weights, len(design.names)
-    sizes = typical_sizes(family, design, purchase.radius)
-    kind = min(_kinds(purchase), key=lambda kind: _unit(family, purchase, kind).expected_square(size))
-    if purchase.curvature is None:
-        variance = _unit(family, purchase, kind).expected_square(size) / size
-        total = np.maximum(own, output_curvature(design, sizes, variance, options.rows_guess * _mean_curvature(family)))
+    penalised, size = ridge * spec.weights, len(design.names)
+    sizes = typical_sizes(family, design, budget.radius)
+    kinds: tuple[Kind, ...] = ("laplace", "gaussian") if budget.delta > 0 else ("laplace",)
+    kinds = kinds if budget.kind is None else (budget.kind,)
+    units = {kind: _unit(family, budget, kind).expected_square(size) for kind in kinds}
+    kind = min(kinds, key=lambda kind: units[kind])
+    if budget.curvature is None:
+        rows = spec.options.rows_guess * (MEAN_CURVATURE * family.curvature_bound)
+        total = np.maximum(penalised, output_curvature(design, sizes, units[kind] / size, rows))
     else:
-        total = own + purchase.curvature
+        total = penalised + budget.curvature
     kappa = design.curvature_ratio(total)
     noise = output_noise(
         family,
-        eps=purchase.eps,
-        delta=purchase.delta if kind == "gaussian" else 0.0,
+        eps=budget.eps,
+        delta=budget.delta if kind == "gaussian" else 0.0,
         curvature_ratio=kappa,
-        adjacency=purchase.adjacency,
+        adjacency=budget.adjacency,
         kind=kind,
     )
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
     tolerance, final = plan_final(
         family,
-        purchase.final_eps,
+        budget.final_eps,
         rms=gradient_size(noise, total),
         row_length=row_length,
         curvature=total,
-        rows=purchase.rows_at_most,
+        rows=budget.rows_at_most,
         penalty=remainder,
         offset_bound=design.offset_bound,
         averages_out=False,
     )
     return OutputPlan(
         family=family,
-        eps=purchase.eps,
-        delta=purchase.delta if kind == "gaussian" else 0.0,
-        adjacency=purchase.adjacency,
+        eps=budget.eps,
+        delta=budget.delta if kind == "gaussian" else 0.0,
+        adjacency=budget.adjacency,
         curvature=total,
         kappa=kappa,
         row_norm=row_length,
         row_length=row_length,
-        rows_at_most=purchase.rows_at_most,
+        rows_at_most=budget.rows_at_most,
         noise=noise,
         noise_shape=np.sqrt(total),
-        classical_scale=classical_scale(family, purchase, noise.kind, total, row_length),
-        planned_eps=purchase.eps,
-        joint_need=purchase.eps,
+        classical_scale=classical_scale(family, budget, noise.kind, total, row_length),
+        planned_eps=budget.eps,
+        joint_need=budget.eps,
         penalty=remainder,
-        penalty_weights=penalty_weights,
-        threshold=_threshold(noise, total, remainder, penalty_weights, options.selection_level),
+        penalty_weights=spec.weights,
+        threshold=_threshold(noise, total, remainder, spec),
         linear=np.zeros(size),
         radius=float(np.linalg.norm(sizes)),
         tolerance=tolerance,
@@ -231,38 +211,33 @@ def plan_output(
     )
 
 
+def deviations(transform: Matrix, variances: Vector) -> Vector:
+    """Standard deviations of transform @ theta for independent coefficients of these variances, shape (k,)."""
+    rows, units = in_units(transform)
+    return np.asarray(units * np.sqrt(rows**2 @ variances))
+
+
 def gradient_size(law: Noise, curvature: Vector) -> float:
     """Twice the noise of the coefficients, root mean square, as a gradient of the flattest column."""
     return 2 * math.sqrt(law.expected_square(len(curvature))) * math.sqrt(float(np.min(curvature)))
 
 
-def _threshold(
-    noise: Noise, curvature: Vector, penalty: Penalty | None, penalty_weights: Vector, level: float
-) -> Vector:
-    """What noise alone passes with probability `level` at most in a sparse fit, shape (p,); zeros in another."""
-    if penalty is None or not penalty.sparse or not np.any(penalty_weights):
+def _threshold(noise: Noise, curvature: Vector, penalty: Penalty | None, spec: FitSpec) -> Vector:
+    """What noise alone rarely passes in a sparse fit, by `selection_level`, shape (p,); zeros in another."""
+    if penalty is None or not penalty.sparse or not np.any(spec.weights):
         return np.zeros(len(curvature))
-    columns = int(np.count_nonzero(penalty_weights))
-    bound = noise_threshold(noise, len(curvature), level, columns=columns)
-    return np.where(penalty_weights > 0, bound / np.sqrt(curvature), 0.0)
+    columns = int(np.count_nonzero(spec.weights))
+    bound = noise_threshold(noise, len(curvature), spec.options.selection_level, columns=columns)
+    return np.where(spec.weights > 0, bound / np.sqrt(curvature), 0.0)
 
 
 def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_curvature: float) -> Vector:
     """The diagonal M that minimises what noise and shrinkage cost together, shape (p,), from public values alone.
 
     For terms of length l_t and coefficients of norm R_t the cost is nearly c kappa h sum_j q_j / m_j + sum_j m_j r_j^2,
-    kappa = sum_t l_t^2 / m_t and sum of q_j over a term l_t^2: least at m_t = tau l_t / R_t with
-    tau^3 = 2 c h sum_t l_t R_t (docs/proofs/output, 5).
-
-    Parameters
-    ----------
-    design : Bounds
-    sizes : ndarray, shape (p,)
-        A guess r at the size of each coefficient.
-    unit_variance : float
-        c: the variance of a coordinate of g where kappa is 1.
-    row_curvature : float
-        h: a guess at the sum of l'' over all rows.
+    kappa = sum_t l_t^2 / m_t and sum of q_j over a term l_t^2: least at m_t = tau l_t / R_t with tau^3 = 2 c h sum_t
+    l_t R_t (docs/proofs/output, 5). `sizes` (p,) guesses at r, `row_curvature` at h, the sum of l'' over all rows;
+    `unit_variance` is c, the variance of a coordinate of g where kappa is 1.
     """
     lengths, norms = np.ones(len(sizes)), np.ones(len(sizes))
     longest = max(term.l2 for term in design.terms)
@@ -274,43 +249,20 @@ def output_curvature(design: Bounds, sizes: Vector, unit_variance: float, row_cu
     return (2 * unit_variance * row_curvature * total) ** (1 / 3) * lengths / norms
 
 
-def classical_scale(family: Family, purchase: NoiseBudget, kind: Kind, curvature: Vector, row_length: float) -> float:
+def classical_scale(family: Family, budget: NoiseBudget, kind: Kind, curvature: Vector, row_length: float) -> float:
     """The scale of g whose mean square in the coefficients is that of the published rule at the same curvature.
 
     The rule: sensitivity L X / min m in every direction, and sqrt(2 log(1.25 / delta)) / eps for normal noise.
     """
-    rows = 2 if purchase.adjacency == "replace_one" else 1
+    rows = 2 if budget.adjacency == "replace_one" else 1
     sensitivity = rows * family.lipschitz * row_length / float(np.min(curvature))
-    factor = 1.0 if kind == "laplace" else math.sqrt(2 * math.log(1.25 / purchase.delta))
-    return sensitivity * factor / purchase.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
-
-
-def release_output(plan: OutputPlan, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
-    """Read the rows once charged, minimise, and release coefficients in model units, shape (p,).
-
-    Coefficients under a sparse penalty that noise alone could have brought in are set to zero afterwards.
-
-    Parameters
-    ----------
-    plan : OutputPlan
-    rows : Rows of Block
-        Rows within the bounds the plan was made for.
-    random : RandomSource
-    """
-    objective = PerturbedObjective(
-        plan.family, rows, plan.curvature, plan.linear, plan.row_length, offset_bound=plan.offset_bound
-    )
-    if plan.penalty is None:
-        optimum = newton.optimum(objective, plan.tolerance)
-    else:
-        optimum = prox.optimum(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
-    released = plan.final.release(pairs.plus(optimum, plan.sample(random).astype(optimum.high.dtype)), random)
-    return np.where(np.abs(released) <= plan.threshold, 0.0, released)
+    factor = 1.0 if kind == "laplace" else math.sqrt(2 * math.log(1.25 / budget.delta))
+    return sensitivity * factor / budget.eps * math.sqrt(len(curvature) / float(np.sum(1 / curvature)))
 
 
 def check_output_options(options: Options, method: str) -> None:
     """Raise ArgumentError if an option asks for what noise in the optimum, or a posterior sample, does not have."""
-    asked = {
+    conflicts = {
         "inference": options.inference not in ("auto", None),
         "stages": options.stages == 2,
         "selection": options.selection is not None,
@@ -321,26 +273,12 @@ def check_output_options(options: Options, method: str) -> None:
         "moor": options.moor is not None,
         "realization": options.realization != "analytic",
     }
-    for name, given in asked.items():
+    for name, given in conflicts.items():
         if given:
             raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
 
 
-def _kinds(purchase: NoiseBudget) -> tuple[Kind, ...]:
-    """The laws that the budget permits."""
-    if purchase.kind is not None:
-        return (purchase.kind,)
-    return ("laplace", "gaussian") if purchase.delta > 0 else ("laplace",)
-
-
-def _unit(family: Family, purchase: NoiseBudget, kind: Kind) -> Noise:
+def _unit(family: Family, budget: NoiseBudget, kind: Kind) -> Noise:
     """The law of g where kappa is 1."""
-    delta = purchase.delta if kind == "gaussian" else 0.0
-    return output_noise(
-        family, eps=purchase.eps, delta=delta, curvature_ratio=1.0, adjacency=purchase.adjacency, kind=kind
-    )
-
-
-def _mean_curvature(family: Family) -> float:
-    """A guess at the mean of l'' at the optimum."""
-    return MEAN_CURVATURE * family.curvature_bound
+    delta = budget.delta if kind == "gaussian" else 0.0
+    return output_noise(family, eps=budget.eps, delta=delta, curvature_ratio=1.0, adjacency=budget.adjacency, kind=kind)

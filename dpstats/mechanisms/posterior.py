@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
 from dpstats.arguments import safe_repr
-from dpstats.data import Block, Rows
+from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import MEAN_CURVATURE, ROUNDED, OutputPlan, gradient_size, output_sensitivity
+from dpstats.mechanisms.output import (
+    MEAN_CURVATURE,
+    ROUNDED,
+    check_output_options,
+    deviations,
+    gradient_size,
+    output_sensitivity,
+)
 from dpstats.mechanisms.posterior_sampler import (
     LONGEST_PIECE,
     MOST_SUM,
@@ -32,10 +38,11 @@ from dpstats.mechanisms.posterior_sampler import (
     loss_sums,
 )
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
-from dpstats.penalties import Penalty, split_curvature
-from dpstats.privacy.calibration import check_positive
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import LatticeCosts, NoiseFacts, RiskTables, StagePlan, Table
+from dpstats.penalties import Bridge, Lasso, Penalty, split_curvature
 from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index
@@ -48,20 +55,8 @@ def gaussian_temperature(
 ) -> float:
     """c with theta ~ exp(-c (sum of losses + theta'M theta / 2)) (eps, delta)-DP, by its Gaussian-DP parameter.
 
-    Parameters
-    ----------
-    family : Family
-        The loss, its caps set.
-    eps, delta : float
-        delta positive.
-    curvature_ratio : float
-        kappa, the supremum of x' M^-1 x over all rows.
-    adjacency : {"add_remove", "replace_one"}
-
-    Returns
-    -------
-    float
-        (mu / (L sqrt(kappa)))^2, with 2 L to replace a row (Gopi, Lee and Liu 2022; docs/proofs/posterior, Theorem 2).
+    (mu / (L sqrt(kappa)))^2, with 2 L to replace a row (Gopi, Lee and Liu 2022; docs/proofs/posterior, Theorem 2);
+    kappa is the `curvature_ratio`. ArgumentError unless delta is positive.
     """
     eps, delta = check_budget(eps, delta)
     if delta == 0:
@@ -70,26 +65,6 @@ def gaussian_temperature(
         )
     sensitivity = output_sensitivity(family, curvature_ratio=curvature_ratio, adjacency=adjacency)
     return (analytic_mu(eps, delta) / sensitivity) ** 2 / ROUNDED
-
-
-def oscillation(family: Family, reach: float) -> float:
-    """The most that one row's loss varies while |eta| <= reach: exactly for signed losses, else at most 2 L reach."""
-    reach = check_positive("reach", reach)
-    if not family.signed:
-        return 2 * family.lipschitz * reach
-    ends = np.array([-reach, reach])
-    values = [family.derivatives(ends, np.full(2, response)).value for response in (0.0, 1.0)]
-    return float(max(abs(low - high) for low, high in values))
-
-
-def region_temperature(family: Family, *, eps: float, reach: float, adjacency: Adjacency = "add_remove") -> float:
-    """c with theta ~ exp(-c sum of losses) on a region where |eta| <= reach (eps, 0)-DP: eps over the oscillation.
-
-    Half of that to replace a row: then the weights and their sum may move against each other.
-    """
-    eps, _ = check_budget(eps)
-    rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
-    return eps / (rows * oscillation(family, reach) * ROUNDED)
 
 
 Vector = NDArray[np.float64]
@@ -115,41 +90,63 @@ LEAST_ACCEPTED = 1e-6
 LEAST_REACH, MOST_REACH = 2.0**-10, 2.0**20
 """Between which linear predictors on a region must reach, so that its losses are whole numbers of some size."""
 
+COUNTED = 1 + 1e-9
+"""Covers the rounding of linear predictors before they are rounded to the grid, and of the costs themselves."""
+
 SAMPLED = 2.0**-43
 """How far a computed normal draw is from an ideal one, in root mean squares (docs/proofs/posterior, 3)."""
 
 
 @dataclass(frozen=True, eq=False)
-class PosteriorPlan(OutputPlan):
-    """Everything about one posterior sample that is fixed before rows are read.
+class PosteriorPlan(StagePlan):
+    """A draw from exp(-c J), J = losses + theta'M theta / 2 + P(theta).
 
     With delta > 0 `noise` and `noise_shape` are the law of the proposals, which is no less spread than the posterior
     (docs/proofs/posterior, 4).
-
-    Attributes
-    ----------
-    temperature : float
-        c, the factor on the objective.
-    semi_axes : ndarray, shape (p,), or None
-        The ellipsoid that holds the posterior where delta is 0; None for all of space.
-    reach : float
-        The greatest |x'theta| on that ellipsoid.
-    scale : float
-        Of the exponential mechanism on the lattice's integer scores.
-    cover_eps : float
-        The part of eps that pays for rounding in the rejection.
     """
 
-    temperature: float = math.nan
-    semi_axes: Vector | None = None
-    reach: float = math.nan
-    scale: float = math.nan
-    cover_eps: float = 0.0
+    released: ClassVar[str | None] = "posterior"
+    noise_averages_out: ClassVar[bool] = False
+
+    temperature: float = field(kw_only=True)  # c, the factor on the objective
+    semi_axes: Vector | None = field(
+        kw_only=True
+    )  # of the ellipsoid that holds it where delta is 0; None: all of space
+    reach: float = field(kw_only=True)  # the greatest |x'theta| on that ellipsoid
+    scale: float = field(kw_only=True)  # of the exponential mechanism on the lattice's integer scores
+    cover_eps: float = field(kw_only=True)  # the part of eps that pays for rounding in the rejection
+
+    def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
+        """A draw, shape (p,): by rejection, of the points of a lattice, or uncertified by a Markov chain."""
+        rows = bounded_responses(self.family, block_rows(rows))
+        if self.semi_axes is None:
+            optimum = _optimum(self, rows).astype(np.float64)
+            draw = _rejected(self, rows, optimum, random) if self.exact else _walked(self, rows, optimum, random)
+            return self.final.release(pairs.single(draw, np.float64), random)
+        if not self.exact:
+            return _walked(self, rows, np.zeros(self.size), random)
+        points = self.lattice
+        table = LossTable.of(self.family, self.reach)
+        # A public bound: what lies beyond is as good as never drawn.
+        public = np.rint(np.clip(_public(self, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
+        scores = lattice_scores(table, rows, points) + public
+        return np.asarray(points[exponential_index(scores, self.scale, random)])
 
     def check_last_step(self) -> None:
         """As for noise in the optimum; on an ellipsoid points of a lattice are drawn, and there is no last step."""
         if self.semi_axes is None:
             super().check_last_step()
+
+    @property
+    def law(self) -> Noise:
+        """The law of the proposals, the same in all directions of `noise_shape`."""
+        assert isinstance(self.noise, Noise)
+        return self.noise
+
+    @property
+    def gradient_size(self) -> float:
+        """As for noise in the optimum."""
+        return gradient_size(self.law, self.curvature)
 
     @property
     def noise_variances(self) -> Vector:
@@ -169,19 +166,99 @@ class PosteriorPlan(OutputPlan):
         return min(MOST_COVERED, 10.0 ** math.floor(math.log10(LossTable.of(self.family, self.reach).rows)))
 
     @property
+    def lattice(self) -> Matrix:
+        """The points that a draw on the ellipsoid is one of, shape (points, p)."""
+        assert self.semi_axes is not None
+        return lattice_points(self.semi_axes, ACROSS[self.size])
+
+    @property
+    def spacing(self) -> float:
+        """Of the lattice along each axis, over the semi-axis."""
+        return 2 / (ACROSS[self.size] - 1)
+
+    @property
+    def lattice_costs(self) -> LatticeCosts | None:
+        """What the lattice and its whole numbers add to J (docs/proofs/risk, theorem 8); None without a proof."""
+        if self.semi_axes is None or not self.exact or not isinstance(self.penalty, Lasso | Bridge | None):
+            return None
+        far = float(np.max(self.curvature * self.semi_axes**2)) / 2
+        gap = self.spacing**2 * float(np.sum(self.curvature * self.semi_axes**2)) / 8
+        if self.penalty is not None:
+            far += float(self.penalty.value(self.semi_axes, self.penalty_weights))
+            gap += float(self.penalty.value(self.spacing * self.semi_axes, self.penalty_weights))
+        if far > MOST_SUM / 2 * UNIT:
+            return None
+        bend = self.family.curvature_bound * (self.spacing * self.reach) ** 2 / 8
+        counted = self.family.lipschitz * LossTable.of(self.family, self.reach).step + 2 * UNIT
+        inside = 1 - self.spacing * math.sqrt(self.size)
+        return LatticeCosts((bend + counted) * COUNTED, (gap + UNIT) * COUNTED, inside)
+
+    @property
     def law_name(self) -> str:
-        """The law of the release, in words."""
         return "posterior (region)" if self.semi_axes is not None else "posterior (normal)"
 
     @property
     def bought_law(self) -> str:
-        """What `eps` buys, in words."""
         return "a posterior draw"
 
+    @property
+    def noise_facts(self) -> NoiseFacts:
+        """How cold the posterior is, and what holds it together."""
+        region = "all of space" if self.semi_axes is None else "an ellipsoid"
+        cells = (self.temperature, self.curvature, region, "exact" if self.exact else "Markov chain")
+        headers = ("factor on J", "curvature", "on", "drawn")
+        return NoiseFacts("Posterior: density exp(-factor J)", headers, (("posterior", cells),))
+
+    @property
+    def errors_note(self) -> str:
+        """Why there are none, and what bounds the noise."""
+        return (
+            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
+            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
+            "this release; method='napp' releases them."
+        )
+
+    def risk(self, tables: RiskTables[Table]) -> Table:
+        """That of a draw; nothing is proved of one from a Markov chain."""
+        if not self.exact:
+            return tables.unproved()
+        if self.semi_axes is None:
+            return tables.of_posterior(self.temperature)
+        costs = self.lattice_costs
+        return tables.unproved() if costs is None else tables.of_lattice(self.temperature, len(self.lattice), costs)
+
+    @property
+    def risk_takes_rows(self) -> bool:
+        """On an ellipsoid, where the lattice costs something for each."""
+        return self.semi_axes is not None and self.exact
+
+    def limit_note(self, rows: float) -> str | None:
+        """Of how many points a draw on an ellipsoid is one, and whether they or the budget limit it."""
+        if self.semi_axes is None or not self.exact:
+            return None
+        points, costs = len(self.lattice), self.lattice_costs
+        apart = f"{self.spacing:.2g} of the region's half-width apart"
+        said = f"The draw is one of {points:,} points of a public lattice, {apart}"
+        if costs is None or costs.each * rows * self.temperature < math.log(points):
+            return f"{said}: no eps makes it finer."
+        return (
+            f"{said}: at {rows:,.0f} rows (rows_guess) the lattice limits it, not the budget, and more eps "
+            "changes nothing. A smaller radius is a finer lattice; a delta has none; method='napp' is better than "
+            "either."
+        )
+
+    def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
+        """(H + M)^-1 / c, and what M pulls."""
+        inverse = np.asarray(np.linalg.inv(hessian + np.diag(self.curvature)), dtype=np.float64)
+        bias = inverse @ (self.curvature * coefficients)
+        return inverse / self.temperature, np.outer(bias, bias)
+
+    def noise_bounds(self, transform: Matrix) -> Vector:
+        """By the variances that the draw has at most."""
+        return deviations(transform, self.noise_variances)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return super().to_dict() | {
-            "released": "posterior",
             "temperature": self.temperature,
             "semi_axes": None if self.semi_axes is None else self.semi_axes.tolist(),
             "reach": None if math.isnan(self.reach) else self.reach,
@@ -190,84 +267,54 @@ class PosteriorPlan(OutputPlan):
         }
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> PosteriorPlan:
-        """The plan whose `to_dict` gave `stored`."""
-        plan = super().from_dict(stored)
-        assert isinstance(plan, PosteriorPlan)
+    def specific_fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
         axes = stored["semi_axes"]
-        return replace(
-            plan,
-            temperature=stored["temperature"],
-            semi_axes=None if axes is None else np.asarray(axes, dtype=np.float64),
-            reach=math.nan if stored["reach"] is None else stored["reach"],
-            scale=math.nan if stored["scale"] is None else stored["scale"],
-            cover_eps=stored["cover_eps"],
-        )
+        return {
+            "temperature": stored["temperature"],
+            "semi_axes": None if axes is None else np.asarray(axes, dtype=np.float64),
+            "reach": math.nan if stored["reach"] is None else stored["reach"],
+            "scale": math.nan if stored["scale"] is None else stored["scale"],
+            "cover_eps": stored["cover_eps"],
+        }
 
 
-def plan_posterior(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-) -> PosteriorPlan:
+def plan_posterior(spec: FitSpec, eps: float, delta: float) -> PosteriorPlan:
     """Choose temperature, curvature and region for one draw, from public facts only.
 
     With delta > 0 the posterior is over all of space, by its Gaussian-DP parameter; without, on an ellipsoid, by the
-    oscillation of one row's loss there.
-
-    Parameters
-    ----------
-    design, family, purchase, penalty, penalty_weights, options
-        As for `dpstats.mechanisms.output.plan_output`.
-
-    Raises
-    ------
-    ArgumentError
-        If responses are counts, rows have offsets or numbers of trials, the penalty is not convex, or rounding could
-        cost more than half of eps.
+    oscillation of one row's loss there. ArgumentError for an option that the method does not have, and if responses are
+    counts, rows have offsets or numbers of trials, the penalty is not convex, or rounding could cost more than half of
+    eps.
     """
-    if family.response == "count":
+    check_output_options(spec.options, "posterior")
+    if spec.family.response == "count":
         raise ArgumentError("family: method='posterior' is not offered for counts; take method='napp'")
-    if design.offset_bound or design.score_ratio not in (None, 1.0):
+    if spec.design.offset_bound or spec.design.score_ratio not in (None, 1.0):
         raise ArgumentError("offset and numbers of trials do not go with method='posterior'; take method='napp'")
-    if penalty is not None and not penalty.convex:
-        raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='posterior' has no guarantee for it")
-    sizes = typical_sizes(family, design, purchase.radius)
-    plan = _curved if purchase.delta > 0 and purchase.kind != "laplace" else _region
-    return plan(design, family, purchase, penalty, penalty_weights, options, sizes)
+    if spec.penalty is not None and not spec.penalty.convex:
+        raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: method='posterior' has no guarantee for it")
+    budget = spec.budget(eps, delta)
+    sizes = typical_sizes(spec.family, spec.design, budget.radius)
+    plan = _curved if budget.delta > 0 and budget.kind != "laplace" else _region
+    return plan(spec, budget, sizes)
 
 
-def _region(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-    sizes: Vector,
-) -> PosteriorPlan:
+def _region(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     """A posterior on an ellipsoid that holds coefficients of typical size; the budget pays for the losses alone."""
-    size = len(sizes)
-    axes = sizes * math.sqrt(size)
-    reach = math.sqrt(design.curvature_ratio(axes**-2.0))
-    eps = purchase.eps + purchase.final_eps  # scores are integers: there is no rounding to pay for
-    rows = 2 if purchase.adjacency == "replace_one" else 1
-    scale = rows * _table(family, reach, purchase.rows_at_most).span / eps * ROUNDED
+    axes = sizes * math.sqrt(len(sizes))
+    reach = math.sqrt(spec.design.curvature_ratio(axes**-2.0))
+    eps = budget.eps + budget.final_eps  # scores are integers: there is no rounding to pay for
+    rows = 2 if budget.adjacency == "replace_one" else 1
+    scale = rows * _table(spec.family, reach, budget.rows_at_most).span / eps * ROUNDED
     temperature = 1 / (scale * UNIT)
-    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
+    ridge, remainder = (0.0, None) if spec.penalty is None else split_curvature(spec.penalty)
     # A prior of that size within the ellipsoid, which costs nothing.
-    added = purchase.curvature if purchase.curvature is not None else 1 / (temperature * axes**2)
-    curvature = ridge * penalty_weights + added
+    added = budget.curvature if budget.curvature is not None else 1 / (temperature * axes**2)
     return _assembled(
-        design,
-        family,
-        replace(purchase, eps=eps, final_eps=0.0, delta=0.0),
+        spec,
+        replace(budget, eps=eps, final_eps=0.0, delta=0.0),
         penalty=remainder,
-        penalty_weights=penalty_weights,
-        curvature=np.asarray(curvature, dtype=np.float64),
+        curvature=np.asarray(ridge * spec.weights + added, dtype=np.float64),
         radius=float(np.linalg.norm(sizes)),
         shape=1 / (axes * math.sqrt(temperature)),
         temperature=temperature,
@@ -278,74 +325,57 @@ def _region(
 
 
 def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
-    """The losses on a region, if they can be told apart in whole numbers and enough rows of them added.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` makes the region too small or too large for that.
-    """
-    found = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
-    if found is None or found.span == 0 or found.rows < max(rows_at_most, ROWS_AT_MOST):
+    """The losses on a region; ArgumentError unless whole numbers tell them apart and hold the sum of enough rows."""
+    table = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
+    if table is None or table.span == 0 or table.rows < max(rows_at_most, ROWS_AT_MOST):
         raise ArgumentError(
             f"radius makes a region on which linear predictors reach {reach:.2g}, and method='posterior' counts "
             "in whole numbers that cannot tell losses apart or hold the sum of many rows there; give a radius of a few "
             "units, or take method='napp'"
         )
-    return found
+    return table
 
 
-def _curved(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
-    penalty: Penalty | None,
-    penalty_weights: Vector,
-    options: Options,
-    sizes: Vector,
-) -> PosteriorPlan:
+def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     """A posterior over all of space, held by its curvature."""
-    ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    own = ridge * penalty_weights
-    rows = options.rows_guess * MEAN_CURVATURE * family.curvature_bound
-    if purchase.curvature is None:
-        curvature = np.maximum(own, posterior_curvature(design, family, purchase, sizes, rows))
+    family, design = spec.family, spec.design
+    ridge, remainder = (0.0, None) if spec.penalty is None else split_curvature(spec.penalty)
+    rows = spec.options.rows_guess * MEAN_CURVATURE * family.curvature_bound
+    if budget.curvature is None:
+        curvature = np.maximum(ridge * spec.weights, posterior_curvature(design, family, budget, sizes, rows))
     else:
-        curvature = own + purchase.curvature
+        curvature = ridge * spec.weights + budget.curvature
     kappa = design.curvature_ratio(curvature)
 
     def assembled(eps: float, delta: float, cover: float) -> PosteriorPlan:
-        temperature = gaussian_temperature(
-            family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=purchase.adjacency
-        )
         return _assembled(
-            design,
-            family,
-            purchase,
+            spec,
+            budget,
             penalty=remainder,
-            penalty_weights=penalty_weights,
             curvature=curvature,
             radius=float(np.linalg.norm(sizes)),
             shape=np.sqrt(curvature),
-            temperature=temperature,
+            temperature=gaussian_temperature(
+                family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=budget.adjacency
+            ),
             cover_eps=cover,
         )
 
-    hottest = assembled(purchase.eps, purchase.delta, 0.0)
+    hottest = assembled(budget.eps, budget.delta, 0.0)
     if not hottest.exact:
         return hottest
     error = acceptance_error(hottest)
-    if not 4 * error <= purchase.eps / 2:
+    if not 4 * error <= budget.eps / 2:
         raise ArgumentError(
             "rows_at_most is too large for method='posterior' with a delta: rounding would cost half of eps"
         )
-    if purchase.delta * math.exp(-2 * error) < DELTA_MIN:
+    if budget.delta * math.exp(-2 * error) < DELTA_MIN:
         raise ArgumentError(
             "eps is too large for method='posterior' with a delta: rounding would cost nearly all of delta; lower eps, "
             "or take method='napp'"
         )
-    _check_accepted(hottest, None if purchase.curvature is None else _bend(design, rows))
-    return assembled(purchase.eps - 4 * error, purchase.delta * math.exp(-2 * error), 4 * error)
+    _check_accepted(hottest, None if budget.curvature is None else _bend(design, rows))
+    return assembled(budget.eps - 4 * error, budget.delta * math.exp(-2 * error), 4 * error)
 
 
 def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
@@ -378,12 +408,10 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
 
 
 def _assembled(
-    design: Bounds,
-    family: Family,
-    purchase: NoiseBudget,
+    spec: FitSpec,
+    budget: NoiseBudget,
     *,
     penalty: Penalty | None,
-    penalty_weights: Vector,
     curvature: Vector,
     radius: float,
     shape: Vector,
@@ -395,35 +423,35 @@ def _assembled(
 ) -> PosteriorPlan:
     """The plan with what all plans have."""
     size = len(curvature)
-    length = math.sqrt(design.curvature_ratio(np.ones(size)))
+    length = math.sqrt(spec.design.curvature_ratio(np.ones(size)))
     law = Noise("gaussian" if semi_axes is None else "laplace", "l2", 1 / math.sqrt(temperature))
     tolerance, final = plan_final(
-        family,
-        purchase.final_eps,
+        spec.family,
+        budget.final_eps,
         rms=gradient_size(law, curvature),
         row_length=length,
         curvature=curvature,
-        rows=purchase.rows_at_most,
+        rows=budget.rows_at_most,
         penalty=penalty,
         averages_out=False,
     )
     return PosteriorPlan(
-        family=family,
-        eps=purchase.eps,
-        delta=purchase.delta,
-        adjacency=purchase.adjacency,
+        family=spec.family,
+        eps=budget.eps,
+        delta=budget.delta,
+        adjacency=budget.adjacency,
         curvature=curvature,
-        kappa=design.curvature_ratio(curvature),
+        kappa=spec.design.curvature_ratio(curvature),
         row_norm=length,
         row_length=length,
-        rows_at_most=purchase.rows_at_most,
+        rows_at_most=budget.rows_at_most,
         noise=law,
         noise_shape=shape,
         classical_scale=1 / math.sqrt(temperature),
-        planned_eps=purchase.eps,
-        joint_need=purchase.eps,
+        planned_eps=budget.eps,
+        joint_need=budget.eps,
         penalty=penalty,
-        penalty_weights=penalty_weights,
+        penalty_weights=spec.weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
         radius=radius,
@@ -446,7 +474,7 @@ def _bend(design: Bounds, rows: float) -> Vector:
     return rows * square
 
 
-def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, sizes: Vector, rows: float) -> Vector:
+def posterior_curvature(design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector, rows: float) -> Vector:
     """The diagonal M that makes spread and shrinkage cheapest for a guess at the sum of l'' over rows, shape (p,).
 
     Along m_j in proportion to 1 / r_j; the cost is tr(H (H + M)^-1) / (2 c) + r'M (H + M)^-1 H (H + M)^-1 M r / 2 with
@@ -455,10 +483,10 @@ def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, s
     direction, bend = np.mean(sizes) / sizes, _bend(design, rows)
     unit = gaussian_temperature(
         family,
-        eps=purchase.eps,
-        delta=purchase.delta,
+        eps=budget.eps,
+        delta=budget.delta,
         curvature_ratio=design.curvature_ratio(direction),
-        adjacency=purchase.adjacency,
+        adjacency=budget.adjacency,
     )
 
     def cost(log_level: float) -> float:
@@ -467,8 +495,8 @@ def posterior_curvature(design: Bounds, family: Family, purchase: NoiseBudget, s
         spread = float(np.sum(bend / (bend + m))) / (2 * unit * level)
         return spread + float(np.sum(bend * (m * sizes / (bend + m)) ** 2)) / 2
 
-    found = optimize.minimize_scalar(cost, bounds=(math.log(1e-4), math.log(1e8)), method="bounded")
-    return np.asarray(math.exp(float(found.x)) * direction)
+    best = optimize.minimize_scalar(cost, bounds=(math.log(1e-4), math.log(1e8)), method="bounded")
+    return np.asarray(math.exp(float(best.x)) * direction)
 
 
 def acceptance_error(plan: PosteriorPlan) -> float:
@@ -496,31 +524,6 @@ def acceptance_error(plan: PosteriorPlan) -> float:
     steep = rows * plan.family.curvature_bound * length**2 + float(np.max(plan.curvature))
     tilt = plan.tolerance + steep * unit * farthest
     return plan.temperature * (2 * rows * (one + added) + moved + public + tilt * reach)
-
-
-def release_posterior(plan: PosteriorPlan, rows: Rows[Block], random: RandomSource) -> Vector:
-    """Read the rows once charged and draw coefficients in model units, shape (p,).
-
-    Parameters
-    ----------
-    plan : PosteriorPlan
-    rows : Rows of Block
-        Within the bounds the plan was made for.
-    random : RandomSource
-    """
-    rows = bounded_responses(plan.family, rows)
-    if plan.semi_axes is None:
-        optimum = _optimum(plan, rows).astype(np.float64)
-        draw = _rejected(plan, rows, optimum, random) if plan.exact else _walked(plan, rows, optimum, random)
-        return plan.final.release(pairs.single(draw, np.float64), random)
-    if not plan.exact:
-        return _walked(plan, rows, np.zeros(plan.size), random)
-    points = lattice_points(plan.semi_axes, ACROSS[plan.size])
-    table = LossTable.of(plan.family, plan.reach)
-    # A public bound: what lies beyond is as good as never drawn.
-    public = np.rint(np.clip(_public(plan, points) / UNIT, -MOST_SUM / 2, MOST_SUM / 2)).astype(np.int64)
-    scores = lattice_scores(table, rows, points) + public
-    return np.asarray(points[exponential_index(scores, plan.scale, random)])
 
 
 def _public(plan: PosteriorPlan, points: Matrix) -> Vector:

@@ -41,13 +41,8 @@ CHAIN = 3000
 
 
 def lattice_points(semi_axes: Vector, across: int) -> Matrix:
-    """Points of a lattice within the ellipsoid sum_j (theta_j / a_j)^2 <= 1, shape (points, p).
-
-    Parameters
-    ----------
-    semi_axes : ndarray, shape (p,)
-    across : int
-        Points along each axis, odd.
+    """Points of a lattice within the ellipsoid sum_j (theta_j / a_j)^2 <= 1, an odd number `across` each axis, (points,
+    p).
     """
     line = np.linspace(-1.0, 1.0, across)
     grid = np.stack(np.meshgrid(*([line] * len(semi_axes)), indexing="ij"), axis=-1).reshape(-1, len(semi_axes))
@@ -56,24 +51,12 @@ def lattice_points(semi_axes: Vector, across: int) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class LossTable:
-    """A family's loss less its value at zero, in integers, at linear predictors rounded to a grid.
+    """A family's loss less its value at zero, in integers, at linear predictors rounded to a grid."""
 
-    A row's part of a score is looked up: whatever the row, it is one of the table's integers, and does not depend on
-    the rows beside it, as the last digit of an exponential might.
-
-    Attributes
-    ----------
-    values : ndarray of int64, shape (k, 2 t + 1)
-        In units of `UNIT`; a line for each response 0 and 1, or one, of residuals, for a continuous response.
-    step : float
-        Of the grid.
-    span : int
-        The most that one row's part of the score varies.
-    """
-
+    # In units of `UNIT`; a line for each response 0 and 1, or one, of residuals, shape (k, 2 t + 1).
     values: NDArray[np.int64]
-    step: float
-    span: int
+    step: float  # of the grid
+    span: int  # the most that one row's part of the score varies
 
     @property
     def rows(self) -> float:
@@ -105,9 +88,9 @@ class LossTable:
             line = (endog >= 0.5).astype(np.int64) * self.values.shape[1]
             return np.take(flat, self._places(points, exog, np.zeros(len(endog))) + line)
         response = np.clip(endog, -1.0, 1.0)
-        own = np.take(self.values[0], self._places(points[:1], np.zeros_like(exog), response))
-        risen = np.take(self.values[0], self._places(points, exog, response)) - own
-        return np.clip(risen, -self.span // 2, self.span // 2)
+        at_zero = np.take(self.values[0], self._places(points[:1], np.zeros_like(exog), response))
+        rise = np.take(self.values[0], self._places(points, exog, response)) - at_zero
+        return np.clip(rise, -self.span // 2, self.span // 2)
 
     def _places(self, points: Matrix, exog: Matrix, response: Vector) -> NDArray[np.int64]:
         """Where x'theta - y is in the table, shape (points, rows): by elementwise operations alone."""
@@ -163,7 +146,7 @@ def _loss_sums(family: Family, points: Matrix, blocks: Iterable[Block]) -> NDArr
 
 def bounded_responses(family: Family, rows: Rows[Block]) -> Rows[Block]:
     """The rows with continuous responses clipped to [-1, 1], as formulas scale them."""
-    return rows.each(partial(_with_bounded, family))
+    return rows.map(partial(_with_bounded, family))
 
 
 def _with_bounded(family: Family, block: Block) -> Block:
@@ -185,18 +168,11 @@ def _pieces(blocks: Iterable[Block], points: int) -> Iterable[Block]:
 def by_rejection(
     height: Callable[[Matrix], Vector], propose: Callable[[], Vector], random: RandomSource, batch: int = 32
 ) -> Vector:
-    """The first proposal that is accepted with probability exp(-height), shape (p,).
+    """The first proposal that is accepted with probability exp(-height), shape (p,); `batch` of them are looked at
+    together.
 
-    Parameters
-    ----------
-    height : callable
-        From points, shape (k, p), to how much lower the log-density is than the proposals', shape (k,); at least 0 up
-        to rounding.
-    propose : callable
-        One proposal.
-    random : RandomSource
-    batch : int
-        Proposals looked at together.
+    `height` gives, for points of shape (k, p), how much lower the log-density is than the proposals', at least 0 up to
+    rounding, shape (k,).
     """
     while True:
         points = np.stack([propose() for _ in range(batch)])
@@ -212,22 +188,14 @@ def by_chain(
 ) -> Vector:
     """The last state of a random walk that leaves exp(-potential) unchanged, shape (p,); how near it is, is unknown.
 
-    Parameters
-    ----------
-    potential : callable
-        Infinite where the density vanishes.
-    start : ndarray, shape (p,)
-    covariance : ndarray, shape (p, p)
-        About that of the density.
-    random : RandomSource
-    steps : int
+    `potential` is infinite where the density vanishes; `covariance` (p, p) is about that of the density.
     """
     root = np.linalg.cholesky(covariance) * (2.38 / math.sqrt(len(start)))
     at, height = start, potential(start)
     for _ in range(steps):
         tail, upper = folded_uniforms(random, len(start))
-        tried = at + root @ (np.where(upper, -1.0, 1.0) * special.ndtri(tail))
-        found = potential(tried)
-        if math.log(max(float(random.random(1)[0]), 1e-300)) <= height - found:
-            at, height = tried, found
+        proposal = at + root @ (np.where(upper, -1.0, 1.0) * special.ndtri(tail))
+        new_height = potential(proposal)
+        if math.log(max(float(random.random(1)[0]), 1e-300)) <= height - new_height:
+            at, height = proposal, new_height
     return at

@@ -70,34 +70,17 @@ def gradient_tolerance(
 ) -> float:
     """gamma: small beside the noise, and within reach of this machine's arithmetic on any rows (docs/proofs/release).
 
-    Parameters
-    ----------
-    family : Family
-    rms : float
-        Root mean square of the norm of the objective's noise.
-    row_length : float
-        Bound on the Euclidean norm of a row.
-    curvature : ndarray, shape (p,)
-    rows : float
-        The greatest number of rows.
-    penalty : Penalty or None
-        Convex, without curvature of its own.
-    linear : ndarray, shape (p,), optional
-        The public part of the objective's linear term.
-    offset_bound : float
-        Bound on the size of every row's offset.
-    final_eps : float, optional
-        What the final noise is charged, where the effect of the objective's noise falls with the number of rows.
-
-    Raises
-    ------
-    ArgumentError
-        If linear predictors, or the squares of the noise, could overflow.
+    `rms` is the root mean square of the norm of the objective's noise, `row_length` bounds the Euclidean norm of a row
+    and `rows` their number; the penalty is convex, without curvature of its own; `linear` is the public part of the
+    linear term. `final_eps` is what the final noise is charged, where the effect of the objective's noise falls with
+    the number of rows. ArgumentError if linear predictors, or the squares of the noise, could overflow.
     """
     share = GRADIENT_SHARE
     if final_eps is not None:
-        wanted = INVISIBLE / final_noise_share(family, final_eps, rows=rows, row_length=row_length, curvature=curvature)
-        share = min(share, max(LEAST_SHARE, wanted))
+        invisible = INVISIBLE / final_noise_share(
+            family, final_eps, rows=rows, row_length=row_length, curvature=curvature
+        )
+        share = min(share, max(LEAST_SHARE, invisible))
     return least_gradient_tolerance(
         family,
         rms=rms,
@@ -201,21 +184,12 @@ def final_noise_share(family: Family, final_eps: float, *, rows: float, row_leng
 
 @dataclass(frozen=True)
 class LatticeRelease:
-    """Laplace noise on a lattice, for points known to lie within `distance` of the exact optimum.
+    """Laplace noise on a lattice, for points known to lie within `distance` of the exact optimum."""
 
-    Attributes
-    ----------
-    eps : float
-        The pure guarantee of this step given the exact optimum.
-    distance : float
-        d = 2 gamma / min(m), half of it for the solver's point and half for the sampling of the objective's noise.
-    size : int
-        Number of coordinates p.
-    """
-
-    eps: float
+    eps: float  # the pure guarantee of this step given the exact optimum
+    # D = 2 gamma / min(m): half for the solver's point and half for the sampling of the objective's noise.
     distance: float
-    size: int
+    size: int  # the number of coordinates p
 
     @property
     def step(self) -> float:

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Block, Rows, block_rows
+from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.families import BinomialCounts, Family
 from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, Bounds
-from dpstats.mechanisms.objective import ObjectivePlan, plan_objective, release_objective
+from dpstats.mechanisms.inference_budget import check_units
+from dpstats.mechanisms.information import Information
+from dpstats.mechanisms.napp import plan_stages, release_stages
+from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import RandomSource, secret_key
 from dpstats.privacy.selection import exponential_scale, noisy_argmax
 from dpstats.solvers.linear_algebra import chunks
 
@@ -105,58 +110,29 @@ SMALLEST_EPS = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Columns that are kept or left together: a term of a formula, a column of an array.
-
-    Attributes
-    ----------
-    name : str
-    columns : ndarray of int, shape (k,)
-        Their positions in the design.
-    center : float
-        What is subtracted from a single column first.
-    reach : float
-        A bound on the Euclidean norm of the columns' part of any row, less `center`.
-    complement : bool
-        Whether the rest of the reach counts as a further column: for 0/1 columns of a factor's levels it is the
-        reference level's.
-    """
+    """Columns that are kept or left together: a term of a formula, a column of an array."""
 
     name: str
-    columns: NDArray[np.intp]
-    center: float
-    reach: float
+    columns: NDArray[np.intp]  # their positions in the design, shape (k,)
+    center: float  # what is subtracted from a single column first
+    reach: float  # a bound on the Euclidean norm of the columns' part of any row, less `center`
+    # Whether the rest of the reach counts as a further column: for 0/1 columns of a factor's levels it is the reference
+    # level's.
     complement: bool
 
 
 @dataclass(frozen=True, eq=False)
 class ScreeningPlan:
-    """What screening costs and keeps; all but `kept` is fixed before rows are read.
+    """What screening costs and keeps; all but `kept` is fixed before rows are read."""
 
-    Attributes
-    ----------
-    eps : float
-        For the null model and all choices together; pure.
-    choices : int
-        k, the number of terms to be chosen.
-    candidates : int
-        The number of terms to choose from.
-    adjacency : {"add_remove", "replace_one"}
-    null : ObjectivePlan or None
-        The release of the null model, an intercept alone; None for a design that keeps no column unasked.
-    kept : tuple of int
-        Positions of the columns that the fit is made of: as released or, in a plan, those of the widest terms, which
-        stand in for them.
-    fit_eps, fit_delta : float
-        What is left for the fit on them, whichever they are.
-    """
-
-    eps: float
-    choices: int
-    candidates: int
+    eps: float  # for the null model and all choices together; pure
+    choices: int  # k, the number of terms to be chosen
+    candidates: int  # the number of terms to choose from
     adjacency: Adjacency
-    null: ObjectivePlan | None
+    null: ObjectivePlan | None  # the null model, an intercept alone; None where every column is chosen among
+    # Positions of the columns that are fitted: as released or, in a plan, those of the widest terms, which stand in.
     kept: tuple[int, ...]
-    fit_eps: float
+    fit_eps: float  # what is left for the fit on them, whichever they are
     fit_delta: float
 
     @property
@@ -189,41 +165,61 @@ class ScreeningPlan:
 _PLAIN = ("eps", "choices", "candidates", "adjacency", "fit_eps", "fit_delta")
 
 
-def plan_screening(
-    design: Bounds,
-    family: Family,
-    weights: Vector,
-    *,
-    eps: float,
-    delta: float,
-    adjacency: Adjacency,
-    options: Options,
-) -> ScreeningPlan:
+def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
+    """Split a budget over the releases of one fit, screening among them if it is asked for; reads no rows.
+
+    With screening the stages are planned as if the widest terms were chosen. What is charged does not depend on which
+    terms are; the noise of the fit follows them. ArgumentError as of `plan_stages`, and if no term would be screened
+    out, or an option would let the charge or the feasibility of the fit follow the terms.
+    """
+    options = spec.options
+    _check_split(options)
+    empty = [term.name for term in spec.design.terms if term.l2 == 0]
+    if empty and (options.screen is not None or options.refit_share > 0):
+        # Alone it would leave a fit without a column, after the charge.
+        raise ArgumentError(
+            f"formula: the term {empty[0]!r} is zero on the declared ranges and cannot be chosen; leave it out"
+        )
+    if options.screen is None:
+        return None, plan_stages(spec, eps, delta)
+    if options.retrieval == "return":
+        raise ArgumentError("retrieval='return' does not go with screen: what is left over follows the columns kept")
+    if options.replicates:
+        raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
+    check_units(spec.design, options)  # whichever columns are kept
+    screening = plan_screening(spec, eps, delta)
+    if options.curvature is not None:
+        # Too little curvature must not come out after the charge: what suffices for all columns does for some.
+        _plan_part(screening, np.arange(len(spec.design.names)), spec)
+    return screening, _plan_part(screening, np.array(screening.kept), spec)
+
+
+def _check_split(options: Options) -> None:
+    """Raise ArgumentError unless there is one choice to keep the rows of apart."""
+    if options.split is None:
+        return
+    if options.screen is None and options.refit_share == 0:
+        raise ArgumentError("split='rows' needs a choice of columns to keep apart: give screen or refit_share")
+    if options.screen is not None and options.refit_share > 0:
+        raise ArgumentError("split='rows' divides rows once: give screen or refit_share, not both")
+    if options.retrieval == "return":
+        raise ArgumentError("retrieval='return' does not go with split='rows': parts pay side by side")
+    if options.replicates:
+        raise ArgumentError("split is not part of the replicated paper; leave one of them out")
+
+
+def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
     """Divide the budget of screening into equal parts, one a choice and one for the null model; reads no rows.
 
-    Parameters
-    ----------
-    design : Bounds
-    family : Family
-        With every cap filled in.
-    weights : ndarray, shape (p,)
-        The penalty's weight on each column. Terms of weight 0, such as the intercept, are kept without being chosen.
-    eps, delta : float
-        Of which screening takes the share `screen_share` of eps, and no delta.
-    adjacency : {"add_remove", "replace_one"}
-    options : Options
-        With `screen` set.
-
-    Raises
-    ------
-    ArgumentError
-        If there are no more candidates than `screen` or eps is below `SMALLEST_EPS`.
+    Screening takes the share `screen_share` of eps, and no delta. Terms of penalty weight 0, such as the intercept, are
+    not chosen among. ArgumentError if there are no more candidates than `screen` or eps is below `SMALLEST_EPS`.
     """
-    always, candidates = split_terms(design, weights)
+    design, options = spec.design, spec.options
+    always, candidates = split_terms(design, spec.weights)
     choices = options.screen or 0
     if not 0 < choices < len(candidates):
         raise ArgumentError(f"screen must be less than the number of terms to choose from, {len(candidates)}")
-    # Rows of its own pay for a screening with the whole budget.
+    # Divided rows pay for the screening with the whole budget.
     cost = eps if options.split is not None else options.screen_share * eps
     share = cost / (choices + 1)
     if share < SMALLEST_EPS:
@@ -231,36 +227,61 @@ def plan_screening(
     null = None
     if always.size:
         final = options.release_share * share
-        purchase = NoiseBudget(
-            share - final, 0.0, final, adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
+        budget = NoiseBudget(
+            share - final, 0.0, final, spec.adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
         )
-        alone = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
-        null = plan_objective(alone, family, purchase)
+        intercept = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
+        null = plan_objective(intercept, spec.family, budget)
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
     left = eps if options.split is not None else eps - cost
-    return ScreeningPlan(cost, choices, len(candidates), adjacency, null, kept, left, delta)
+    return ScreeningPlan(cost, choices, len(candidates), spec.adjacency, null, kept, left, delta)
 
 
-def release_screening(
-    plan: ScreeningPlan, design: Bounds, family: Family, weights: Vector, rows: Rows[Block], random: RandomSource
-) -> tuple[int, ...]:
-    """Choose the terms on rows that are paid for, and return the positions of all columns kept, increasing.
+def _plan_part(
+    screening: ScreeningPlan, columns: NDArray[np.intp], spec: FitSpec, *, charged: bool = False
+) -> tuple[Stage, ...]:
+    """The stages of a fit on some columns with what screening leaves of the budget."""
+    return plan_stages(spec.among(columns), screening.fit_eps, screening.fit_delta, charged=charged)
 
-    Parameters
-    ----------
-    plan : ScreeningPlan
-    design : Bounds
-    family : Family
-    weights : ndarray, shape (p,)
-    rows : Rows of Block
-    random : RandomSource
-    """
-    always, candidates = split_terms(design, weights)
+
+def release_screened(
+    screening: ScreeningPlan, stages: Sequence[Stage], spec: FitSpec, rows: Rows[Block], random: RandomSource
+) -> tuple[ScreeningPlan, StagesRelease]:
+    """Choose the terms and fit them, on rows that are paid for; the other coefficients are zero."""
+    choosing, fitting = divide(rows, secret_key(random)) if spec.options.split else (rows, rows)
+    chosen = release_screening(screening, spec, choosing, random)
+    columns, size = np.array(chosen), len(spec.weights)
+    planned = tuple(
+        Stage(role, _centred(plan, stand_in, screening.kept, columns, size))
+        for (role, plan), (_, stand_in) in zip(_plan_part(screening, columns, spec, charged=True), stages, strict=True)
+    )
+    part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
+    fitted = release_stages(planned, spec.among(columns), part_rows, random)
+    params = np.zeros(size)
+    params[columns] = fitted.params
+    information = fitted.information.among(chosen) if isinstance(fitted.information, Information) else None
+    return replace(screening, kept=chosen), StagesRelease(params, fitted.stages, information)
+
+
+def _centred(
+    plan: StagePlan, stand_in: StagePlan, shown: Sequence[int], columns: NDArray[np.intp], size: int
+) -> StagePlan:
+    """The plan, shrinking what is not chosen among to where the stand-in shrinks it, such as a bought mean."""
+    if not np.any(stand_in.linear):
+        return plan
+    target = np.zeros(size)
+    target[list(shown)] = -stand_in.linear / stand_in.curvature
+    return plan.recentred(plan.curvature, -plan.curvature * target[columns])
+
+
+def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], random: RandomSource) -> tuple[int, ...]:
+    """Choose the terms on rows that are paid for, and return the positions of all columns of the fit, increasing."""
+    always, candidates = split_terms(spec.design, spec.weights)
     eta = 0.0
     if plan.null is not None:
-        eta = float(release_objective(plan.null, rows.each(_constant), random)[0])
-    residual = NullResidual.at(family, eta, offset=design.offset_bound > 0)
+        eta = float(plan.null.coefficients(rows.map(_constant), random)[0])
+    residual = NullResidual.at(spec.family, eta, offset=spec.design.offset_bound > 0)
     scores = term_scores(candidates, residual, rows, centred=plan.null is not None)
     chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)
     return _columns(always, [candidates[index] for index in chosen])
@@ -274,8 +295,8 @@ def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list
     always: list[int] = []
     candidates = []
     for term in design.terms:
-        inside = np.arange(term.columns.start, term.columns.stop)
-        parts = [np.array([j]) for j in inside] if isinstance(design, ArrayDesign) else [inside]
+        positions = np.arange(term.columns.start, term.columns.stop)
+        parts = [np.array([j]) for j in positions] if isinstance(design, ArrayDesign) else [positions]
         for part in parts:
             intercept = term.name == "Intercept" and not isinstance(design, ArrayDesign)
             if intercept or not np.any(weights[part]):
@@ -311,15 +332,8 @@ def term_scores(
 ) -> list[int]:
     """The score of each candidate: the length of its columns' sums, rounded down to a whole number.
 
-    One row moves no score by more than `STEPS` (docs/proofs/screening, lemma 1).
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-    residual : NullResidual
-    blocks : Rows of Block, or collection of (exog, endog)
-    centred : bool
-        Whether the null model has an intercept, so that a shift of a column changes nothing but its noise.
+    One row moves no score by more than `STEPS` (docs/proofs/screening, lemma 1). `centred` says that the null model has
+    an intercept, so that a shift of a column changes nothing but its noise.
     """
     part = partial(_sums, tuple(candidates), residual, centred)
     sums = block_rows(blocks).total(part, lambda one, other: [x + y for x, y in zip(one, other, strict=True)])
@@ -367,16 +381,16 @@ def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, ce
 
     The squares of a row's add up to `STEPS`**2 at most; the last column is the complement's, or zero.
     """
-    inside = rows[:, candidate.columns] / (candidate.reach if candidate.reach > 0 else np.inf)
+    scaled = rows[:, candidate.columns] / (candidate.reach if candidate.reach > 0 else np.inf)
     rest = np.zeros(len(rows))
     if candidate.complement and centred:
-        for column in range(inside.shape[1]):
-            rest += inside[:, column]
+        for column in range(scaled.shape[1]):
+            rest += scaled[:, column]
         rest = 1 - np.clip(rest, 0, 1)
-    vectors = np.column_stack([inside, rest]) * slope[:, None] * (INSIDE * STEPS)
-    whole = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
+    vectors = np.column_stack([scaled, rest]) * slope[:, None] * (INSIDE * STEPS)
+    integers = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
     # No row of the design is longer, up to the rounding that INSIDE leaves room for; the proof needs none to be.
-    return np.where((whole**2).sum(axis=1, keepdims=True) <= STEPS**2, whole, 0)
+    return np.where((integers**2).sum(axis=1, keepdims=True) <= STEPS**2, integers, 0)
 
 
 def noise_scale(eps: float, adjacency: Adjacency) -> float:

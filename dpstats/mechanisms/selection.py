@@ -35,24 +35,10 @@ class SelectionTerms(NamedTuple):
 
 
 def noise_threshold(noise: Noise, size: int, level: float, columns: int | None = None) -> float:
-    """The least lambda with P(|b_j| <= lambda for each of `columns` coordinates) >= 1 - level.
+    """The least lambda with P(|b_j| <= lambda for each of `columns` coordinates) >= 1 - level, b of dimension `size`.
 
     Exact for all four laws; for spherical Laplace noise by quadrature, rounded up (docs/proofs/selection, section 2).
-
-    Parameters
-    ----------
-    noise : Noise
-    size : int
-        p, the dimension of b.
-    level : float
-        In (0, 1).
-    columns : int, optional
-        How many of the coordinates are penalised, all by default.
-
-    Raises
-    ------
-    ArgumentError
-        If `level` or a dimension is out of range.
+    All coordinates count by default. ArgumentError if `level` or a dimension is out of range.
     """
     if not (isinstance(level, (int, float)) and 0 < level < 1):
         raise ArgumentError(f"level must lie in (0, 1), got {safe_repr(level)}")
@@ -71,21 +57,10 @@ def noise_threshold(noise: Noise, size: int, level: float, columns: int | None =
 
 
 def noise_aware(penalty: Penalty | None, weights: Vector, threshold: ArrayLike) -> SelectionTerms:
-    """Add the noise's threshold to the lasso weight of every penalised column.
+    """Add the noise's threshold to the lasso weight of every penalised column; a weight of 0 gets no threshold either.
 
-    Parameters
-    ----------
-    penalty : Penalty or None
-        Ridge, lasso, elastic net, a bridge that is one of these, or None.
-    weights : ndarray, shape (p,)
-        Column weights; a column of weight 0 gets no threshold either.
-    threshold : float or ndarray, shape (p,)
-        From `noise_threshold`, divided by the noise shape's column weights if there is one.
-
-    Raises
-    ------
-    ArgumentError
-        For a penalty that is no sum of a lasso and a ridge.
+    The threshold is that of `noise_threshold`, divided by the noise's weights of the columns if there are any.
+    ArgumentError for a penalty that is no sum of a lasso and a ridge.
     """
     linear, quadratic = _lasso_and_ridge(penalty)
     aware = np.where(weights > 0, np.asarray(threshold, dtype=np.float64), 0.0)
@@ -126,8 +101,8 @@ def _cube_excess(bound: float, size: int, count: int) -> float:
     """
     left = size + 1 - count
     log_ratio = count * math.log(bound) + special.gammaln(left) - special.gammaln(size + 1)
-    inside = math.exp(min(0.0, log_ratio + float(_log_gammaincc(left, bound))))
-    return max(float(special.gammaincc(size + 1, bound)) - inside, np.finfo(float).tiny)
+    within = math.exp(min(0.0, log_ratio + float(_log_gammaincc(left, bound))))
+    return max(float(special.gammaincc(size + 1, bound)) - within, np.finfo(float).tiny)
 
 
 def _log_gammaincc(shape: int, bound: float) -> float:
@@ -176,46 +151,28 @@ def allocate(
     """Curvature m, shape (p,), that shrinks stage1 least among those with sup x' diag(m)^-1 x = kappa.
 
     Minimises sum_j m_j stage1_j^2: m_j is proportional to c_j / |stage1_j| while the term's l2 bound has room for all
-    its columns at their maxima c_j, and held at one value, the group lasso's, on the columns where it has not (those of
-    a factor). Then floored and capped at 1/spread and spread times the even allocation, and scaled to meet kappa.
-
-    Parameters
-    ----------
-    stage1 : ndarray, shape (p,)
-        The released coefficients of stage 1, model units.
-    terms : sequence of Term
-        Covering all columns.
-    maxima : ndarray, shape (p,)
-        Bounds on each |x_j|.
-    curvature_ratio : callable
-        m -> sup over rows of sum_j x_j^2 / m_j (the design's).
-    kappa : float
-        The ratio stage 2 is to have.
-    spread : float
-        At least 1; 1 is the even allocation.
-
-    Raises
-    ------
-    ArgumentError
-        If `kappa` is not positive or `spread` is below 1.
+    its columns at their `maxima` c_j, and held at one value, the group lasso's, on the columns where it has not (those
+    of a factor). Then floored and capped at 1/spread and spread times the even allocation, and scaled to meet kappa.
+    `stage1` has released coefficients in model units, the terms cover all columns, and `curvature_ratio` is the
+    design's. ArgumentError if `kappa` is not positive or `spread` is below 1, which is the even allocation.
     """
     if not (math.isfinite(kappa) and kappa > 0):
         raise ArgumentError(f"kappa must be positive and finite, got {safe_repr(kappa)}")
     if not (math.isfinite(spread) and spread >= 1):
         raise ArgumentError(f"spread must be at least 1, got {safe_repr(spread)}")
-    wanted = np.empty(len(stage1))
+    relative = np.empty(len(stage1))
     for term in terms:
-        wanted[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)
+        relative[term.columns] = _relative_curvature(np.abs(stage1[term.columns]), maxima[term.columns], term.l2)
     even = curvature_ratio(np.ones(len(stage1))) / kappa
     low, high = math.log(even / spread), math.log(even * spread)
     with np.errstate(divide="ignore"):
-        log_wanted = np.log(wanted)  # -inf for a column that is zero in every row: it gets the floor
+        log_relative = np.log(relative)  # -inf for a column that is zero in every row: it gets the floor
 
     def bounded(log_factor: float) -> Vector:
-        return np.exp(np.clip(log_factor + log_wanted, low, high))
+        return np.exp(np.clip(log_factor + log_relative, low, high))
 
     # The ratio falls with the factor, from spread * kappa at the floor to kappa / spread at the cap.
-    finite = log_wanted[np.isfinite(log_wanted)]
+    finite = log_relative[np.isfinite(log_relative)]
     below, above = low - float(np.max(finite, initial=0.0)), high - float(np.min(finite, initial=0.0))
     for _ in range(100):
         middle = 0.5 * (below + above)
@@ -230,16 +187,16 @@ def _relative_curvature(size: Vector, maxima: Vector, bound: float) -> Vector:
     In the dual problem the worst row has |x_j| = min(c_j, nu |t_j|), of norm `bound`; without such a nu, c_j.
     """
     with np.errstate(divide="ignore"):
-        alone = np.where(size > 0, maxima / np.where(size > 0, size, 1.0), np.inf)
+        ratios = np.where(size > 0, maxima / np.where(size > 0, size, 1.0), np.inf)
     if np.sum(maxima**2) <= bound**2 * (1 + 1e-12):
-        return alone
-    order = np.argsort(alone)
+        return ratios
+    order = np.argsort(ratios)
     c2, t2 = maxima[order] ** 2, size[order] ** 2
     # With the first k columns at their maxima, nu^2 = (bound^2 - sum c^2) / sum of the other t^2.
     filled = np.concatenate([[0.0], np.cumsum(c2)[:-1]])
     left = np.cumsum(t2[::-1])[::-1]
     for k in range(len(order)):
         level = math.sqrt(max(bound**2 - filled[k], 0.0) / left[k]) if left[k] > 0 else math.inf
-        if level <= alone[order[k]]:
-            return np.minimum(alone, level)
-    return alone
+        if level <= ratios[order[k]]:
+            return np.minimum(ratios, level)
+    return ratios

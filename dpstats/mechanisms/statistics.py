@@ -56,27 +56,13 @@ LEAST, MOST = 1e-6, 1e6
 
 @dataclass(frozen=True, eq=False)
 class StatisticsPlan:
-    """One release of X'X, X'y and y'y, fixed before rows are read.
+    """One release of X'X, X'y and y'y, fixed before rows are read."""
 
-    Attributes
-    ----------
-    design : DesignSpec
-        Of all columns, in model units.
-    noise : StatisticsNoise
-        In the coordinates of `metric`.
-    metric : MatrixNoise
-        Holds D and L with z = D^-1/2 L^-1 x, |z| <= 1; its scale means nothing.
-    radius : float
-    cover_eps : float
-        The part of eps for floating point.
-    guarantee : Guarantee
-    """
-
-    design: DesignSpec
-    noise: StatisticsNoise
-    metric: MatrixNoise
+    design: DesignSpec  # of all columns, in model units
+    noise: StatisticsNoise  # in the coordinates of `metric`
+    metric: MatrixNoise  # holds D and L with z = D^-1/2 L^-1 x, |z| <= 1; its scale means nothing
     radius: float
-    cover_eps: float
+    cover_eps: float  # the part of eps for floating point
     guarantee: Guarantee
 
     @property
@@ -150,23 +136,10 @@ def plan_statistics(
     radius: float = RADIUS,
     law: MatrixLaw | None = None,
 ) -> StatisticsPlan:
-    """Weights, law and scale of the noise from public facts alone.
+    """Weights, law and scale of the noise from public facts alone; ArgumentError if an argument is outside its range.
 
-    Parameters
-    ----------
-    design : DesignSpec
-    eps, delta : float
-        The budget; normal noise needs a positive delta, and pure noise is taken where it is less.
-    adjacency : {"add_remove", "replace_one"}
-    radius : float
-        Guess at sqrt(theta'D theta) for the coefficients theta in model units, D the metric; bounds |x'theta|.
-    law : {"wishart", "normal"}, optional
-        The law to insist on.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    Normal noise needs a positive delta, and pure noise is taken where it is less, unless a law is insisted on. `radius`
+    guesses at sqrt(theta'D theta) for the coefficients theta in model units, D the metric; it bounds |x'theta|.
     """
     check_size("eps", eps)
     radius = check_size("radius", radius)
@@ -201,8 +174,8 @@ def worthwhile(design: DesignSpec) -> tuple[JointColumns, ...]:
     inverse = np.linalg.pinv(rows.T @ rows / max(len(rows), 1))
 
     def spread(joined: tuple[JointColumns, ...]) -> float:
-        found = design_metric(design.images, joined=joined)
-        return float(np.sum(inverse * MatrixNoise("normal", 1.0, *found).metric))
+        shape = design_metric(design.images, joined=joined)
+        return float(np.sum(inverse * MatrixNoise("normal", 1.0, *shape).metric))
 
     plain = spread(())
     return tuple(one for one in design.joined if spread((one,)) <= WORTHWHILE * plain)
@@ -229,13 +202,7 @@ PRECISION = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """A released matrix of sums of w w' after what the design knows of it, and the law of its noise.
-
-    Attributes
-    ----------
-    matrix : ndarray, shape (k, k)
-    law : SpanNoise
-    """
+    """A released matrix of sums of w w' after what the design knows of it, shape (k, k), and the law of its noise."""
 
     matrix: Matrix
     law: SpanNoise
@@ -268,30 +235,14 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """Released normal equations H theta = v of one model.
+    """Released normal equations H theta = v of one model; u = t - T theta are its residuals."""
 
-    Attributes
-    ----------
-    information : ndarray, shape (q, q)
-        H, with noise: perhaps not positive.
-    moments : ndarray, shape (q,)
-        v, with noise.
-    square : float
-        y'y, with noise.
-    columns : ndarray, shape (k, q)
-        T.
-    response : ndarray, shape (k,)
-        t.
-    law : SpanNoise
-        Of the noise of the whole matrix.
-    """
-
-    information: Matrix
-    moments: Vector
-    square: float
-    columns: Matrix
-    response: Vector
-    law: SpanNoise
+    information: Matrix  # H, with noise: perhaps not positive, shape (q, q)
+    moments: Vector  # v, with noise, shape (q,)
+    square: float  # y'y, with noise
+    columns: Matrix  # T, shape (k, q)
+    response: Vector  # t, shape (k,)
+    law: SpanNoise  # of the noise of the whole matrix
 
     @property
     def metric(self) -> Matrix:
@@ -310,14 +261,14 @@ class Equations:
     def ridge(self, radius: float) -> float:
         """m = sqrt(E |b|^2) / radius in the metric, b = v - H theta the noise for theta of norm `radius` at random."""
         root, law = np.linalg.cholesky(self.metric), self.law
-        drawn = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
-        covariance = self.noise_covariance(np.outer(self.response, self.response) + drawn.T @ drawn)
+        typical = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
+        covariance = self.noise_covariance(np.outer(self.response, self.response) + typical.T @ typical)
         square = float(np.trace(_in_metric(root, covariance)))
         # In closed form without what the design knows, which never adds: of columns that hardly differ, whose metric
         # has no inverse in doubles, the sum above may have no correct digit.
-        moved = law.metric @ self.response
-        inner = linalg.solve_triangular(root, self.columns.T @ moved, lower=True)
-        size = float(self.response @ moved) + radius**2
+        image = law.metric @ self.response
+        inner = linalg.solve_triangular(root, self.columns.T @ image, lower=True)
+        size = float(self.response @ image) + radius**2
         most = law.variance * (len(root) * size + float(inner @ inner) + radius**2)
         return math.sqrt(square if 0 < square < most else most) / radius
 
@@ -350,13 +301,7 @@ def _in_metric(root: NDArray[np.floating[Any]], matrix: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class NoisyCount:
-    """How many complete rows there are.
-
-    Attributes
-    ----------
-    count, deviation : float
-        The number and the standard deviation of its noise.
-    """
+    """How many complete rows there are, and the standard deviation of its noise."""
 
     count: float
     deviation: float
@@ -379,34 +324,19 @@ def inference_of(
     nobs: int | None,
     radius: float,
 ) -> tuple[Inference, Matrix]:
-    """Coefficients without ridge and penalty, and their errors, in the user's units.
+    """Coefficients of the model `part` without ridge and penalty, with errors in the user's units; and a basis (q, q).
 
-    Parameters
-    ----------
-    plan : StatisticsPlan
-    moments : Moments
-    part : DesignSpec
-        Of the model.
-    mapped : tuple
-        T and t of its columns and its response.
-    nobs : int or None
-        The number of rows if it is public.
-    radius : float
-
-    Returns
-    -------
-    Inference
-        Each factor is measured from its commonest level within, and reported as the formula asks for.
-    basis : ndarray, shape (q, q)
-        Coefficients in model units are this times those within.
+    `mapped` holds T and t of its columns and its response, and `nobs` is the number of rows if it is public. Each
+    factor is measured from its commonest level within, and reported as the formula asks for: coefficients in model
+    units are the basis times those within.
     """
     plain = moments.equations(*mapped)
     basis = reference_levels(plain.information, part.dummies)
     equations = moments.equations(mapped[0] @ basis, mapped[1])
     law = MappedMatrix(moments.law, equations.columns)
-    found = identify(equations.information, law)
+    identified = identify(equations.information, law)
     coef = equations.solve(radius, None, np.ones(law.size))
-    active, inverse = found.active, found.inverse
+    active, inverse = identified.active, identified.inverse
     rest = equations.moments - equations.information[:, ~active] @ coef[~active]
     coef[active] = inverse @ rest[active]
     noise = equations.coefficient_noise(coef)
@@ -421,7 +351,7 @@ def inference_of(
         matrix=law,
         spread=spread,
         typical_size=radius / np.sqrt(law.size * np.diag(equations.metric)),
-        found=found,
+        found=identified,
     )
     return Inference(estimates, transform @ basis, shift), basis
 

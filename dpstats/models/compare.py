@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats import plots
 from dpstats.arguments import explain_calls, safe_repr
 from dpstats.call import METHODS, DomainLike, Request, RequestKeywords, expand_signature, make_request
 from dpstats.errors import ArgumentError, UncertifiedError
@@ -18,18 +18,13 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import uniform_exog
 from dpstats.frames import WideFrame
-from dpstats.inference import ReleasedLaw
 from dpstats.mechanisms.calibration import typical_sizes
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import PosteriorPlan
-from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
-from dpstats.plots import draw_comparison
 from dpstats.quiet import hide_frames
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +39,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Printed):
     """Methods side by side; `dpstats.compare` makes it.
 
     Attributes
@@ -92,6 +87,8 @@ class Comparison:
         --------
         >>> found.best in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         names = ("noise", "excess", "at_most", "delta")
         rows = [
@@ -115,10 +112,7 @@ class Comparison:
         >>> found.plot().get_xscale()  # with the extra "plots"
         'log'
         """
-        return draw_comparison(self, **arguments)
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
+        return plots.methods(self, **arguments)
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(map(str, self.table.index))}: {self.formula}, best {self.best}>"
@@ -177,62 +171,6 @@ def uniform_populations(family: Family, exog: Matrix, sizes: Vector, center: Vec
         weights = family.derivatives(eta, endog).curvature
         information[at] = (exog * weights[:, None]).T @ exog / len(exog)
     return UniformPopulations(coefficients, information)
-
-
-def predict_objective(made_up: UniformPopulations, rows: float, curvature: Vector, covariance: Matrix) -> Prediction:
-    """Of the minimiser of losses + theta'M theta / 2 + b'theta, M = diag(curvature), b of the given covariance."""
-
-    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
-        inverse = np.linalg.inv(hessian + np.diag(curvature))
-        bias = inverse @ (curvature * coefficients)
-        return inverse @ covariance @ inverse, np.outer(bias, bias)
-
-    return made_up.mean(costs, rows)
-
-
-def predict_output(made_up: UniformPopulations, rows: float, curvature: Vector, variances: Vector) -> Prediction:
-    """Of the minimiser without b, plus independent noise of variances of shape (p,)."""
-
-    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
-        bias = np.linalg.solve(hessian + np.diag(curvature), curvature * coefficients)
-        return np.diag(variances), np.outer(bias, bias)
-
-    return made_up.mean(costs, rows)
-
-
-def predict_posterior(made_up: UniformPopulations, rows: float, curvature: Vector, temperature: float) -> Prediction:
-    """Of a draw from exp(-c (losses + theta'M theta / 2)), c the temperature."""
-
-    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
-        inverse = np.asarray(np.linalg.inv(hessian + np.diag(curvature)), dtype=np.float64)
-        bias = inverse @ (curvature * coefficients)
-        return inverse / temperature, np.outer(bias, bias)
-
-    return made_up.mean(costs, rows)
-
-
-def predict_moments(
-    made_up: UniformPopulations, rows: float, axes: Matrix, variance: Callable[[float], float], ridge: float
-) -> Prediction:
-    """Of coefficients from noisy normal equations, stabilised eigenvalue by eigenvalue (docs/proofs/statistics, 4).
-
-    `axes` is K with x = K z, the noise of the equations being alike in all directions of z, where its variance follows
-    from the norm of the coefficients. The ridge m makes the eigenvalue l of the equations l / 2 + sqrt(l^2 / 4 + m^2).
-    """
-
-    def costs(hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
-        inner = np.linalg.solve(axes, np.linalg.solve(axes, hessian).T)
-        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
-        values = np.maximum(values, 0.0)
-        steady = values / 2 + np.sqrt(values**2 / 4 + ridge**2)
-        turned = axes.T @ coefficients
-        # Coefficients u of z are K' theta.
-        back = np.linalg.solve(axes.T, vectors)
-        bias = back @ ((1 - values / steady) * (vectors.T @ turned))
-        spread = variance(float(np.linalg.norm(turned))) / steady**2
-        return (back * spread) @ back.T, np.outer(bias, bias)
-
-    return made_up.mean(costs, rows)
 
 
 COMPARED = ("objective", "output", "statistics", "posterior")
@@ -393,17 +331,8 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
     """One method at one number of rows."""
     plan = model.planned(method, n)
     stage = plan.stages[-1].plan
-    if isinstance(stage, LeastSquaresPlan):
-        found = _predicted(stage.statistics, model, n)
-    elif isinstance(stage, PosteriorPlan):
-        found = predict_posterior(model.made_up, n, stage.curvature, stage.temperature)
-    elif isinstance(stage, OutputPlan):
-        found = predict_output(model.made_up, n, stage.curvature, stage.noise_variances)
-    else:
-        covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
-        found = predict_objective(model.made_up, n, stage.curvature, covariance)
-    bounds = plan.excess_risk(n=n).set_index("bound")["per_row"]
-    bound = float(bounds.get("unregularised, in the mean", math.nan))
+    found = model.made_up.mean(stage.predicted_error, n)
+    bound = plan.risk_bounds(n=n).value("unregularised", "mean") / n
     law = stage.law_name
     guarantee = plan.guarantee
     return _facts(method, n, found, law, bound) | {
@@ -411,14 +340,6 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
         "delta": guarantee.delta,
         "certified": guarantee.certified,
     }
-
-
-def _predicted(found: StatisticsPlan, model: _Model, n: int) -> Prediction:
-    """Of a linear model from released statistics, all columns in it."""
-    size = found.noise.size
-    ridge = math.sqrt(found.noise.gradient_variance(found.radius)) / found.radius
-    axes = found.axes[:size, :size]
-    return predict_moments(model.made_up, n, axes, lambda norm: found.noise.gradient_variance(norm) / size, ridge)
 
 
 def _facts(method: str, n: int, found: Prediction, law: str, bound: float) -> dict[str, Any]:

@@ -23,9 +23,8 @@ from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
 from dpstats.inference.inverse import LIKELY
-from dpstats.mechanisms.information import Information, InformationPlan, known_information
+from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums, known_information
 from dpstats.mechanisms.information_release import dispersion, variance_noise
-from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums
 from dpstats.models.population import (
     EXPLAINED,
     KNOWN,
@@ -34,7 +33,7 @@ from dpstats.models.population import (
     USUAL,
     ColumnPrior,
     KnownColumns,
-    checked_rows,
+    check_row_count,
     counts,
     linear_predictor,
     population_signal,
@@ -89,7 +88,7 @@ class Forecast:
     plan: Plan
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, _Means]
-    _kept: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
+    _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
@@ -99,7 +98,7 @@ class Forecast:
 
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
-        n = checked_rows(n, 10**15)
+        n = check_row_count(n, 10**15)
         with show_elapsed("foreseeing standard errors"):
             found = [self.likely(name, n) for name in self.names]
         usual, upper = found[0], found[-1]
@@ -146,35 +145,35 @@ class Forecast:
     def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
         """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
         draws = NOISES if name in (self.names[0], self.last) else FEW_NOISES
-        chance = np.asarray(np.mean(list(self.drawn(name, n, draws)), axis=0), dtype=np.float64)
+        chance = np.asarray(np.mean(list(self.identified_draws(name, n, draws)), axis=0), dtype=np.float64)
         return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
 
-    def drawn(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
         means, random = self.populations[name], np.random.default_rng(SEED)
-        if isinstance(self.plan.objective, LeastSquaresPlan):
+        if self.plan.objective.statistics is not None:
             yield np.isfinite(self.expected(name, n))
             return
         information = self.plan.stages[-1].plan.information
         assert information is not None
         # A search asks again for the numbers that its table is of.
-        kept = self._kept.setdefault((name, n), [])
+        known = self._cache.setdefault((name, n), [])
         for place in range(draws):
             noise = information.noise.sample(random)
-            if place == len(kept):
+            if place == len(known):
                 with quiet():
-                    kept.append(np.isfinite(_inferred(self.plan, means, float(n), noise=noise).se))
-            yield kept[place]
+                    known.append(np.isfinite(_inferred(self.plan, means, float(n), noise=noise).se))
+            yield known[place]
 
     def enough(
         self, n: int, columns: Sequence[int] | None = None, draws: int = FEW_NOISES, name: str | None = None
     ) -> bool:
         """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last."""
-        kept = slice(None) if columns is None else list(columns)
+        places = slice(None) if columns is None else list(columns)
         allowed = int((1 - LIKELY) * draws + 1e-9)
-        missed = np.zeros(len(self.plan.names), dtype=int)[kept]
-        for found in self.drawn(name or self.last, n, draws):
-            missed += ~found[kept]
+        missed = np.zeros(len(self.plan.names), dtype=int)[places]
+        for found in self.identified_draws(name or self.last, n, draws):
+            missed += ~found[places]
             if missed.max() > allowed:
                 return False
         return True
@@ -184,18 +183,18 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     """What is foreseen of a plan's standard errors; arguments as for `Plan.standard_errors`."""
     _check_plan(plan)
     assert isinstance(plan.design, DesignSpec)
-    known = KnownColumns.checked(plan.design, typical, like)
+    known = KnownColumns.from_arguments(plan.design, typical, like)
     residual = _residual(plan, known, residual_sd)
-    whole = known.all_of(plan.design, response=residual is None)
-    habits = {"known": KNOWN} if whole else {"usual": USUAL, "rich": RICH, "poor": POOR}
+    everything = known.covers(plan.design, response=residual is None)
+    priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
-        return Forecast(plan, {name: _means(plan, known, habit, residual) for name, habit in habits.items()})
+        return Forecast(plan, {name: _means(plan, known, prior, residual) for name, prior in priors.items()})
 
 
 def _check_plan(plan: Plan) -> None:
     """Refuse plans whose errors public facts do not tell."""
     design = plan.design
-    if isinstance(plan.objective, LeastSquaresPlan):
+    if plan.objective.statistics is not None:
         offered = plan.request.options.inference is not None and plan.request.penalty is None
     else:
         offered = plan.stages[-1].plan.information is not None
@@ -232,12 +231,12 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     return found
 
 
-def _means(plan: Plan, known: KnownColumns, habit: ColumnPrior, residual: float | None) -> _Means:
-    """What a row adds in the mean that is as the analyst says, and else as a habit has it."""
+def _means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None) -> _Means:
+    """What a row adds in the mean that is as the analyst says, and else as a prior has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
-    table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), habit, random)
+    table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), prior, random)
     exog, complete, offset = design.predicting(table, offset=True)
     endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
     complete = complete & np.isfinite(endog)
@@ -252,7 +251,7 @@ def _means(plan: Plan, known: KnownColumns, habit: ColumnPrior, residual: float 
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
         return _mean_of(family, coef, exog, exog @ coef + offset, endog)
-    level = response_level(design, known, habit, table)
+    level = response_level(design, known, prior, table)
     size = len(exog)
     exog, offset = np.tile(exog, (DRAWS, 1)), np.tile(offset, DRAWS)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, DRAWS)])
@@ -307,7 +306,7 @@ def _sampling(plan: Plan, means: _Means) -> Vector:
 
 def _inferred(plan: Plan, means: _Means, n: float, *, noise: Vector | None = None, corrected: bool = True) -> Inference:
     """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
-    if isinstance(plan.objective, LeastSquaresPlan):
+    if plan.objective.statistics is not None:
         return sums_inference(plan, ReleasedSums(n * means.moments), None).table
     stage = plan.stages[-1].plan
     assert stage.information is not None

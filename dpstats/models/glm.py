@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 from dpstats.arguments import explain_calls
@@ -23,12 +24,12 @@ from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError
 from dpstats.families import Family
-from dpstats.ledger import LedgerLike
+from dpstats.ledger import LedgerLike, as_ledger
 from dpstats.mechanisms.napp import release_stages
-from dpstats.mechanisms.screened import release_screened
-from dpstats.models.charging import ledger_domain_note, run_charged, sign_ledger
+from dpstats.mechanisms.screening import release_screened
+from dpstats.models.release import Release
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
-from dpstats.plan import Plan, paid_apart, penalty_weights
+from dpstats.plan import Plan, fit_spec, paid_apart
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames
@@ -101,8 +102,16 @@ class GLM:
                 "included, such as row_norm=1.0 for rows scaled to it; longer rows are shortened. A formula with a "
                 "Domain needs none: dp.glm(formula, data, eps, domain=...)"
             )
-        beside = {"weights": weights, "offset": offset, "weight_bound": weight_bound, "offset_bound": offset_bound}
-        self._source: ArraySource | FormulaSource = ArraySource(endog, exog, row_norm, names, **beside)
+        self._source: ArraySource | FormulaSource = ArraySource(
+            endog,
+            exog,
+            row_norm,
+            names,
+            weights=weights,
+            offset=offset,
+            weight_bound=weight_bound,
+            offset_bound=offset_bound,
+        )
         self.family = family
 
     @classmethod
@@ -116,7 +125,7 @@ class GLM:
         domain: DomainLike = None,
         *,
         engine: str | None = None,
-        **beside: Unpack[RowKeywords],
+        **row_terms: Unpack[RowKeywords],
     ) -> GLM:
         """A model of a frame's columns.
 
@@ -144,7 +153,7 @@ class GLM:
         <GLMResults: binomial, y ~ x; eps=1, add_remove, certified>
         """
         model = cls.__new__(cls)
-        model._source = FormulaSource(model_formula(formula, family, **beside), as_table(data, engine), domain)
+        model._source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
         model.family = family
         return model
 
@@ -193,37 +202,8 @@ class GLM:
         >>> model.fit(eps=0.5, penalty="ridge", alpha=1.0)
         <GLMResults: binomial, y on 2 columns of an array; eps=0.5, add_remove, certified>
         """
-        paying, asked = split_kwargs(arguments, ChargeKeywords)
-        ledger, memory = paying.get("ledger"), paying.get("memory")
-        request = make_request(eps=eps, family=self.family, **asked)
-        limit = None if memory is None else Memory(memory)
-        plan = self._planned(request, ledger)
-        book = sign_ledger(ledger, paying.get("analyst"), paying.get("label"))
-        announce(plan)
-        return run_charged(
-            book,
-            plan.guarantee,
-            self._source.data,
-            lambda data: _release(self._source.with_data(data), plan, request),
-            label=plan.title,
-            method=request.method,
-            memory=limit,
-            columns=(*self._source.columns, *request.options.record.columns),
-            formula=plan.formula,
-            plan_hash=None if ledger is None else plan.digest(),
-            domain=self._source.domain,
-        )
-
-    def _planned(self, request: Request, ledger: LedgerLike) -> Plan:
-        """The plan; where a declaration is missing that the ledger keeps, its error says so."""
-        try:
-            return self._source.plan(request)
-        except DomainError as error:
-            more = ledger_domain_note(ledger, self._source.domain)
-            if not more:
-                raise
-            said = f"{error}; {more}"
-        raise DomainError(said)
+        charge, settings = split_kwargs(arguments, ChargeKeywords)
+        return fit_source(self._source, make_request(eps=eps, family=self.family, **settings), **charge)
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled: the rows would go along."""
@@ -252,22 +232,49 @@ class GLM:
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
 
 
-def announce(plan: Plan) -> None:
-    """Tell, before anything is spent, what may not have been meant; public facts alone."""
+def fit_source(
+    source: ArraySource | FormulaSource,
+    request: Request,
+    *,
+    ledger: LedgerLike = None,
+    memory: float | None = None,
+    label: str | None = None,
+    analyst: str | None = None,
+) -> GLMResults:
+    """Plan the model of these rows, tell what may not have been meant, charge for it, read the rows and release it."""
+    limit = None if memory is None else Memory(memory)
+    try:
+        plan = source.plan(request)
+    except DomainError as error:
+        opened = None if source.domain else as_ledger(ledger)
+        if opened is None or opened.domain is None:
+            raise
+        raise DomainError(f"{error}; the ledger keeps the Domain of its data: pass domain=ledger.domain") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if plan.bought:
         _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(plan.bought))
+    return Release(
+        plan.guarantee,
+        source.data,
+        partial(release_fit, source, plan),
+        label=plan.title,
+        method=request.method,
+        columns=source.columns,
+        formula=plan.formula,
+        digest=plan.digest,
+        domain=source.domain,
+        memory=limit,
+    ).run(ledger, analyst=analyst, label=label)
 
 
-def _release(source: ArraySource | FormulaSource, plan: Plan, request: Request) -> GLMResults:
-    """Read the rows and release; the budget is spent by now."""
+def release_fit(source: ArraySource | FormulaSource, plan: Plan, data: Any) -> GLMResults:
+    """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
+    request = plan.request
     random = random_source(request.seed)
-    completed = source.complete(plan, random)
-    # Persons may be replaced by others with more or fewer rows.
-    public = request.adjacency == "replace_one" and request.options.unit is None
-    nobs = source.public_rows() if public else None
-    return release_rows(completed, plan.guarantee, source.rows(completed, random), nobs, random)
+    completed = source.complete(plan, data, random)
+    rows = source.rows(completed, data, random)
+    return release_rows(completed, plan.guarantee, rows, source.nobs(request, data), random)
 
 
 def release_rows(
@@ -278,18 +285,18 @@ def release_rows(
     `nobs` is their number where it is public.
     """
     # The completed plan's options insist on the law of noise that was charged.
-    options = plan.request.options
-    weights = penalty_weights(plan.design, options)
-    rest = (plan.stages, plan.design, plan.request.penalty, weights, rows, random, options)
-    with single_blas_thread(len(plan.design.names)):
+    request, design = plan.request, plan.design
+    arguments = (plan.stages, fit_spec(request, design, plan.family), rows, random)
+    with single_blas_thread(len(design.names)):
         if plan.screening is not None:
-            screening, fitted = release_screened(plan.screening, *rest)
+            screening, fitted = release_screened(plan.screening, *arguments)
             plan = replace(plan, screening=screening)
         else:
-            fitted = (release_replication if options.replicates else release_stages)(*rest)
+            fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
-    return GLMResults(plan, fitted.params, nobs, fitted.information)
+    # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
+    return GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:

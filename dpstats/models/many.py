@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpstats.arguments import is_number, safe_repr
-from dpstats.call import SEEDED, make_request
+from dpstats.call import SEEDED, check_privacy, make_request
 from dpstats.data import Memory, Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import run_charged
-from dpstats.models.glm import GLM
-from dpstats.models.persons import check_unit
+from dpstats.models.glm import fit_source
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
-from dpstats.models.sources import FormulaSource, model_formula, with_settled_law
-from dpstats.plan import Plan
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
+from dpstats.models.release import Release, check_unit
+from dpstats.models.sources import FormulaSource, model_formula
+from dpstats.plan import Plan, with_settled_law
 from dpstats.privacy.accounting import compose, split_budget
-from dpstats.privacy.guarantee import ROW, Guarantee, Unit, check_adjacency, check_budget, make_unit
+from dpstats.privacy.guarantee import ROW, Guarantee, Unit
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 
 @dataclass(frozen=True, eq=False)
-class ManyPlans:
+class ManyPlans(Printed):
     """Plans of several models of one data set; made by `plan_many`.
 
     Attributes
@@ -112,25 +112,21 @@ class ManyPlans:
         table = as_table(data, engine)
         check_numeric(table, self.bought)
         check_unit(table, self.record)
+        random_source(seed)  # refuses what is no seed
         stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))
-        for name in self.models:
-            self._model(name, table, stand_ins).plan(**self._arguments(name, seed))
-        guarantee = self.guarantee if seed is None else self.guarantee.uncertified(SEEDED)
-        return run_charged(
-            ledger,
-            guarantee,
+        for plan in self.plans.values():
+            FormulaSource(str(plan.formula), table, stand_ins).plan(plan.request)
+        return Release(
+            self.guarantee if seed is None else self.guarantee.uncertified(SEEDED),
             table,
             lambda rows: self._release(rows, seed),
             label=f"{len(self.models)} models: {', '.join(self.models)}",
             method="many",
             memory=limit,
-            columns=[
-                *(name for model in self.models.values() for name in parse(str(model["formula"])).columns),
-                *self.record.columns,
-            ],
+            columns=[name for plan in self.plans.values() for name in parse(str(plan.formula)).columns],
             formula="; ".join(str(model["formula"]) for model in self.models.values()),
             domain=self.domain,
-        )
+        ).run(ledger)
 
     def summary(self) -> Summary:
         """What each model costs; as_text, as_html and as_latex.
@@ -139,6 +135,8 @@ class ManyPlans:
         --------
         >>> "y ~ x" in plans.summary().as_text()
         True
+        >>> "tabular" in plans.to_latex(), "---:|" in plans.to_markdown()
+        (True, True)
         """
         rows = [("ranges", [format_number(self.range_eps), "0", ", ".join(self.bought)])]
         rows = rows if self.bought else []
@@ -150,9 +148,6 @@ class ManyPlans:
         summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."]))
         return summary
 
-    def __str__(self) -> str:
-        return self.summary().as_text()
-
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"
 
@@ -160,29 +155,20 @@ class ManyPlans:
         """Read rows: the budget is spent by now."""
         ranges: dict[str, tuple[float, float]] = {}
         if self.bought:
-            random = random_source(seed)
             eps, notion = self.record.each(self.range_eps), self.guarantee.adjacency
-            ranges = ranges_of(data, self.bought, eps, notion, random, self.record)
-        return {name: self._fit(name, data, ranges, seed) for name in self.models}
+            ranges = ranges_of(data, self.bought, eps, notion, random_source(seed), self.record)
+        return {name: self._fit(plan, data, ranges, seed) for name, plan in self.plans.items()}
 
-    def _fit(self, name: str, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
-        arguments = self._arguments(name, seed)
+    def _fit(self, plan: Plan, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
+        """The fit of one model over the bought ranges, or the nearest that suit it; they are paid for already."""
+        request = replace(plan.request, seed=seed)
 
-        def planned(usable: Mapping[str, tuple[float, float]]) -> GLM:
-            model = self._model(name, data, self.domain.with_ranges(usable))
-            model.plan(**arguments)
-            return model
+        def usable_source(usable: Mapping[str, tuple[float, float]]) -> FormulaSource:
+            source = FormulaSource(str(plan.formula), data, self.domain.with_ranges(usable))
+            source.plan(request)
+            return source
 
-        return serve(ranges, planned).fit(**arguments)
-
-    def _model(self, name: str, data: object, domain: Domain) -> GLM:
-        model = self.models[name]
-        return GLM.from_formula(model["formula"], data, model.get("family", "gaussian"), domain)
-
-    def _arguments(self, name: str, seed: int | None) -> dict[str, Any]:
-        plan = self.plans[name]
-        rest = {key: value for key, value in self.models[name].items() if key not in ("formula", "family")}
-        return {**rest, "eps": plan.request.eps, "delta": plan.request.delta, "adjacency": plan.adjacency, "seed": seed}
+        return fit_source(serve(ranges, usable_source), request)
 
 
 def plan_many(
@@ -247,10 +233,8 @@ def plan_many(
     >>> list(fits)
     ['all', 'mean']
     """
-    eps, delta = check_budget(eps, delta)
-    notion = check_adjacency(adjacency)
-    record = make_unit(unit, unit_weight, max_rows)
-    whose = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
+    unit_arguments: dict[str, Any] = {"unit": unit, "unit_weight": unit_weight, "max_rows": max_rows}
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=None, **unit_arguments)
     if not isinstance(models, Mapping) or not models:
         raise ArgumentError("models must be a non-empty dict from names to formulas or dicts of arguments")
     listed = isinstance(weights, (list, tuple)) and all(is_number(weight) and weight > 0 for weight in weights)
@@ -261,7 +245,7 @@ def plan_many(
     if not is_number(range_share) or not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {safe_repr(range_share)}")
     common = {} if family is None else {"family": family}
-    arguments = {name: {**common, **_with_formula(name, model), **whose} for name, model in models.items()}
+    arguments = {name: {**common, **_model_arguments(name, model), **unit_arguments} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
         dict.fromkeys(
@@ -270,11 +254,12 @@ def plan_many(
             for column in FormulaSource(model["formula"], None, declared).undeclared(_family(model))
         )
     )
-    spent = range_share * eps if bought else 0.0
+    ranges = replace(privacy, eps=range_share * privacy.eps if bought else 0.0, delta=0.0)
     if bought:
-        check_range_eps(record.each(spent) / len(bought), bought, notion, rows_at_least)
+        check_range_eps(ranges.row_eps / len(bought), bought, privacy.adjacency, rows_at_least)
     complete = declared.with_ranges(dict.fromkeys(bought, STAND_IN))
-    shares = split_budget(eps - spent, delta, [1.0] * len(models) if weights is None else list(weights))
+    weights = [1.0] * len(models) if weights is None else list(weights)
+    shares = split_budget(privacy.eps - ranges.eps, privacy.delta, weights)
     plans = {}
     for (name, model), (share_eps, share_delta) in zip(arguments.items(), shares, strict=True):
         rest = {key: value for key, value in model.items() if key != "formula"}
@@ -290,11 +275,11 @@ def plan_many(
             arguments[name] = {**model, "noise": settled.options.noise}
     parts = [plan.guarantee for plan in plans.values()]
     if bought:
-        parts.append(Guarantee(spent, 0.0, notion, basis=PROOF, unit=record.column))
-    return ManyPlans(plans, arguments, declared, bought, spent, compose(parts), record)
+        parts.append(ranges.guarantee(PROOF))
+    return ManyPlans(plans, arguments, declared, bought, ranges.eps, compose(parts), privacy.record)
 
 
-def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
+def _model_arguments(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments, which must hold a formula and must not choose the budget again."""
     if not isinstance(model, (str, Mapping)):
         raise ArgumentError(
@@ -304,8 +289,8 @@ def _with_formula(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
     fixed = sorted(set(arguments) & _FIXED)
     if not isinstance(arguments.get("formula"), str) or fixed:
         raise ArgumentError(f"models[{name!r}] must be a formula or a dict with 'formula' and without {fixed or 'eps'}")
-    beside = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
-    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **beside)
+    row_terms = {name: arguments.pop(name, None) for name in ("weights", "offset", "exposure")}
+    arguments["formula"] = model_formula(arguments["formula"], _family(arguments), **row_terms)
     return arguments
 
 

@@ -12,12 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.expression import Column, columns_of
+from dpstats.formula.expression import Column
 from dpstats.plan import Plan
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
@@ -77,60 +77,62 @@ class KnownColumns:
     like: pd.DataFrame | None = None  # public rows
 
     @classmethod
-    def checked(cls, design: DesignSpec, typical: object, like: object) -> KnownColumns:
+    def from_arguments(cls, design: DesignSpec, typical: object, like: object) -> KnownColumns:
         """From arguments; ArgumentError for what is not of their form or does not fit the Domain."""
-        found = cls(_checked_typical(design, {} if typical is None else typical), _checked_frame(like))
-        if found.like is not None:
-            others = [name for name in design.columns if name not in response_scores(design)]
-            missing = [name for name in others if name not in found.like and name not in found.typical]
+        known = cls(_check_typical(design, {} if typical is None else typical), _public_frame(like))
+        if known.like is not None:
+            others = [name for name in design.columns if name not in design.parsed.response_columns]
+            missing = [name for name in others if name not in known.like and name not in known.typical]
             if missing:
                 raise ArgumentError(
                     f"like has no column {missing[0]!r}, which the formula reads; say what is typical of it, as in "
                     f"typical={{{missing[0]!r}: ...}}, or add it"
                 )
-        return found
+        return known
 
-    def all_of(self, design: DesignSpec, *, response: bool) -> bool:
+    def covers(self, design: DesignSpec, *, response: bool) -> bool:
         """Whether every column that the terms read is known, and the response too if that is asked for."""
-        names = {*design.predicting_columns, *(response_scores(design) if response else ())}
+        names = {*design.parsed.predicting_columns, *(design.parsed.response_columns if response else ())}
         return all(name in self.typical or (self.like is not None and name in self.like) for name in names)
 
     def has_response(self, design: DesignSpec) -> bool:
         """Whether `like` has the response, and `typical` leaves it as it is."""
         if self.like is None:
             return False
-        return all(name in self.like and name not in self.typical for name in response_scores(design))
+        return all(name in self.like and name not in self.typical for name in design.parsed.response_columns)
 
-    def rows(self, design: DesignSpec, count: int, habit: ColumnPrior, random: np.random.Generator) -> dict[str, Any]:
-        """Columns of `count` rows: drawn from `like` where it is given, and else as `habit` has it, but for `typical`.
+    def rows(self, design: DesignSpec, count: int, prior: ColumnPrior, random: np.random.Generator) -> dict[str, Any]:
+        """Columns of `count` rows: drawn from `like` where it is given, and else as `prior` has it, but for `typical`.
 
         The response is a column like others, to be replaced unless it is of `like`.
         """
         common = random.standard_normal(count)
-        drawn: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for name, declared in design.domain.items():
-            own = random.standard_normal(count)
-            place = special.ndtr(math.sqrt(habit.shared) * common + math.sqrt(1 - habit.shared) * own)
-            own_habit = replace(habit, spread=habit.curved) if name in design.curved_columns else habit
-            drawn[name] = _spread_out(declared, self.typical.get(name), own_habit, place)
+            single = random.standard_normal(count)
+            place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
+            of_column = replace(prior, spread=prior.curved) if name in design.parsed.curved_columns else prior
+            columns[name] = _column_values(declared, self.typical.get(name), of_column, place)
         if self.like is not None:
             many = count > len(self.like)
             chosen = self.like.iloc[random.choice(len(self.like), size=count, replace=many)]
-            drawn |= {str(name): chosen[name].to_numpy() for name in chosen if name not in self.typical}
-        return drawn
+            columns |= {str(name): chosen[name].to_numpy() for name in chosen if name not in self.typical}
+        return columns
 
 
-def _spread_out(declared: Range | Levels, said: Any, habit: ColumnPrior, place: Vector) -> list[Any] | Vector:
+def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, place: Vector) -> list[Any] | Vector:
     """Values of a column at places between 0 and 1, in the order of its distribution."""
     if isinstance(declared, Levels):
-        codes = np.searchsorted(np.cumsum(_shares(declared, said or {}, habit))[:-1], place, side="right")
+        codes = np.searchsorted(np.cumsum(_shares(declared, typical or {}, prior))[:-1], place, side="right")
         return [declared.values[code] for code in codes]
     low, width = declared.low, declared.high - declared.low
-    if said is None and zero_or_one(declared):
-        said = habit.ones
-    if isinstance(said, float):
-        return (place > 1 - said).astype(np.float64)
-    mean, deviation = (0.5 - habit.off, habit.spread) if said is None else ((said[0] - low) / width, said[1] / width)
+    if typical is None and zero_or_one(declared):
+        typical = prior.ones
+    if isinstance(typical, float):
+        return (place > 1 - typical).astype(np.float64)
+    mean, deviation = (
+        (0.5 - prior.off, prior.spread) if typical is None else ((typical[0] - low) / width, typical[1] / width)
+    )
     return np.clip(low + width * _beta(mean, deviation, place), declared.low, declared.high)
 
 
@@ -143,19 +145,13 @@ def _beta(mean: float, deviation: float, place: Vector) -> Vector:
     return np.interp(place, levels, stats.beta.ppf(levels, mean * size, (1 - mean) * size))
 
 
-def _shares(declared: Levels, said: Mapping[float | str | None, float], habit: ColumnPrior) -> Vector:
+def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:
     """Shares of the levels: those that are known, and the rest ever rarer, shape (levels,)."""
-    known = np.array([said.get(canonical(level), np.nan) for level in declared.values])
-    others = np.where(np.isnan(known), np.arange(1.0, len(known) + 1) ** -habit.fall, 0.0)
+    known = np.array([typical.get(canonical(level), np.nan) for level in declared.values])
+    others = np.where(np.isnan(known), np.arange(1.0, len(known) + 1) ** -prior.fall, 0.0)
     left = max(0.0, 1 - np.nansum(known))
     shares = np.where(np.isnan(known), left * others / (others.sum() or 1.0), known)
     return np.asarray(shares / shares.sum())
-
-
-def response_scores(design: DesignSpec) -> set[str]:
-    """The columns that the response reads."""
-    nodes = [node for node in (design.encoder.node, design.encoder.failures) if node is not None]
-    return {name for node in nodes for name in columns_of(node)}
 
 
 def zero_or_one(declared: Range) -> bool:
@@ -163,35 +159,37 @@ def zero_or_one(declared: Range) -> bool:
     return (declared.low, declared.high) == (0, 1) and isinstance(declared.high, int)
 
 
-def _checked_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
+def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
     """Of each column its mean and standard deviation, its share of ones, or its shares by canonical level."""
     if not isinstance(typical, Mapping):
         raise ArgumentError(f"typical must be a dict such as {{'age': (45, 15)}}, got {safe_repr(typical)}")
     found: dict[str, Any] = {}
-    for name, said in typical.items():
+    for name, given in typical.items():
         if name not in design.domain:
             raise ArgumentError(
                 f"typical: {safe_repr(name)} is no column of the formula; it reads {', '.join(design.domain)}"
             )
         declared = design.domain[name]
         found[str(name)] = (
-            _checked_shares(name, declared, said) if isinstance(declared, Levels) else _checked(name, declared, said)
+            _check_shares(name, declared, given)
+            if isinstance(declared, Levels)
+            else _check_number(name, declared, given)
         )
     return found
 
 
-def _checked_shares(name: str, declared: Levels, said: object) -> dict[Any, float]:
+def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float]:
     form = f"typical: {name!r} has levels; give shares of some or all, such as {{{declared.values[-1]!r}: 0.1}}"
-    if not isinstance(said, Mapping) or not said:
-        raise ArgumentError(f"{form}; got {safe_repr(said)}")
+    if not isinstance(given, Mapping) or not given:
+        raise ArgumentError(f"{form}; got {safe_repr(given)}")
     codes, found = declared.code_of(), {}
-    for level, share in said.items():
+    for level, share in given.items():
         known = canonical(level)
         if known not in codes:
             raise ArgumentError(
                 f"typical: {name!r} has no level {safe_repr(level)}; it has {safe_repr(declared.values)}"
             )
-        if not _is_number(share) or not 0 <= share <= 1:
+        if not is_number(share) or not 0 <= share <= 1:
             raise ArgumentError(f"{form}; got {safe_repr(share)} for {safe_repr(level)}")
         found[known] = float(share)
     total = sum(found.values())
@@ -200,16 +198,16 @@ def _checked_shares(name: str, declared: Levels, said: object) -> dict[Any, floa
     return found
 
 
-def _checked(name: str, declared: Range, said: object) -> float | tuple[float, float]:
-    if zero_or_one(declared) and _is_number(said) and 0 <= said <= 1:  # type: ignore[operator]
-        return float(said)  # type: ignore[arg-type]
+def _check_number(name: str, declared: Range, given: object) -> float | tuple[float, float]:
+    if zero_or_one(declared) and is_number(given) and 0 <= given <= 1:
+        return float(given)
     low, high = declared.low, declared.high
-    if not isinstance(said, (tuple, list)) or len(said) != 2 or not all(map(_is_number, said)):
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(map(is_number, given)):
         ones = ", or the share of ones" if zero_or_one(declared) else ""
         raise ArgumentError(
-            f"typical: {name!r} is a number; give its mean and sd as a pair{ones}; got {safe_repr(said)}"
+            f"typical: {name!r} is a number; give its mean and sd as a pair{ones}; got {safe_repr(given)}"
         )
-    mean, deviation = float(said[0]), float(said[1])
+    mean, deviation = float(given[0]), float(given[1])
     if not low <= mean <= high:
         raise ArgumentError(f"typical: the mean of {name!r} must be within its range, {low:g} to {high:g}")
     most = math.sqrt((mean - low) * (high - mean))
@@ -224,15 +222,7 @@ def _checked(name: str, declared: Range, said: object) -> float | tuple[float, f
     return mean, min(deviation, most / ENDS)
 
 
-def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float, np.integer, np.floating))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
-
-
-def _checked_frame(like: object) -> pd.DataFrame | None:
+def _public_frame(like: object) -> pd.DataFrame | None:
     """Public rows as a frame of pandas."""
     if like is None:
         return None
@@ -275,10 +265,10 @@ class Level(NamedTuple):
 def population_rows(plan: Plan, n: int, seed: int, typical: object = None, like: object = None) -> pd.DataFrame:
     """Rows that are made up; see `Plan.made_up`. The response must be a column by itself, or in `like`."""
     design = plan.design
-    n = checked_rows(n, 10**7)
+    n = check_row_count(n, 10**7)
     if not isinstance(design, DesignSpec):
         raise ArgumentError("simulate needs a formula")
-    known = KnownColumns.checked(design, typical, like)
+    known = KnownColumns.from_arguments(design, typical, like)
     response = design.encoder.node
     if not known.has_response(design) and (not isinstance(response, Column) or design.encoder.failures):
         raise ArgumentError(
@@ -307,19 +297,19 @@ def population_signal(exog: Vector, random: np.random.Generator) -> Vector:
     return np.asarray((signal - signal.mean()) / (signal.std() or 1.0))
 
 
-def response_level(design: DesignSpec, known: KnownColumns, habit: ColumnPrior, table: Mapping[str, Any]) -> Level:
-    """Where the response of the rows of `table` lies: as `typical` says, or else as a habit has it."""
-    if any(name in known.typical for name in response_scores(design)):
+def response_level(design: DesignSpec, known: KnownColumns, prior: ColumnPrior, table: Mapping[str, Any]) -> Level:
+    """Where the response of the rows of `table` lies: as `typical` says, or else as the prior has it."""
+    if any(name in known.typical for name in design.parsed.response_columns):
         values = design.endog(table)
         values = values[np.isfinite(values)]
         if not len(values):
             raise ArgumentError(f"typical: {design.response_name} has no value at what is typical of its columns")
         return Level(float(values.mean()), float(values.std()))
     if design.response.kind == "binary":
-        return Level(habit.second, 0.0)
+        return Level(prior.second, 0.0)
     if design.response.kind == "count":
-        return Level(habit.count * design.response.high, 0.0)
-    return Level(0.0, habit.deviation)
+        return Level(prior.count * design.response.high, 0.0)
+    return Level(0.0, prior.deviation)
 
 
 def linear_predictor(design: DesignSpec, signal: Vector, offset: Vector, level: Level) -> Vector:
@@ -367,7 +357,7 @@ def _response(
     return np.clip((low + high) / 2 + (high - low) / 2 * unit, low, high)
 
 
-def checked_rows(n: object, most: int) -> int:
+def check_row_count(n: object, most: int) -> int:
     """A number of rows; ArgumentError unless it is a whole one from 1 to `most`."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
         raise ArgumentError(f"n must be a whole number of rows from 1 to {most:,}, got {safe_repr(n)}")

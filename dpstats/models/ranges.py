@@ -12,20 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_names, explain_calls
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Block, Rows, Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
-from dpstats.formula import cells
+from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import run_charged
-from dpstats.models.persons import check_unit, counted_rows, counted_values
+from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
-from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
+from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
     ROWS_AT_LEAST,
     buy_interval,
@@ -144,36 +143,29 @@ def buy_ranges(
     if isinstance(columns, str):
         raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")
     names, declared = check_names("columns", columns), Domain.coerce(domain)
-    check_budget(eps)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit, max_rows=max_rows)
     if any(name in declared for name in names):
         raise ArgumentError("columns must name columns that the domain does not declare yet")
-    record = make_unit(unit, max_rows=max_rows)
     table = as_table(data, engine)
     check_numeric(table, names)
-    check_range_eps(record.each(eps) / len(names), names, notion, rows_at_least)
-    check_unit(table, record)
-    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
-    ranges = run_charged(
-        ledger,
-        guarantee,
+    check_range_eps(privacy.row_eps / len(names), names, privacy.adjacency, rows_at_least)
+    check_unit(table, privacy.record)
+    release = Release(
+        privacy.guarantee(PROOF),
         table,
-        lambda rows: ranges_of(rows, names, record.each(eps), notion, random, record),
+        lambda rows: ranges_of(rows, names, privacy.row_eps, privacy.adjacency, privacy.random(), privacy.record),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
-        columns=[*names, *record.columns],
+        columns=names,
         domain=declared,
     )
-    return BoughtRanges(declared.with_ranges(ranges), guarantee)
+    return BoughtRanges(declared.with_ranges(release.run(ledger)), release.guarantee)
 
 
 def check_numeric(table: Table, names: Sequence[str]) -> None:
     """Raise DataError or DomainError unless each of `names` is one column of numbers or booleans, by its type."""
     for name in names:
-        if cells.column_kind(table, name) == "text":
+        if reader.column_kind(table, name) == "text":
             raise DomainError(f"column {name!r} is not numeric; declare its levels instead of buying a range")
 
 
@@ -187,11 +179,11 @@ def ranges_of(
 ) -> dict[str, tuple[float, float]]:
     """Buy a range for each column with an equal part of eps, which a row counted may cost. Charge first."""
     share = eps / len(names)
-    found = {}
+    ranges = {}
     for name in names:
         values = counted_values(data, partial(_numbers, name), [name], record, random)
-        found[name] = buy_range(values, eps=share, adjacency=adjacency, random=random)
-    return found
+        ranges[name] = buy_range(values, eps=share, adjacency=adjacency, random=random)
+    return ranges
 
 
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:
@@ -210,16 +202,16 @@ def serve(
     try:
         return build(ranges)
     except DPStatsError:
-        served = dict.fromkeys(ranges, STAND_IN)
+        usable = dict.fromkeys(ranges, STAND_IN)
     for name, pair in ranges.items():
         for candidate in _nearest(*pair):
             try:
-                build({**served, name: candidate})
+                build({**usable, name: candidate})
             except DPStatsError:
                 continue
-            served[name] = candidate
+            usable[name] = candidate
             break
-    return build(served)
+    return build(usable)
 
 
 def _nearest(low: float, high: float) -> Iterator[tuple[float, float]]:
@@ -245,7 +237,7 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     planned, design, adjacency = plan.response, plan.design, plan.request.adjacency
     assert planned is not None
     assert isinstance(design, DesignSpec)
-    eps, rows = planned.eps, _Rows(design, data, plan.request.options.record, random)
+    eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
         low, high = buy_interval(
             rows.unexplained(), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
@@ -259,7 +251,7 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     return replace(planned, high=high, mean=mean)
 
 
-class _Rows(NamedTuple):
+class _CountedRows(NamedTuple):
     """The rows that count in the purchases of a response."""
 
     design: DesignSpec
@@ -280,18 +272,18 @@ class _Rows(NamedTuple):
         """Continuous responses less what an offset says of them, in the user's units."""
         if self.design.offset is None:
             return self.responses()
-        return self.complete().each(partial(_less_offset, self.design))
+        return self.complete().map(partial(_less_offset, self.design))
 
 
-def _mean(rows: _Rows, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
+def _mean(rows: _CountedRows, most: float, *, eps: float, adjacency: Adjacency, random: RandomSource) -> float:
     """The mean of counts, weighted as the rows are; with an offset the counts per exp(offset)."""
     design = rows.design
     if design.offset is not None:
         longest = math.exp(min(design.offset.high, LARGEST_EXPONENT))
-        rate = buy_rate(rows.complete().each(partial(_exposed, design)), most, eps=eps, random=random) / longest
+        rate = buy_rate(rows.complete().map(partial(_exposed, design)), most, eps=eps, random=random) / longest
         return max(rate, LEAST_RATE)
     if design.weights is not None:
-        return buy_weighted_mean(rows.complete().each(_weighted), most, eps=eps, adjacency=adjacency, random=random)
+        return buy_weighted_mean(rows.complete().map(_weighted), most, eps=eps, adjacency=adjacency, random=random)
     return buy_mean(rows.responses(), most, eps=eps, adjacency=adjacency, random=random)
 
 

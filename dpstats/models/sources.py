@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.call import Request, RowKeywords
-from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, as_table, slices
+from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, slices
 from dpstats.data.passes import map_runs, split_runs
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
 from dpstats.formula.advice import advice
-from dpstats.formula.auxiliary_terms import add_terms
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.models.persons import check_unit, person_rows
 from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
-from dpstats.plan import Plan, make_plan, range_eps
+from dpstats.models.release import check_unit, person_rows
+from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.randomness import RandomSource, random_source
+from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
 
 BLOCK_ROWS = 8192
@@ -49,8 +49,8 @@ CLEARLY = 1 - 1e-9
 
 
 @dataclass(frozen=True)
-class ArrayBeside:
-    """What belongs to the rows of plain arrays beside their columns."""
+class AuxiliaryArrays:
+    """Weights and offsets of the rows of plain arrays."""
 
     weights: Column | None = None
     offset: Column | None = None
@@ -68,16 +68,20 @@ class ArrayBeside:
         return weights, offset
 
 
-def array_beside(weights: Any, offset: Any, weight_bound: float, offset_bound: float, rows: int) -> ArrayBeside:
+NO_ARRAYS = AuxiliaryArrays()
+"""Rows without weights and offsets."""
+
+
+def auxiliary_arrays(weights: Any, offset: Any, weight_bound: float, offset_bound: float, rows: int) -> AuxiliaryArrays:
     """Weights and offsets of arrays with their public bounds (1e-50 to 1e50), checked: one for each of `rows` rows."""
     for name, bound in (("weight_bound", weight_bound), ("offset_bound", offset_bound)):
         if not 1e-50 <= check_positive(name, bound) <= 1e50:
             raise ArgumentError(f"{name} must be a number from 1e-50 to 1e50, got {safe_repr(bound)}")
-    columns = (_beside_column("weights", weights, rows), _beside_column("offset", offset, rows))
-    return ArrayBeside(*columns, float(weight_bound), float(offset_bound))
+    columns = (_auxiliary_column("weights", weights, rows), _auxiliary_column("offset", offset, rows))
+    return AuxiliaryArrays(*columns, float(weight_bound), float(offset_bound))
 
 
-def _beside_column(name: str, given: Any, rows: int) -> Column | None:
+def _auxiliary_column(name: str, given: Any, rows: int) -> Column | None:
     column = None if given is None else as_endog(given, name)
     if column is not None and len(column) != rows:
         raise DataError(f"{name} must have one number for each row of exog")
@@ -89,14 +93,13 @@ def array_blocks(
     exog: Matrix,
     family: Family,
     norms: Mapping[NormName, float],
-    beside: ArrayBeside | None = None,
+    auxiliary: AuxiliaryArrays = NO_ARRAYS,
 ) -> MemoryRows[Block]:
     """Blocks of complete rows within the bounds; views of the arrays wherever nothing had to change.
 
     `norms` bounds the rows' l1, l2 and linf norms: longer rows are shortened to them.
     """
-    more = ArrayBeside() if beside is None else beside
-    blocks = partial(_blocks, endog, exog, family, norms, more)
+    blocks = partial(_blocks, endog, exog, family, norms, auxiliary)
     with quiet():
         return MemoryRows(list(chain.from_iterable(map_runs(blocks, split_runs(list(slices(exog.rows, BLOCK_ROWS)))))))
 
@@ -106,24 +109,15 @@ def _blocks(
     exog: Matrix,
     family: Family,
     norms: Mapping[NormName, float],
-    beside: ArrayBeside,
+    auxiliary: AuxiliaryArrays,
     pieces: Sequence[slice],
 ) -> list[Block]:
-    """One block for each piece of the rows."""
-    return [_block(endog, exog, family, norms, beside, rows) for rows in pieces]
-
-
-def _block(
-    endog: Column,
-    exog: Matrix,
-    family: Family,
-    norms: Mapping[NormName, float],
-    beside: ArrayBeside,
-    rows: slice,
-) -> Block:
-    """The complete rows among some."""
-    response = family.clip_response(_finite(endog.select(rows).numbers()))
-    return _clean(Block(exog.block(rows), response, *beside.of(rows)), norms)
+    """The complete rows of each piece."""
+    responses = (family.clip_response(_finite(endog.select(rows).numbers())) for rows in pieces)
+    return [
+        _clean(Block(exog.block(rows), response, *auxiliary.of(rows)), norms)
+        for rows, response in zip(pieces, responses, strict=True)
+    ]
 
 
 def _finite(response: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -151,7 +145,7 @@ def _shortened(exog: Floats, norms: Mapping[NormName, float]) -> tuple[NDArray[n
     """Which rows are too long, and what each must be multiplied by, shape (rows,): NaN for one that is not finite."""
     factor = np.ones(len(exog))
     for name, bound in norms.items():
-        length, most = _length(exog, name), inside(name, exog.shape[1]) * bound
+        length, most = _length(exog, name), safe_share(name, exog.shape[1]) * bound
         # The greatest of some sizes is not rounded: rows of a linf norm at the bound stay as they are.
         long = length > (bound if name == "linf" else most)
         needed = np.where(long, most / np.maximum(length, most), 1.0)
@@ -159,7 +153,7 @@ def _shortened(exog: Floats, norms: Mapping[NormName, float]) -> tuple[NDArray[n
     return np.flatnonzero(factor < 1), factor
 
 
-def inside(norm: NormName, columns: int) -> float:
+def safe_share(norm: NormName, columns: int) -> float:
     """The share of a bound that a row's computed norm may reach, so that the exact norm stays within the bound.
 
     A sum of p squares or sizes is computed to p roundings of 2^-53, and the greatest of them exactly. What is left
@@ -205,6 +199,10 @@ class ArraySource:
     Columns are called x1, x2, ... or as in a frame by default. Weights and offsets beyond their bounds are clipped.
     """
 
+    data: None = None  # no frame, of which a ledger's part could pay for some rows
+    columns: tuple[str, ...] = ()
+    domain: None = None
+
     def __init__(
         self,
         endog: Any,
@@ -218,7 +216,7 @@ class ArraySource:
         offset_bound: float = OFFSET_BOUND,
     ) -> None:
         self.endog, self.exog = as_endog(endog), as_exog(exog)
-        self.beside = array_beside(weights, offset, weight_bound, offset_bound, self.exog.rows)
+        self.auxiliary = auxiliary_arrays(weights, offset, weight_bound, offset_bound, self.exog.rows)
         if len(self.endog) != self.exog.rows:
             raise DataError("endog and exog must have the same number of rows")
         size = self.exog.size
@@ -237,28 +235,9 @@ class ArraySource:
             tuple(names),
             array_norms(row_norm, size),
             response_name="y" if response is None else str(response),
-            offset_bound=0.0 if offset is None else self.beside.offset_bound,
-            weight_bound=None if weights is None else self.beside.weight_bound,
+            offset_bound=0.0 if offset is None else self.auxiliary.offset_bound,
+            weight_bound=None if weights is None else self.auxiliary.weight_bound,
         )
-
-    @property
-    def data(self) -> None:
-        """No frame."""
-        return
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """No columns of a frame."""
-        return ()
-
-    @property
-    def domain(self) -> None:
-        """No Domain."""
-        return
-
-    def with_data(self, data: Table | None) -> ArraySource:
-        """The source itself: arrays are not divided."""
-        return self
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone."""
@@ -268,35 +247,31 @@ class ArraySource:
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
-    def complete(self, plan: Plan, random: RandomSource) -> Plan:
+    def complete(self, plan: Plan, data: None, random: RandomSource) -> Plan:
         """The plan itself: nothing is left open."""
         return plan
 
-    def rows(self, plan: Plan, random: RandomSource | None = None) -> Rows[Block]:
+    def rows(self, plan: Plan, data: None, random: RandomSource) -> Rows[Block]:
         """Clipped row blocks. Reads rows: charge first."""
-        return array_blocks(self.endog, self.exog, plan.family, self.design.norms, self.beside)
+        return array_blocks(self.endog, self.exog, plan.family, self.design.norms, self.auxiliary)
 
-    def public_rows(self) -> int:
-        """The number of rows as given."""
-        return self.exog.rows
+    def nobs(self, request: Request, data: None) -> int | None:
+        """The number of rows as given, where it is public."""
+        return self.exog.rows if request.adjacency == "replace_one" else None
 
 
 class FormulaSource:
     """A formula on a frame, with a Domain that declares public facts of its columns; a dry run has no data."""
 
-    def __init__(self, formula: str, data: object, domain: Domain | Mapping[str, Any] | None) -> None:
+    def __init__(self, formula: str, data: Table | None, domain: Domain | Mapping[str, Any] | None) -> None:
         self.domain = Domain.coerce(domain)
         self.formula = expand_dot(formula, self.domain)
-        self.data = None if data is None else as_table(data)
+        self.data = data
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the frame that the formula reads."""
         return tuple(parse(self.formula).columns)
-
-    def with_data(self, data: Table | None) -> FormulaSource:
-        """The same formula and Domain on other rows."""
-        return FormulaSource(self.formula, data, self.domain)
 
     def plan(self, request: Request) -> Plan:
         """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
@@ -313,44 +288,38 @@ class FormulaSource:
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
         advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
         plan = replace(self._plan(request, ranges), advice=advised)
+        return plan if plan.law_is_settled else replace(self._plan(with_settled_law(plan), ranges), advice=advised)
+
+    def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
+        """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         if not plan.bought and plan.response is None:
             return plan
-        # The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it.
-        settled = with_settled_law(plan)
-        return plan if plan.one_law else replace(self._plan(settled, ranges), advice=advised)
-
-    def complete(self, plan: Plan, random: RandomSource) -> Plan:
-        """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        assert self.data is not None
         ranges: Mapping[str, tuple[float, float]] = {}
         request = with_settled_law(plan)
         if plan.bought:
             eps = range_eps(plan.request, plan.bought)
             record = plan.request.options.record
-            ranges = ranges_of(self.data, plan.bought, eps, plan.request.adjacency, random, record)
+            ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, record)
             advised = plan.advice
             plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
             plan = replace(plan, advice=advised)
         if plan.response is None:
             return plan
-        bought = bought_response(plan, self.data, random)
+        bought = bought_response(plan, data, random)
         try:
             return replace(self._plan(request, ranges, bought), advice=plan.advice)
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 
-    def rows(self, plan: Plan, random: RandomSource | None = None) -> Rows[Block]:
+    def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
         assert isinstance(plan.design, DesignSpec)
-        assert self.data is not None
         with quiet():
-            rows = person_rows(plan.design, self.data, plan.request.options.record, random or random_source(None))
-            return cap_rows(rows, plan.family)
+            return cap_rows(person_rows(plan.design, data, plan.request.options.record, random), plan.family)
 
-    def public_rows(self) -> int:
-        """The number of rows as given."""
-        assert self.data is not None
-        return self.data.rows
+    def nobs(self, request: Request, data: Table) -> int | None:
+        """The number of rows as given, where it is public: persons may be replaced by others with more or fewer."""
+        return data.rows if request.adjacency == "replace_one" and request.options.unit is None else None
 
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
@@ -360,7 +329,8 @@ class FormulaSource:
         self, request: Request, ranges: Mapping[str, tuple[float, float]], response: ResponsePurchase | None = None
     ) -> Plan:
         """The plan under a Domain completed by `ranges`, and what was bought of the response."""
-        known = schema_domain(self.formula, self.domain, self.data, request.family).with_ranges(dict(ranges))
+        known = schema_domain(self.formula, self.domain, self.data, request.family)
+        known = known.with_ranges(ranges) if ranges else known
         design = design_spec(self.formula, known, family=request.family)
         response = response or response_purchase(request, design)
         if response is not None and request.family.response == "continuous":
@@ -371,7 +341,7 @@ class FormulaSource:
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
     """The rows as the family takes them, kept for the passes of a fit."""
-    return rows.chosen(partial(_all_capped, family)).held()
+    return rows.map_rows(partial(_all_capped, family)).persist()
 
 
 def cap_response(family: Family, block: Block) -> Block:
@@ -383,20 +353,14 @@ def _all_capped(family: Family, _: int, blocks: Iterable[Block]) -> Iterator[Blo
     return map(partial(cap_response, family), blocks)
 
 
-def model_formula(formula: str, family: str | Family, **beside: Unpack[RowKeywords]) -> str:
+def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKeywords]) -> str:
     """The formula with the terms that these arguments stand for; an exposure needs a log link."""
-    if beside.get("exposure") is not None and (link := get_family(family).link) != "log":
+    if row_terms.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
             "offset= is added to any linear predictor"
         )
-    return add_terms(formula, **beside)
-
-
-def with_settled_law(plan: Plan) -> Request:
-    """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
-    law = plan.noise.kind if plan.one_law else "laplace"
-    return replace(plan.request, options=replace(plan.request.options, noise=law))
+    return add_terms(formula, **row_terms)
 
 
 def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:

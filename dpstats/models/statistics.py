@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpstats.arguments import safe_repr
-from dpstats.call import DELTA_LEAST, SEEDED
+from dpstats.call import DELTA_LEAST, check_privacy
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -15,10 +15,8 @@ from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.statistics import RADIUS, plan_statistics
-from dpstats.models.charging import run_charged
+from dpstats.models.release import Release
 from dpstats.privacy.gaussian import check_delta
-from dpstats.privacy.guarantee import check_adjacency, check_budget
-from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.statistics import ReleasedStatistics
 
@@ -92,10 +90,8 @@ def release_statistics(
     >>> list(sums.fit("x ~ y").params.index)  # at no further charge
     ['Intercept', 'y']
     """
-    eps, delta = check_budget(eps, delta)
-    check_delta(delta, DELTA_LEAST)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed)
+    check_delta(privacy.delta, DELTA_LEAST)
     formula = statistics_formula(columns, response)
     design = design_spec(formula, Domain.coerce(domain), family=Gaussian())
     if any(part is not None for part in (design.weights, design.offset, design.subset)):
@@ -106,26 +102,24 @@ def release_statistics(
         raise ArgumentError("columns must leave the intercept in: a model without one follows from the same statistics")
     table = as_table(data, engine)
     design.check_schema(table)
-    plan = plan_statistics(design, eps=eps, delta=delta, adjacency=notion, radius=radius)
-    if seed is not None:
-        plan = replace(plan, guarantee=plan.guarantee.uncertified(SEEDED))
+    plan = plan_statistics(design, eps=privacy.eps, delta=privacy.delta, adjacency=privacy.adjacency, radius=radius)
+    plan = replace(plan, guarantee=privacy.of_records(plan.guarantee))
 
-    def release(rows: Table) -> ReleasedStatistics:
-        nobs = rows.rows if notion == "replace_one" else None
-        return ReleasedStatistics(plan, plan.release(plan.design.rows(rows), random), nobs)
+    def work(rows: Table) -> ReleasedStatistics:
+        nobs = rows.rows if privacy.adjacency == "replace_one" else None
+        return ReleasedStatistics(plan, plan.release(plan.design.rows(rows), privacy.random()), nobs)
 
-    return run_charged(
-        ledger,
+    return Release(
         plan.guarantee,
         table,
-        release,
+        work,
         label=f"statistics of {len(design.names)} columns and {design.response_name}",
         method="statistics",
         columns=design.columns,
         formula=formula,
-        plan_hash=plan.digest(),
+        digest=plan.digest,
         domain=design.domain,
-    )
+    ).run(ledger)
 
 
 def statistics_formula(columns: Sequence[str], response: str | None) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -16,21 +15,49 @@ from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.information import InformationPlan
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import ACROSS, PosteriorPlan
-from dpstats.mechanisms.posterior_sampler import lattice_points
 from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
 from dpstats.plan.methods import ResponsePurchase, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.risk import Bound, OutputFacts, excess_risk, output_risk, posterior_risk
+from dpstats.risk import Bound, OutputFacts, RiskBounds, objective_risk, output_risk, posterior_risk
 from dpstats.risk.proved import posterior_bounds, region_bounds
 
 Vector = NDArray[np.float64]
+
+
+class ErrorForecast(Protocol):
+    """Standard errors to be expected at numbers of rows."""
+
+    def errors(self, n: int) -> pd.DataFrame:
+        """Of `n` rows; see `Plan.standard_errors`."""
+
+    def enough(self, n: int) -> bool:
+        """Whether all coefficients are likely to have errors of `n` rows."""
+
+
+class PlannedCall(Protocol):
+    """The call that a dry run stands for: what a plan can do besides being looked at, each method given the plan."""
+
+    @property
+    def request(self) -> Request:
+        """What was asked for."""
+
+    def fit(self, data: object, engine: str | None, **charge: Any) -> Any:
+        """The result on private rows."""
+
+    def simulate(self, plan: Any, n: int, seed: int, typical: object, like: object) -> Any:
+        """The result on made-up rows."""
+
+    def made_up(self, plan: Any, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
+        """Made-up rows."""
+
+    def forecast(self, plan: Any, residual_sd: float | None, typical: object, like: object) -> ErrorForecast:
+        """What errors fits are likely to show."""
+
+    def at(self, eps: float) -> PlannedCall:
+        """The same call at another budget."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +74,10 @@ class PlanFacts:
     completed: bool = False
     screening: ScreeningPlan | None = None
     advice: tuple[str, ...] = ()
-    call: Any = field(default=None, repr=False)
+    call: PlannedCall | None = field(default=None, repr=False)
 
     @property
-    def objective(self) -> ObjectivePlan:
+    def objective(self) -> StagePlan:
         """The release of the penalised fit itself."""
         return next(plan for role, plan in self.stages if role == "fit")
 
@@ -90,6 +117,17 @@ class PlanFacts:
     def one_law(self) -> bool:
         """Whether the noise of every stage is of one kind."""
         return len({plan.noise.kind for _, plan in self.stages}) == 1
+
+    @property
+    def law_is_settled(self) -> bool:
+        """Whether the law of the noise, and with it the delta charged, is known before anything is bought.
+
+        The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it, and no delta
+        may be charged that the fit, which keeps to one law from then on, does not spend.
+        """
+        if not self.bought and self.response is None:
+            return True
+        return self.one_law and (self.screening is None or self.request.options.noise is not None)
 
     @property
     def noise_shape(self) -> Vector:
@@ -164,33 +202,49 @@ class PlanFacts:
         DataFrame
             Columns bound; value, on the sum of losses; per_row, value / n.
         """
-        table = _risk_frame(self, pi, radius, n)
+        table = self.risk_bounds(pi, radius, n).frame()
         if check_flag("printed", printed):
             return table
         proved = table.loc[table["holds"] == "proved", ["bound", "value", "per_row"]]
         return WideFrame(proved.drop_duplicates("bound", ignore_index=True))
 
-
-def _risk_frame(plan: PlanFacts, pi: float, radius: float | None, n: int | None) -> pd.DataFrame:
-    """The excess-risk table of the plan's method."""
-    fit = plan.objective
-    if isinstance(fit, LeastSquaresPlan):
-        return posterior_risk(plan, lambda pi, radius: [], pi, radius, n)
-    if isinstance(fit, PosteriorPlan):
-        return posterior_risk(plan, partial(_posterior_bounds, fit), pi, radius, n)
-    if isinstance(fit, OutputPlan):
-        facts = OutputFacts(fit.family, fit.law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
-        return output_risk(plan, facts, pi, radius, n)
-    return excess_risk(plan, pi, radius, n)
+    def risk_bounds(self, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> RiskBounds:
+        """The bounds of `excess_risk`, to be looked up by what they bound."""
+        return self.objective.risk(_RiskTables(self, pi, radius, n))
 
 
-def _posterior_bounds(plan: PosteriorPlan, pi: float, radius: float) -> list[Bound]:
-    """What is proved of a draw: nothing of one from a Markov chain."""
-    if not plan.exact:
-        return []
-    if plan.semi_axes is not None:
-        return region_bounds(plan.temperature, len(lattice_points(plan.semi_axes, ACROSS[plan.size])), pi)
-    return posterior_bounds(plan.temperature, plan.size, float(np.max(plan.curvature)), pi, radius)
+@dataclass(frozen=True)
+class _RiskTables:
+    """The bounds on the excess risk of a plan, of which its mechanism takes its own."""
+
+    plan: PlanFacts
+    pi: float
+    radius: float | None
+    n: int | None
+
+    def of_objective(self) -> RiskBounds:
+        return objective_risk(self.plan, self.pi, self.radius, self.n)
+
+    def of_optimum(self, law: Noise) -> RiskBounds:
+        fit = self.plan.objective
+        facts = OutputFacts(fit.family, law, fit.curvature, fit.kappa, fit.penalty, fit.penalty_weights)
+        return output_risk(self.plan, facts, self.pi, self.radius, self.n)
+
+    def of_posterior(self, temperature: float) -> RiskBounds:
+        def bounds(pi: float, radius: float, n: int | None) -> list[Bound]:
+            curvature = self.plan.curvature
+            return posterior_bounds(temperature, len(curvature), float(np.max(curvature)), pi, radius)
+
+        return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
+
+    def of_lattice(self, temperature: float, points: int, costs: LatticeCosts) -> RiskBounds:
+        def bounds(pi: float, radius: float, n: int | None) -> list[Bound]:
+            return region_bounds(temperature, points, pi, rows=n, **costs._asdict())
+
+        return posterior_risk(self.plan, bounds, self.pi, self.radius, self.n)
+
+    def unproved(self) -> RiskBounds:
+        return posterior_risk(self.plan, lambda *_: [], self.pi, self.radius, self.n)
 
 
 COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
@@ -204,8 +258,8 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
     if plan.response is not None:
         cost = plan.response.eps
-        found = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
-        rows.append(("response", cost, 0.0, cost, cost, 0.0, found))
+        facts = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
     for role, stage in plan.stages:

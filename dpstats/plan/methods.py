@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,17 +14,21 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage, plan_method_stage
-from dpstats.mechanisms.objective import recentre
+from dpstats.mechanisms.least_squares import plan_least_squares
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT
-from dpstats.mechanisms.screened import plan_fit
-from dpstats.mechanisms.screening import ScreeningPlan
+from dpstats.mechanisms.output import plan_output
+from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
+from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import Stage, StagePlan
 
 Vector = NDArray[np.float64]
 
-APART = ("output", "posterior", "statistics")
+APART: dict[str, Callable[[FitSpec, float, float], StagePlan]] = {
+    "output": plan_output,
+    "posterior": plan_posterior,
+    "statistics": plan_least_squares,
+}
 """Methods that do not perturb the objective; each has one stage and a proof page of its name."""
 
 
@@ -47,38 +51,25 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     return weights
 
 
-def planned_fit(
+def fit_spec(request: Request, design: PublicDesign, family: Family) -> FitSpec:
+    """What the request fits on this design, every cap of `family` filled in."""
+    weights = penalty_weights(design, request.options)
+    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency)
+
+
+def plan_releases(
     request: Request, design: PublicDesign, family: Family, eps: float
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    options, weights = request.options, penalty_weights(design, request.options)
+    spec = fit_spec(request, design, family)
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         raise ArgumentError("residual_cap does not go with method='statistics', plain least squares; leave it out")
-    if request.method in APART:
-        reason = uncertified_method(request, design)
-        if reason is not None and not request.allow_uncertified:
-            raise UncertifiedError(f"not certified: {reason}. Pass allow_uncertified=True to have it all the same")
-        return None, plan_method_stage(
-            design,
-            family,
-            request.penalty,
-            weights,
-            eps=eps,
-            delta=request.delta,
-            adjacency=request.adjacency,
-            options=options,
-            method=request.method,
-        )
-    return plan_fit(
-        design,
-        family,
-        request.penalty,
-        weights,
-        eps=eps,
-        delta=request.delta,
-        adjacency=request.adjacency,
-        options=options,
-    )
+    if request.method not in APART:
+        return plan_fit(spec, eps, request.delta)
+    reason = uncertified_method(request, design)
+    if reason is not None and not request.allow_uncertified:
+        raise UncertifiedError(f"not certified: {reason}. Pass allow_uncertified=True to have it all the same")
+    return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
 
 
 def uncertified_method(request: Request, design: PublicDesign) -> str | None:
@@ -88,8 +79,8 @@ def uncertified_method(request: Request, design: PublicDesign) -> str | None:
 
 def zcdp_of(stages: tuple[Stage, ...]) -> float | None:
     """rho, where the stages are one release for which it is proved."""
-    first = stages[0].plan
-    return first.statistics.guarantee.rho if isinstance(first, LeastSquaresPlan) else None
+    statistics = stages[0].plan.statistics
+    return None if statistics is None else statistics.guarantee.rho
 
 
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
@@ -146,11 +137,11 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
     obstacle = _obstacle(request, design)
-    wanted = request.options.response
-    if wanted == "bought" and obstacle is not None:
+    setting = request.options.response
+    if setting == "bought" and obstacle is not None:
         raise ArgumentError(f"response='bought' {obstacle}")
     open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
-    if wanted == "declared" or obstacle is not None or not (wanted == "bought" or open_counts):
+    if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
         return None
     assert isinstance(design, DesignSpec)
     return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
@@ -169,8 +160,8 @@ def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, ke
     # With an offset what was bought is the rate: counts per exp(offset).
     level = family.predictor(mean) if design.offset is None else math.log(mean) + design.offset_center
     target[at] = level * design.scale[at]
-    inside = target[list(kept)]
-    return tuple(Stage(role, recentre(plan, plan.curvature, -plan.curvature * inside)) for role, plan in stages)
+    part = target[list(kept)]
+    return tuple(Stage(role, plan.recentred(plan.curvature, -plan.curvature * part)) for role, plan in stages)
 
 
 def _obstacle(request: Request, design: PublicDesign) -> str | None:

@@ -13,13 +13,13 @@ from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.release import MOST_COVERED
+from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.tables import capped_at, format_number, is_output
+from dpstats.plan.tables import capped_at, is_output
+from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.proof_pages import cite_proof
+from dpstats.summaries import format_number
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -51,59 +51,57 @@ def guaranteed(plan: PlanFacts) -> str:
     return f"{privacy}-differentially private for {neighbours}."
 
 
-def plan_notes(plan: PlanFacts) -> list[str]:
-    """What the reader must know, in plain words."""
+def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
+    """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
     guarantee, objective = plan.guarantee, plan.objective
-    said = [
-        guarantee_note(plan),
-        shrinkage_note(plan),
-        errors_note(plan),
-    ]
+    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
-        said.append(
+        notes.append(
             f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
             "less here than Gaussian noise."
         )
-    said += covered_note(plan)
-    said += cap_note(plan)
-    said += [] if plan.completed else alpha_note(plan)
-    said += link_note(plan)
+    notes += covered_note(plan)
+    notes += sums_note(plan)
+    notes += limit_note(plan)
+    notes += cap_note(plan)
+    notes += [] if plan.completed else alpha_note(plan)
+    notes += link_note(plan)
     if guarantee.unit is not None:
-        said.append(persons_note(plan))
+        notes.append(persons_note(plan))
     retrieved = objective.planned_eps - objective.joint_need
     if retrieved > 0:
         use = {"recycle": "spent on less noise", "return": "not charged"}.get(
             str(plan.request.options.retrieval), "not used"
         )
-        said.append(
+        notes.append(
             f"Noise of scale {objective.classical_scale:.4g} is what the classical calibration buys with eps "
             f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
             f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
     if plan.screening is not None:
-        said.append(screening_note(plan))
+        notes.append(screening_note(plan))
     if plan.request.options.split is not None:
-        said.append(
+        notes.append(
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
             f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
         )
     if plan.bought:
         names = ", ".join(plan.bought)
-        said.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+        notes.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
     if plan.response is not None:
-        said.append(
+        notes.append(
             f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
             "range." + ("" if plan.completed else " Until then the range stands in: the noise will be less than shown.")
         )
     if plan.response is not None and plan.response.mean is not None:
-        said.append(
+        notes.append(
             f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
             f"{plan.response.mean:.4g}, not zero; the excess risk is over coefficients whose norm is counted from "
             "there."
         )
-    said += weights_note(plan.design)
+    notes += weights_note(plan.design)
     advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
-    return [*said, *assumed_response_note(plan), *design_notes(plan), *advised]
+    return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
 def assumed_response_note(plan: PlanFacts) -> list[str]:
@@ -161,40 +159,35 @@ def link_note(plan: PlanFacts) -> list[str]:
     ]
 
 
-def shrinkage_note(plan: PlanFacts) -> str:
-    """What the coefficients are shrunk by."""
-    units = "on columns in model units: numeric columns scaled to [-1, 1], rows to a Euclidean norm of at most one."
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return f"Coefficients are shrunk towards zero where the released sums have more noise than information, {units}"
-    scaled = "" if plan.stages[-1].plan.information else " 'scaled coef' is on that scale."
-    return f"Coefficients are shrunk towards zero by a public quadratic term ('curvature') {units}{scaled}"
+def lost_errors(plan: PlanFacts) -> str | None:
+    """Why a fit has no errors though they were planned; None if they were not."""
+    wanted, options = plan.request.options.inference, plan.request.options
+    if not plan.completed or wanted is None or obstacle(plan.family, plan.request.penalty, options) is not None:
+        return None
+    role, last = plan.stages[-1]
+    if last.information is not None:
+        unchosen = "no column was chosen, or " if role == "refit" else ""
+        return f"{unchosen}the coefficients are too large for the information at them to be priced"
+    if wanted == "auto":
+        return None
+    return (
+        "beside the columns that were chosen no noise within the budget leaves room for them, and all of it went to "
+        "the coefficients; fewer terms, another choice or more eps may have them"
+    )
 
 
-def errors_note(plan: PlanFacts) -> str:
+def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     """Whether standard errors are part of the release."""
     few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
-    information = plan.stages[-1].plan.information
-    if is_output(plan):
+    last = plan.stages[-1].plan
+    information = last.information
+    if last.errors_note is not None:
+        return last.errors_note
+    lost = lost_errors(plan)
+    if lost is not None and not (released and information is not None):
         return (
-            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
-            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
-            "part of this release; method='napp' releases them."
-        )
-    if isinstance(plan.stages[-1].plan, PosteriorPlan):
-        return (
-            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
-            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
-            "this release; method='napp' releases them."
-        )
-    if isinstance(plan.objective, LeastSquaresPlan):
-        return (
-            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
-            "linear model of them: statistics.fit(formula) costs nothing. "
-            + (
-                "Errors of this fit would not be valid after a selection by the same sums."
-                if plan.request.penalty is not None and plan.request.penalty.sparse
-                else "Standard errors (model-based) account for the sample and for the noise."
-            )
+            f"Standard errors were planned and are no part of this release: {lost}. 'noise at most' bounds the "
+            f"standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
@@ -226,6 +219,25 @@ def covered_note(plan: PlanFacts) -> list[str]:
         f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
         "in public, by rows_at_most."
     ]
+
+
+def sums_note(plan: PlanFacts) -> list[str]:
+    """Up to how many rows the sums that errors rest on are whole, if more are declared; private they always are."""
+    last, rows = plan.stages[-1].plan, 2.0 ** (math.log2(LATTICE_LIMIT) - COVER_PLACES)
+    sums = last.statistics is not None
+    if plan.request.options.rows_at_most <= rows or not (sums or last.information):
+        return []
+    what = "coefficients and errors" if sums else "standard errors, and coefficients that are free of the shrinkage,"
+    return [
+        f"Sums of squares end at what {rows:,.0f} of the longest rows make: of more rows {what} may be wrong, though "
+        "as private as ever. A fit to a random part of the rows has them."
+    ]
+
+
+def limit_note(plan: PlanFacts) -> list[str]:
+    """What limits the last release beside its noise, at the rows that are guessed."""
+    said = plan.stages[-1].plan.limit_note(plan.request.options.rows_guess)
+    return [] if said is None else [said]
 
 
 def rows_needed_note(plan: PlanFacts) -> str:
@@ -260,13 +272,15 @@ def persons_note(plan: PlanFacts) -> str:
     )
 
 
-def rounding_note(stage: ObjectivePlan) -> str:
-    """What hiding the rounding of floating point costs."""
+def rounding_note(stage: StagePlan) -> list[str]:
+    """What hiding the rounding of floating point costs, where there is a last step for it."""
+    if stage.final_share is None:
+        return []
     added = 100 * (math.hypot(1.0, stage.final_share) - 1)
-    return (
+    return [
         f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
         f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
-    )
+    ]
 
 
 def screening_note(plan: PlanFacts) -> str:
@@ -283,14 +297,16 @@ def screening_note(plan: PlanFacts) -> str:
 
 def weights_note(design: PublicDesign) -> list[str]:
     """What a reader must know of weights and trials."""
-    said = []
+    notes = []
     if design.score_ratio is None:
         most = design.weights.high if isinstance(design, DesignSpec) and design.weights is not None else None
         bound = "the greatest weight allowed" if most is None else f"{most:.4g}, the upper end of their range"
-        said.append(f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust.")
+        notes.append(
+            f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust."
+        )
     if isinstance(design, DesignSpec) and design.response.trials is not None:
-        said.append(
+        notes.append(
             f"A row of successes and failures counts as its trials over {design.response.trials:.4g}, the greatest "
             "number of them: one row has the influence of one 0/1 response at most."
         )
-    return said
+    return notes

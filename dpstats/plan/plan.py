@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
@@ -18,38 +17,27 @@ from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.napp import Stage, stored_plan
+from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.plan.facts import PlanFacts
+from dpstats.mechanisms.stage import Stage
+from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
     ResponsePurchase,
     centre_stages,
+    fit_spec,
     paid_apart,
-    planned_fit,
+    plan_releases,
     proof_page,
     range_eps,
     uncertified_method,
     zcdp_of,
 )
 from dpstats.plan.notes import plan_notes, rounding_note
-from dpstats.plan.tables import Summary, column_table, header_table, plan_tables, shorten, wrap_notes
+from dpstats.plan.tables import column_table, header_table, plan_tables
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-
-
-def summarize_plan(plan: Plan) -> Summary:
-    """The summary of a dry run: what would be released, at what price, with what noise."""
-    summary = Summary()
-    summary.tables = [header_table(plan, "none read"), column_table(plan), *plan_tables(plan)]
-    rounded = plan.objective.noise_averages_out and not isinstance(plan.objective, LeastSquaresPlan)
-    rounding = [rounding_note(plan.objective)] if rounded else []
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *rounding]))
-    return summary
-
-
-Vector = NDArray[np.float64]
+from dpstats.summaries import Summary, shorten, wrap_notes
 
 
 class Plan(PlanFacts):
@@ -86,6 +74,8 @@ class Plan(PlanFacts):
     >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
     >>> plan.noise.kind, plan.names, plan.df_model
     ('laplace', ('Intercept', 'x'), 1)
+    >>> bool(plan.risk_bounds().value("unregularised", "quantile") > 0)
+    True
     >>> "per_row" in plan.excess_risk(n=2000).columns
     True
     """
@@ -195,9 +185,10 @@ class Plan(PlanFacts):
         >>> plan.at(2.0).eps
         2.0
         """
-        return self._call("at").replanned(self, eps)
+        self._call("at")
+        return replan(self, eps)
 
-    def _call(self, what: str) -> Any:
+    def _call(self, what: str) -> PlannedCall:
         if self.call is None:
             raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
         return self.call
@@ -210,7 +201,10 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        return summarize_plan(self)
+        summary = Summary()
+        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
+        return summary
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -231,9 +225,9 @@ class Plan(PlanFacts):
     @property
     def title(self) -> str:
         """A line that names the release, for the ledger."""
-        beside = ", weighted" if self.design.score_ratio is None else ""
-        beside += ", with an offset" if self.design.offset_bound else ""
-        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{beside}"
+        weighted = ", weighted" if self.design.score_ratio is None else ""
+        offset = ", with an offset" if self.design.offset_bound else ""
+        return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{weighted}{offset}"
 
     def digest(self) -> str:
         """A hash of the public facts, as the ledger records it.
@@ -300,7 +294,7 @@ def make_plan(
     _check_bought(request, design, family, bought)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
-    screening, stages = planned_fit(
+    screening, stages = plan_releases(
         request,
         design,
         family,
@@ -310,7 +304,7 @@ def make_plan(
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
-        stages = plan_replication(stages, design, request.penalty, request.options)
+        stages = plan_replication(stages, fit_spec(request, design, family))
     guarantee = _guarantee(request, design, stages, bought, screening)
     return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening)
 
@@ -364,19 +358,24 @@ def _spent_delta(request: Request, stages: tuple[Stage, ...], screening: Screeni
 def replan(plan: Plan, eps: float) -> Plan:
     """The plan of the same call with `eps` in place of its total; reads no row and spends nothing.
 
-    Bought values that the plan knows already stay as they are, and so does a law of the noise that had to be settled
-    because stages differed in it. ArgumentError if `eps` is too small for the ranges that the call buys.
+    Bought values that the plan knows already stay as they are. A law of the noise that the call did not ask for is
+    settled anew. ArgumentError if `eps` is too small for the ranges that the call buys.
     """
     eps, _ = check_budget(eps)
-    request = replace(plan.request, eps=eps)
+    asked = plan.request if plan.call is None else plan.call.request
+    request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
     response = plan.response
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
-    found = make_plan(request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
-    call = None if plan.call is None else plan.call.at(eps)
-    if found.one_law or not (plan.bought or response):
-        return replace(found, call=call)
-    # As in a call: where something is bought first, all stages keep to pure noise if one would.
-    settled = replace(request, options=replace(request.options, noise="laplace"))
-    found = make_plan(settled, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=response)
-    return replace(found, call=call)
+    design, family = plan.design, plan.family
+    again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
+    if not again.law_is_settled:
+        request = with_settled_law(again)
+        again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
+    return replace(again, call=None if plan.call is None else plan.call.at(eps))
+
+
+def with_settled_law(plan: Plan) -> Request:
+    """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
+    law = plan.noise.kind if plan.one_law else "laplace"
+    return replace(plan.request, options=replace(plan.request.options, noise=law))

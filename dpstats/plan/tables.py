@@ -2,139 +2,25 @@
 
 from __future__ import annotations
 
-import copy
-import html
-import re
 import textwrap
-from collections.abc import Callable, Sequence
-from itertools import zip_longest
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from statsmodels.iolib import summary as statsmodels_summary
-from statsmodels.iolib.summary import fmt_2cols, fmt_params
+from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.least_squares import LeastSquaresPlan
-from dpstats.mechanisms.output import OutputPlan
-from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.facts import PlanFacts
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.information.statistics import StatisticsNoise
 from dpstats.proof_pages import cite_proof
-
-DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
-"""What a table in a text does not lead to."""
-
-LATEX = str.maketrans(
-    {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-    }
-)
-"""How LaTeX writes the signs that mean something to it."""
-
-
-class Summary(statsmodels_summary.Summary):
-    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
-
-    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
-    """
-
-    def as_latex(self) -> str:
-        """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""
-        # statsmodels' own replacements know only some of the signs.
-        parts = [_as_text(table, _latex).as_latex_tabular(replacements={}) for table in self.tables]
-        return "\n\n".join([*parts, *map(_latex, self._notes())])
-
-    def as_html(self) -> str:
-        """Each table, then the notes."""
-        parts = [_as_text(table, html.escape).as_html() for table in self.tables]
-        notes = [html.escape(note) for note in self._notes()]
-        return "".join([*parts, *(["<br/><br/>" + "<br/>".join(notes)] if notes else [])])
-
-    def as_markdown(self) -> str:
-        """Each table in the pipes of Markdown, then the notes."""
-        return "\n\n".join([*map(markdown_table, self.tables), *self._notes()])
-
-    def _notes(self) -> list[str]:
-        return [] if self.extra_txt is None else notes_of(DETAILS.sub("", self.extra_txt))
-
-
-def notes_of(text: str) -> list[str]:
-    """The notes of a text, one line each: what goes on in another line is set in there."""
-    notes: list[str] = []
-    for line in text.split("\n"):
-        if line.startswith(" ") and notes:
-            notes[-1] += f" {line.strip()}"
-        else:
-            notes.append(line)
-    return [note for note in notes if note]
-
-
-def with_rows(table: SimpleTable, headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]]) -> SimpleTable:
-    """The table, whose names and cells go on in other lines, with its rows as they are where lines have no end."""
-    data, stubs = [cells for _, cells in rows], [str(name) for name, _ in rows]
-    table.unbroken = SimpleTable(data, headers=list(headers), stubs=stubs)
-    return table
-
-
-def _unbroken(table: SimpleTable) -> SimpleTable:
-    """The table with each of its rows on one line, and its title."""
-    found = copy.deepcopy(getattr(table, "unbroken", table))
-    found.title = " ".join((table.title or "").split())
-    return found
-
-
-def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
-    """The table with `text` of its title and of its cells."""
-    found = _unbroken(table)
-    found.title = text(found.title)
-    for row in found:
-        for cell in row:
-            cell.data = text(cell.data.strip()) if isinstance(cell.data, str) else cell.data
-    return found
-
-
-def _latex(text: str) -> str:
-    return text.translate(LATEX)
-
-
-def markdown_table(table: SimpleTable) -> str:
-    """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
-    table = _unbroken(table)
-    cells = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
-    size = max(map(len, cells))
-    cells = [["", *row] if len(row) < size else row for row in cells]
-    above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
-    head = [" ".join(filter(None, column)) for column in zip(*above, strict=True)] or [""] * size
-    rows = [head, *(row for row, made in zip(cells, table, strict=True) if made.datatype != "header")]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, f"|:---|{'---:|' * (size - 1)}")
-    return "\n".join([*([f"**{table.title}**", ""] if table.title else []), *lines])
-
-
-__all__ = ["Summary", "full_width", "plan_tables"]
-
-WIDTH = 78
+from dpstats.summaries import WIDTH, format_number, format_range, full_width, paired_facts, shorten
 
 RISK_LEVEL = 0.05
 
 MOST_TERMS = 60
 """A plan lists so many terms and then how many more there are."""
-
-BREAKS = " :,;[(=*+/_-"
-"""A name that is too long goes on in another line behind one of these."""
-
-EXPONENT = re.compile(r"\S*\de[-+]\d\S*")
-"""A number such as -3.981e-06."""
 
 
 def plan_tables(plan: PlanFacts) -> list[SimpleTable]:
@@ -145,15 +31,12 @@ def plan_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 def has_risk(plan: PlanFacts) -> bool:
     """Whether the proofs of the excess risk apply."""
-    options = plan.request.options
-    proved = not options.replicates
-    return proved and not isinstance(plan.objective, LeastSquaresPlan)
+    return plan.objective.risk_is_proved and not plan.request.options.replicates
 
 
 def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
     """Pairs of facts on the model (left) and on the guarantee (right)."""
     guarantee, request = plan.guarantee, plan.request
-    wide = WIDTH // 2 - 18  # as wide as the tables below, whatever the facts
     title = "\n".join([*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)])])
     left = [
         ("Dep. Variable:", shorten(plan.design.response_name, 22)),
@@ -181,9 +64,7 @@ def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
     for name, fact in auxiliary_facts(plan.design):
         left.append((name, shorten(fact, 18)))
         right.append(("", ""))
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+    return paired_facts(title, left, right)
 
 
 def banner(guarantee: Guarantee) -> list[str]:
@@ -206,7 +87,7 @@ def facts_lines(facts: Sequence[str]) -> list[str]:
 def capped_at(plan: PlanFacts) -> float | None:
     """From which residual on least squares is no longer that, in the response's units; None if no row has one."""
     cap, design = getattr(plan.family, "residual_cap", None), plan.design
-    if cap is None or isinstance(plan.objective, LeastSquaresPlan):
+    if cap is None or not plan.objective.caps_loss:
         return None
     units = float(cap * design.response_scaling()[1])
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
@@ -281,49 +162,34 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
+NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}
+"""Of the columns of a table of noise that are not 11 wide."""
+
+
 def noise_table(plan: PlanFacts) -> SimpleTable:
-    """Noise scale and curvature of each stage, and the noise of the classical split."""
-    last = plan.stages[-1].plan
-    if isinstance(last, PosteriorPlan):
-        return posterior_table(last)
-    if isinstance(last, LeastSquaresPlan):
-        return statistics_table(last.statistics.noise)
-    rows = [
-        (
-            role,
-            [
-                format_number(stage.noise.scale),
-                format_number(stage.classical_scale),
-                format_number(stage.classical_scale / stage.noise.scale),
-                _range(stage.curvature),
-            ],
-        )
-        for role, stage in plan.stages
-    ]
-    headers = ["scale", "classical", "ratio", "curvature"]
-    title = "Noise in the coefficients, in the metric of the curvature" if is_output(plan) else "Noise in the objective"
-    return full_width(headers, rows, [11, 11, 9, 20], title=title)
+    """The noise of each stage, a row without a name taking the stage's."""
+    stages = [(role, stage.noise_facts) for role, stage in plan.stages]
+    rows = [(name or role, cells) for role, facts in stages for name, cells in facts.rows]
+    return facts_table(stages[-1][1]._replace(rows=tuple(rows)))
 
 
-def posterior_table(plan: PosteriorPlan) -> SimpleTable:
-    """How cold the posterior is, and what holds it together."""
-    where = "all of space" if plan.semi_axes is None else "an ellipsoid"
-    cells = [format_number(plan.temperature), _range(plan.curvature), where, "exact" if plan.exact else "Markov chain"]
-    headers = ["factor on J", "curvature", "on", "drawn"]
-    return full_width(headers, [("posterior", cells)], [11, 20, 13, 13], title="Posterior: density exp(-factor J)")
+def facts_table(facts: NoiseFacts) -> SimpleTable:
+    """The facts of noise as they are."""
+    rows = [(name, [_cell(value) for value in cells]) for name, cells in facts.rows]
+    widths = [NOISE_WIDTHS.get(header, 11) for header in facts.headers]
+    return full_width(facts.headers, rows, widths, title=facts.title)
 
 
-def statistics_table(noise: StatisticsNoise) -> SimpleTable:
-    """The noise of the released sums."""
-    variances = [noise.entry_variance, noise.response_variance, noise.square_variance]
-    names = ["an entry of X'X", "an entry of X'y", "y'y"]
-    rows = [(name, [format_number(float(np.sqrt(value)))]) for name, value in zip(names, variances, strict=True)]
-    return full_width(["sd of noise"], rows, [14], title="Noise, rows within the unit ball of the design's metric")
+def _cell(value: float | str | NDArray[np.float64]) -> str:
+    """Text as it is, a number in four digits, and the range of several."""
+    if isinstance(value, str):
+        return value
+    return format_range(value) if isinstance(value, np.ndarray) else format_number(value)
 
 
 def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
-    n = int(plan.request.options.rows_guess) if is_output(plan) else None
+    n = int(plan.request.options.rows_guess) if plan.stages[-1].plan.risk_takes_rows else None
     table = plan.excess_risk(RISK_LEVEL, n=n)
     rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
     losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"
@@ -332,99 +198,10 @@ def risk_table(plan: PlanFacts) -> SimpleTable:
 
 def is_output(plan: PlanFacts) -> bool:
     """Whether the noise is in the coefficients themselves, not in the objective."""
-    last = plan.stages[-1].plan
-    return isinstance(last, OutputPlan) and not isinstance(last, PosteriorPlan)
-
-
-def full_width(
-    headers: Sequence[str],
-    rows: Sequence[tuple[Any, list[str]]],
-    columns: Sequence[int],
-    title: str | None = None,
-    *,
-    narrow: bool = True,
-) -> SimpleTable:
-    """A table as wide as the header: named rows, with the given widths for the columns beside the names.
-
-    Names that are longer than what is left get the blanks of the columns before they go on in another line, unless the
-    columns stand below others and may not be made `narrow`. Text in the columns goes on in other lines too; numbers do
-    not, for which a column is made wider.
-    """
-    columns = _narrowed(headers, rows, _widened(rows, columns)) if narrow else columns
-    room = WIDTH - sum(columns) - len(columns)
-    formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
-    lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
-    heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
-    data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
-    table = SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
-    return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
-
-
-def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -> list[tuple[str, list[str]]]:
-    """A row of a table, on as many lines as its name and its cells need."""
-    parts = [wrap_text(name, room, "  "), *(wrap_text(cell, width) for cell, width in zip(cells, columns, strict=True))]
-    return [(line[0], list(line[1:])) for line in zip_longest(*parts, fillvalue="")]
-
-
-def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
-    """The text on lines of at most `width` characters, broken behind a sign where there is one."""
-    lines: list[str] = []
-    while len(text) > width:
-        at = max((place for place in range(width // 2 + 1, width + 1) if text[place - 1] in BREAKS), default=width)
-        lines.append(text[:at].rstrip())
-        text = indent + text[at:].lstrip()
-    return [*lines, text]
-
-
-def _widened(rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> list[int]:
-    """Widths of the columns, or of the longest numbers in them that have an exponent, if these are longer."""
-    longest = list(columns)
-    for _, cells in rows:
-        for at, cell in enumerate(cells):
-            longest[at] = max(longest[at], *map(len, EXPONENT.findall(cell)), 0)
-    return longest
-
-
-def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> Sequence[int]:
-    """Widths of the columns, less the blanks that the longest name has need of, the widest margin first."""
-    missing = max((len(str(name)) for name, _ in rows), default=0) - (WIDTH - sum(columns) - len(columns))
-    lines = [list(headers), *(cells for _, cells in rows)]
-    least = [max((len(line[at]) for line in lines if at < len(line)), default=0) + 1 for at in range(len(columns))]
-    narrow = list(columns)
-    for _ in range(missing):
-        margins = [width - needed for width, needed in zip(narrow, least, strict=True)]
-        if max(margins, default=0) <= 0:
-            break
-        narrow[margins.index(max(margins))] -= 1
-    return narrow
+    return plan.stages[-1].plan.noise_in_coefficients
 
 
 def _shares(plan: PlanFacts) -> str:
     """How the rows of a person count."""
     record = plan.request.options.record
     return "equal shares" if record.shared else f"1, {record.rows} rows at most"
-
-
-def wrap_notes(said: Sequence[str]) -> list[str]:
-    """Numbered notes, wrapped to the width of the tables."""
-    lines = ["Notes:"]
-    for number, note in enumerate(said, start=1):
-        lines += textwrap.wrap(f"[{number}] {note}", WIDTH, subsequent_indent="    ")
-    return lines
-
-
-def shorten(name: Any, width: int) -> str:
-    """The name, cut to at most `width` characters."""
-    text = str(name)
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def format_number(value: float) -> str:
-    """Four significant digits; nothing for what is not a number."""
-    return "" if value != value else f"{value:.4g}"
-
-
-def _range(values: Any) -> str:
-    """One number, or the least and the greatest."""
-    low, high = float(np.min(values)), float(np.max(values))
-    return format_number(low) if high - low <= 1e-9 * high else f"{format_number(low)} to {format_number(high)}"

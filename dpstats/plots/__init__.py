@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dpstats.arguments import check_choice
-from dpstats.plots.audits import AuditedSubject, audit, spending
+from dpstats.plots.audits import audit, spending
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.effects import effect
-from dpstats.plots.plans import ComparedSubject, budget, methods
+from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
 from dpstats.plots.style import EvaluatedSubject, FittedSubject
 
@@ -43,26 +43,13 @@ OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "r
 
 def draw_result(result: FittedSubject, kind: str, **arguments: Any) -> Axes:
     """The picture of a model that is called `kind`; ArgumentError for another name."""
-    return _chosen(OF_RESULTS, kind)(result, **arguments)
+    check_choice("kind", kind, OF_RESULTS)
+    return OF_RESULTS[kind](result, **arguments)
 
 
 def draw_evaluation(evaluation: EvaluatedSubject, kind: str | None, **arguments: Any) -> Axes:
     """The picture of an evaluation that is called `kind`, or the first it has a table for."""
     if kind is None:
         kind = next((name for name in OF_EVALUATIONS if getattr(evaluation, name) is not None), "calibration")
-    return _chosen(OF_EVALUATIONS, kind)(evaluation, **arguments)
-
-
-def draw_audit(result: AuditedSubject, **arguments: Any) -> Axes:
-    """The picture of an audit."""
-    return audit(result, **arguments)
-
-
-def draw_comparison(comparison: ComparedSubject, **arguments: Any) -> Axes:
-    """The picture of a comparison of methods."""
-    return methods(comparison, **arguments)
-
-
-def _chosen(pictures: dict[str, Callable[..., Axes]], kind: str) -> Callable[..., Axes]:
-    check_choice("kind", kind, pictures)
-    return pictures[kind]
+    check_choice("kind", kind, OF_EVALUATIONS)
+    return OF_EVALUATIONS[kind](evaluation, **arguments)

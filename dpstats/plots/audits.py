@@ -21,36 +21,21 @@ class AuditedSubject(Protocol):
     """The result of an audit; `dpstats.audit.AuditResult`."""
 
     @property
-    def eps(self) -> float:
-        """The claim."""
-
+    def eps(self) -> float: ...
     @property
-    def delta(self) -> float:
-        """The claim."""
-
+    def delta(self) -> float: ...
     @property
-    def eps_lower(self) -> float:
-        """A lower confidence bound on eps at the claimed delta."""
-
+    def eps_lower(self) -> float: ...
     @property
-    def passed(self) -> bool:
-        """False if a bound refutes the claim."""
-
+    def passed(self) -> bool: ...
     @property
-    def event(self) -> str:
-        """The event that gives the bound."""
-
+    def event(self) -> str: ...
     @property
-    def runs(self) -> int:
-        """Runs on each data set."""
-
+    def runs(self) -> int: ...
     @property
-    def confidence(self) -> float:
-        """The probability that all bounds hold."""
-
+    def confidence(self) -> float: ...
     @property
-    def picture(self) -> Any:
-        """Bounds by threshold, and histograms of the telling score on both data sets."""
+    def picture(self) -> Any: ...
 
 
 def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = None) -> Axes:
@@ -90,7 +75,12 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
         _draw_bounds(ax, result)
         style.name_axes(ax, f"threshold of the output's {score}", "eps, at least")
     else:
-        _draw_scores(ax, result)
+        edges = result.picture.edges
+        for counts, name, color in zip(result.picture.counts, ("data", "neighbour"), style.SERIES, strict=False):
+            middle, shares = (edges[1:] + edges[:-1]) / 2, counts / max(counts.sum(), 1)
+            ax.step(middle, shares, where="mid", color=color, linewidth=1.6, label=name)
+            ax.fill_between(middle, shares, step="mid", color=color, alpha=0.15, linewidth=0)
+        ax.set_ylim(bottom=0.0)
         style.name_axes(ax, f"the output's {score}", "share of the runs")
     lines = style.show_legend_above(ax)
     verdict = "not refuted" if result.passed else "REFUTED"
@@ -111,16 +101,6 @@ def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
     )
     ax.axhline(result.eps, linestyle=":", color=style.RED, linewidth=1.4, label=f"claimed, {result.eps:.4g}")
     ax.set_ylim(0.0, 1.08 * max(result.eps, result.eps_lower, float(np.max(bounds[shown], initial=0.0))))
-
-
-def _draw_scores(ax: Axes, result: AuditedSubject) -> None:
-    picture = result.picture
-    middle = (picture.edges[1:] + picture.edges[:-1]) / 2
-    for counts, name, color in zip(picture.counts, ("data", "neighbour"), style.SERIES, strict=False):
-        shares = counts / max(counts.sum(), 1)
-        ax.step(middle, shares, where="mid", color=color, linewidth=1.6, label=name)
-        ax.fill_between(middle, shares, step="mid", color=color, alpha=0.15, linewidth=0)
-    ax.set_ylim(bottom=0.0)
 
 
 def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
@@ -245,11 +225,7 @@ def _step(ax: Axes, places: pd.Series[Any], amounts: pd.Series[float], end: Any,
 
 def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> list[str]:
     """The caption's sentences."""
-    whose = "row" if ledger.unit is None else ledger.unit
-    kept = {
-        "add_remove": f"whether any one {whose} is in the data",
-        "replace_one": f"the contents of any one {whose}",
-    }[ledger.adjacency]
+    kept = style.neighbours(ledger)
     people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
     if table.empty:
         return [f"Protected: {kept}. Nothing has been charged yet."]

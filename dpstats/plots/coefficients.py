@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
-from dpstats.plan import Plan
 from dpstats.plots import style
-from dpstats.plots.style import FIT, FittedSubject, check_subject
+from dpstats.plots.style import FIT, FittedPlan, FittedSubject, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +88,10 @@ def coefficients(
     lines = style.show_legend_above(ax)
     style.name_axes(ax, f"coefficient{unit}", "")
     said += ["Widths are those of the design's columns: splines and products have their own."] if by_range else []
-    said += [_selection(result.plan), style.promise(result.guarantee, "the fit")]
+    said += [
+        "Not adjusted for selection." if result.ignores_selection else "",
+        style.promise(result.guarantee, "the fit"),
+    ]
     style.finish(ax, _title(result.plan), *said, lines_above=lines)
     return ax
 
@@ -144,14 +146,8 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
         left += width
     if not bounded.all():
         blank = np.flatnonzero(~bounded)
-        bars: dict[str, Any] = {
-            "height": 0.7,
-            "facecolor": "none",
-            "edgecolor": style.GREY,
-            "hatch": "///",
-            "linewidth": 0.6,
-        }
-        ax.barh(blank, np.ones(len(blank)), label="not identified", **bars)
+        hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": style.GREY, "hatch": "///", "linewidth": 0.6}
+        ax.barh(blank, np.ones(len(blank)), height=0.7, label="not identified", **hatched)
     ax.set_xlim(0, 1)
     lines = style.show_legend_above(ax)
     style.name_axes(ax, "share of the squared standard error", "")
@@ -164,7 +160,7 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
 def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
     if not result.has_errors:
-        kept = result.params[result.plan.kept]
+        kept = result.params[result.in_model]
         value, bound = _shown(kept, intercept), result.noise_at_most
         noise = 2 * bound.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
@@ -225,16 +221,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
         marks = {"color": style.BLUE, "elinewidth": 0, "label": "coefficient as released"}
         style.bars(ax, rows[clear], values[clear], np.repeat(values[clear, None], 2, axis=1), across=True, **marks)
     widths = ends[:, 1] - ends[:, 0]
-    ax.barh(
-        rows,
-        widths,
-        left=ends[:, 0],
-        height=0.5,
-        color=style.PALE,
-        linewidth=0,
-        label="twice the noise at most",
-        zorder=1.5,
-    )
+    pale: dict[str, Any] = {"height": 0.5, "color": style.PALE, "linewidth": 0, "zorder": 1.5}
+    ax.barh(rows, widths, left=ends[:, 0], label="twice the noise at most", **pale)
     ax.use_sticky_edges = False
     ax.margins(x=0.05)
     if hidden.any():
@@ -244,13 +232,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
 
 
 def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:
-    face: dict[str, Any] = {
-        "markerfacecolor": "white",
-        "markeredgecolor": style.RED,
-        "markersize": 5.5,
-        "markeredgewidth": 1.3,
-    }
-    ax.plot(values, rows, "o", label=label, zorder=4, **face)
+    face: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": style.RED, "markeredgewidth": 1.3}
+    ax.plot(values, rows, "o", label=label, markersize=5.5, zorder=4, **face)
 
 
 def _arrows(ax: Axes, rows: Float, end: float, marker: str, color: str) -> None:
@@ -270,7 +253,7 @@ def _limits(values: Float, ends: Float, bounded: Mask) -> tuple[float, float, Ma
     return low, high, bounded & ((ends[:, 0] < low) | (ends[:, 1] > high))
 
 
-def _widths(plan: Plan, names: pd.Index) -> Float:
+def _widths(plan: FittedPlan, names: pd.Index) -> Float:
     """Declared widths of the columns; 1 for the intercept."""
     design = plan.design
     if not isinstance(design, DesignSpec):
@@ -280,11 +263,5 @@ def _widths(plan: Plan, names: pd.Index) -> Float:
     return np.asarray(width.loc[names], dtype=np.float64)
 
 
-def _title(plan: Plan) -> str:
+def _title(plan: FittedPlan) -> str:
     return f"{plan.design.response_name} ({plan.family.name})"
-
-
-def _selection(plan: Plan) -> str:
-    """What a reader must know of chosen columns."""
-    chosen = plan.screening is not None or any(role == "refit" for role, _ in plan.stages)
-    return "Not adjusted for selection." if chosen and plan.request.options.split is None else ""

@@ -91,7 +91,7 @@ def effect(
     at = {} if at is None else at
     held, several = _held(design, others, at)
     ax = style.new_axes(ax)
-    declared = _drawn(design.domain[column])
+    declared = _places(design.domain[column])
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
@@ -140,15 +140,15 @@ def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> t
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared, seen = design.domain[name], _drawn(design.domain[name])
-        usual = seen.low / 2 + seen.high / 2 if isinstance(seen, Range) else seen.values[0]
+        declared, places = design.domain[name], _places(design.domain[name])
+        usual = places.low / 2 + places.high / 2 if isinstance(places, Range) else places.values[0]
         held[name] = at.get(name, usual)
         for value in at[name] if name in lists else [held[name]]:
             _check(name, value, declared)
     return held, lists[0] if lists else ""
 
 
-def _drawn(declared: Range | Levels) -> Range | Levels:
+def _places(declared: Range | Levels) -> Range | Levels:
     """What a column is drawn as: one of the whole numbers 0 and 1 has two places."""
     codes = isinstance(declared, Range) and (declared.low, declared.high) == (0, 1)
     whole = isinstance(declared, Range) and isinstance(declared.low, int) and isinstance(declared.high, int)
@@ -238,7 +238,8 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     names = sorted(held, key=lambda name: name not in given)[: max(MOST_HELD, len(given))]
     if not names:
         return ""
-    values = ", ".join(f"{name} = {_written(held[name])}" for name in names)
+    shown = {name: f"{held[name]:.4g}" if isinstance(held[name], float) else str(held[name]) for name in names}
+    values = ", ".join(f"{name} = {value}" for name, value in shown.items())
     rest = len(held) - len(names)
     more = f" and {rest} more columns at the middle of their range or their first level" if rest else ""
     return f"Held: {values}{more}."
@@ -247,11 +248,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
-        return "No band: the call released no standard errors (inference=True buys them)."
+        return "No band: the call released no standard errors (bse says why)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
     said = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
     return f"{said} {lost}: not identified at this budget, any value is possible." if unbounded else said
-
-
-def _written(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

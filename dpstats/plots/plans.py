@@ -24,6 +24,8 @@ Float = NDArray[np.float64]
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
 """The budgets of a picture, in units of the plan's own eps."""
 
+UNPROVED = "what: no bound on the risk of this plan is proved; what='noise' can be drawn"
+
 
 def budget(
     plan: Plan,
@@ -86,15 +88,16 @@ def budget(
     for name, given in {"coefficient": coefficient, **supposed}.items():
         if what != "se" and given is not None:
             raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
-    options = plan.request.options
-    unproved = plan.request.method == "statistics" or options.replicates
-    if what == "risk" and unproved:
-        raise ArgumentError("what: no bound on the risk of this plan is proved; what='noise' can be drawn")
+    if what == "risk" and (plan.request.method == "statistics" or plan.request.options.replicates):
+        raise ArgumentError(UNPROVED)
     if what == "risk" and plan.request.method == "output" and n is None:
         raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")
     if what == "se" and n is None:
         raise ArgumentError("n must be given for what='se': standard errors depend on the number of rows")
-    named = _coefficient(plan, coefficient)
+    if coefficient is not None and coefficient not in plan.names:
+        known = ", ".join(plan.names)
+        raise ArgumentError(f"coefficient must be one of the plan's, {known}; got {safe_repr(coefficient)}")
+    named = plan.names[-1] if coefficient is None else coefficient
     rows = _rows(n)
     foreseen = plan.forecast(**supposed) if what == "se" else None
     plans = _plans(plan, eps)
@@ -114,10 +117,13 @@ def budget(
             ax.fill_between(budgets, low, high, color=color, alpha=0.18, linewidth=0)
     ax.axvline(plan.request.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.request.eps:.4g}")
     ax.set(xscale="log", yscale="log")
-    _tick_budgets(ax, budgets)
-    style.name_axes(ax, "eps", _measure(what, n is not None, named))
+    ticks = budgets[:: max(1, -(-len(budgets) // 8))]
+    ax.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
+    ax.set_xticks([], minor=True)
+    style.name_axes(ax, "eps", f"standard error of {named}" if what == "se" else COSTS[what, n is not None])
     style.show_legend(ax, loc="best")
-    style.finish(ax, _title(plan), *_said(plan, what, pi, foreseen is not None and foreseen.known))
+    title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
+    style.finish(ax, title, *_caption(plan, what, pi, foreseen is not None and foreseen.known))
     return ax
 
 
@@ -151,15 +157,10 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
 
 def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     """The bound three times over, shape (3,): it has no range."""
-    table = plan.excess_risk(pi, n=count).set_index("bound")["value"]
-    return np.full(3, float(table[f"unregularised, with probability {1 - pi:g}"]))
-
-
-def _coefficient(plan: Plan, name: str | None) -> str:
-    """The coefficient whose error is drawn."""
-    if name is not None and name not in plan.names:
-        raise ArgumentError(f"coefficient must be one of the plan's, {', '.join(plan.names)}; got {safe_repr(name)}")
-    return plan.names[-1] if name is None else name
+    bound = plan.risk_bounds(pi, n=count).value("unregularised", "quantile")
+    if np.isnan(bound):
+        raise ArgumentError(UNPROVED)
+    return np.full(3, bound)
 
 
 def _draw_errors(ax: Axes, foreseen: Any, plans: Sequence[Plan], count: int, place: int, lines: dict[str, Any]) -> None:
@@ -194,26 +195,16 @@ def _noise(plan: Plan) -> Float:
     return np.quantile(plan.noise_sd.to_numpy(dtype=np.float64), [0.0, 0.5, 1.0])
 
 
-def _tick_budgets(ax: Axes, budgets: Float) -> None:
-    """A tick at every other budget or fewer, as a plain number."""
-    shown = budgets[:: max(1, -(-len(budgets) // 8))]
-    ax.set_xticks(shown, [f"{value:.3g}" for value in shown])
-    ax.set_xticks([], minor=True)
+COSTS = {
+    ("noise", True): "sd of noise in mean gradients",
+    ("noise", False): "sd of noise in summed gradients",
+    ("risk", True): "excess loss per row, at most",
+    ("risk", False): "excess loss of all rows, at most",
+}
+"""What the vertical axis shows: of a row, or of all."""
 
 
-def _measure(what: str, by_row: bool, coefficient: str) -> str:
-    if what == "se":
-        return f"standard error of {coefficient}"
-    if what == "noise":
-        return "sd of noise in mean gradients" if by_row else "sd of noise in summed gradients"
-    return "excess loss per row, at most" if by_row else "excess loss of all rows, at most"
-
-
-def _title(plan: Plan) -> str:
-    return f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
-
-
-def _said(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
+def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
     shown = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
@@ -245,20 +236,13 @@ class ComparedSubject(Protocol):
     """What `methods` draws: a `Comparison`."""
 
     @property
-    def formula(self) -> str:
-        """The model."""
-
+    def formula(self) -> str: ...
     @property
-    def n(self) -> int:
-        """The guess at the number of rows."""
-
+    def n(self) -> int: ...
     @property
-    def curves(self) -> pd.DataFrame:
-        """Columns method, n and the measures."""
-
+    def curves(self) -> pd.DataFrame: ...
     @property
-    def description(self) -> str:
-        """Family, budget and neighbours in a line."""
+    def description(self) -> str: ...
 
 
 def methods(

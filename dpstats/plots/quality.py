@@ -55,8 +55,7 @@ def calibration(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes
     >>> axes.get_xlabel()
     'predicted frequency'
     """
-    check_subject("evaluation", evaluation, "calibration", EVALUATION)
-    table = _known(_table(evaluation.calibration, "calibration"), ["predicted", "observed"])
+    table = _table(evaluation, "calibration", ["predicted", "observed"])
     ax = style.new_axes(ax)
     ax.plot([0, 1], [0, 1], "--", color=style.GREY, linewidth=1.0, label="perfect")
     _binned(ax, table, "predicted", "observed")
@@ -85,8 +84,7 @@ def residuals(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     >>> axes.get_xlabel()
     'fitted value'
     """
-    check_subject("evaluation", evaluation, "calibration", EVALUATION)
-    table = _known(_table(evaluation.residuals, "residuals"), ["fitted", "residual"])
+    table = _table(evaluation, "residuals", ["fitted", "residual"])
     ax = style.new_axes(ax)
     ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
     _binned(ax, table, "fitted", "residual")
@@ -114,8 +112,7 @@ def roc(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     >>> axes.get_xlabel()
     'false positive rate'
     """
-    check_subject("evaluation", evaluation, "calibration", EVALUATION)
-    table = _known(_table(evaluation.roc, "roc"), ["false_positive", "true_positive"])
+    table = _table(evaluation, "roc", ["false_positive", "true_positive"])
     false, true = (table[name].to_numpy() for name in ("false_positive", "true_positive"))
     ax = style.new_axes(ax, 6.0, 5.4)  # about square: a fixed aspect would leave the caption no room
     ax.plot([0, 1], [0, 1], "--", color=style.GREY, linewidth=1.0, label="guessing")
@@ -136,15 +133,13 @@ def _promise(evaluation: EvaluatedSubject) -> str:
     return f"{style.promise(evaluation.guarantee, 'this evaluation')} What the model cost comes on top."
 
 
-def _table(table: pd.DataFrame | None, metric: str) -> pd.DataFrame:
+def _table(evaluation: EvaluatedSubject, metric: str, columns: list[str]) -> pd.DataFrame:
+    """The rows of a table of which something can be said; ArgumentError if there are none."""
+    check_subject("evaluation", evaluation, "calibration", EVALUATION)
+    table = getattr(evaluation, metric)
     if table is None:
         raise ArgumentError(f"the evaluation has no {metric}: evaluate with metrics=[{metric!r}], if its model has one")
-    return table
-
-
-def _known(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """The rows of which something can be said; ArgumentError if there are none."""
-    found = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]
+    found: pd.DataFrame = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]
     if found.empty:
         raise ArgumentError("the evaluation's rows do not stand out from the noise: there is nothing to draw")
     return found

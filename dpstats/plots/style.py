@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.plan import Plan
+from dpstats.families import Family
+from dpstats.ledger import Ledger
+from dpstats.mechanisms.design import PublicDesign
 from dpstats.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
-
-    from dpstats.privacy.guarantee import Guarantee
 
 Float = NDArray[np.float64]
 
@@ -142,13 +142,11 @@ def promise(guarantee: Guarantee, what: str) -> str:
     return f"Protected: {neighbours(guarantee)}, of which {what} tells no more than {budget} allows."
 
 
-def neighbours(guarantee: Guarantee) -> str:
+def neighbours(protected: Guarantee | Ledger) -> str:
     """What neighbouring data differ by, in words."""
-    whose = "row" if guarantee.unit is None else guarantee.unit
-    return {
-        "add_remove": f"whether any one {whose} is in the data",
-        "replace_one": f"the contents of any one {whose}",
-    }[guarantee.adjacency]
+    unit = "row" if protected.unit is None else protected.unit
+    one = {"add_remove": f"whether any one {unit} is in the data", "replace_one": f"the contents of any one {unit}"}
+    return one[protected.adjacency]
 
 
 def shorten(name: object, width: int) -> str:
@@ -177,12 +175,48 @@ FIT = "a fit, such as dp.glm returns"
 EVALUATION = "an evaluation, as dp.evaluate returns"
 
 
+class FittedPlan(Protocol):
+    """What a model is of: the plan of a fit, or that of a stream."""
+
+    @property
+    def design(self) -> PublicDesign:
+        """The columns."""
+
+    @property
+    def family(self) -> Family:
+        """The loss, every cap filled in."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+    @property
+    def formula(self) -> str | None:
+        """The formula; None for plain arrays."""
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients besides the intercept."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of all that is released."""
+
+
 class FittedSubject(Protocol):
     """A released model; `dpstats.GLMResults`."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> FittedPlan:
         """The plan the release followed."""
+
+    @property
+    def in_model(self) -> NDArray[np.bool_]:
+        """Which columns of the design are in the model, shape (p,)."""
+
+    @property
+    def ignores_selection(self) -> bool:
+        """Whether errors are not adjusted for a choice of columns by the same data."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -222,25 +256,14 @@ class EvaluatedSubject(Protocol):
     """The result of an evaluation; `dpstats.Evaluation`."""
 
     @property
-    def model(self) -> str:
-        """Family and formula of the model."""
-
+    def model(self) -> str: ...
     @property
-    def metrics(self) -> pd.DataFrame:
-        """One row a metric."""
-
+    def metrics(self) -> pd.DataFrame: ...
     @property
-    def calibration(self) -> pd.DataFrame | None:
-        """Predicted and observed frequency by bins."""
-
+    def calibration(self) -> pd.DataFrame | None: ...
     @property
-    def roc(self) -> pd.DataFrame | None:
-        """False and true positive rate by threshold."""
-
+    def roc(self) -> pd.DataFrame | None: ...
     @property
-    def residuals(self) -> pd.DataFrame | None:
-        """Mean residual by bins of the fitted value."""
-
+    def residuals(self) -> pd.DataFrame | None: ...
     @property
-    def guarantee(self) -> Guarantee:
-        """For everything it shows, apart from the model's own."""
+    def guarantee(self) -> Guarantee: ...

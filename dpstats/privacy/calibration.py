@@ -81,7 +81,28 @@ def joint_scale(
     family = get_family(family)
     eps, delta = check_budget(eps, delta)
     check_delta(delta)
-    adjacency = check_adjacency(adjacency)
+    return least_scale(
+        family,
+        eps=eps,
+        delta=delta,
+        curvature_ratio=curvature_ratio,
+        row_norm=row_norm,
+        adjacency=check_adjacency(adjacency),
+        shared=check_flag("shared", shared),
+    )
+
+
+def least_scale(
+    family: Family,
+    *,
+    eps: float,
+    delta: float,
+    curvature_ratio: float,
+    row_norm: float,
+    adjacency: Adjacency,
+    shared: bool,
+) -> float:
+    """`joint_scale` for planners, of arguments that were checked but for the two figures that follow from others."""
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     reach = norm * family.lipschitz
     curve = family.curve(CELLS)
@@ -138,7 +159,7 @@ def joint_loss(
     family = get_family(family)
     _, delta = check_budget(1.0, delta)
     check_delta(delta)
-    check_pure(delta, shared=shared)
+    check_pure(delta, shared=check_flag("shared", shared))
     check_choice("kind", kind, ("laplace", "gaussian"))
     if (kind == "gaussian") != (delta > 0):
         raise ArgumentError(
@@ -166,7 +187,7 @@ def determinant_loss(kappa: float, curvature: NDArray[np.float64], *, shared: bo
 
 def check_pure(delta: float, *, shared: bool) -> None:
     """Raise ArgumentError for rows that share a weight and a positive delta, for which nothing is proved."""
-    if check_flag("shared", shared) and delta > 0:
+    if shared and delta > 0:
         raise ArgumentError(
             f"delta must be 0 for persons with several rows, got {safe_repr(delta)}: normal noise is proved for "
             "one row a record only"

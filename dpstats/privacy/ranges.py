@@ -100,7 +100,7 @@ def buy_range(
         raise ArgumentError(f"eps must be at least {SMALLEST_EPS:g} to buy a range, got {safe_repr(eps)}")
     check_adjacency(adjacency)
     random = SystemRandom() if random is None else random
-    blocks = finite_rows(values).held()
+    blocks = finite_rows(values).persist()
     scale = noise_scale(eps / 2, adjacency)
     unit = max(scale, 1.0)
 
@@ -183,7 +183,7 @@ def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
 
 def finite_rows(values: Values) -> Rows[Array]:
     """Finite float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
-    return as_rows([values] if isinstance(values, np.ndarray) else values).each(_finite)
+    return as_rows([values] if isinstance(values, np.ndarray) else values).map(_finite)
 
 
 def _finite(block: NDArray[Any]) -> Array:
@@ -226,7 +226,7 @@ def buy_interval(
     low, high : float
         One of `dpstats.privacy.ranges.overlapping_intervals`: at least 1/32 of the declared width.
     """
-    blocks = finite_rows(values).each(partial(np.clip, a_min=low, a_max=high))
+    blocks = finite_rows(values).map(partial(np.clip, a_min=low, a_max=high))
     ends = overlapping_intervals(low, high)
     scale = noise_scale(eps, adjacency)
     price = INTERVAL_PRICE * max(scale, 1.0)

@@ -1,7 +1,7 @@
 """The `augmented` realisation of NAPP-ERM: penalty and privacy noise as extra rows for an ordinary fitter.
 
 Noise rows are appended to the data and the whole is given to an unpenalised GLM fitter, here statsmodels'. As the
-number of noise rows grows the fit tends to the weighted ridge of `solvers.majorize` (docs/proofs/napp, realisations).
+number of noise rows grows the fit tends to the weighted ridge of `napp.fit` (docs/proofs/napp, 4).
 It is for replication and for borrowing other software: the sampled rows miss the curvature that privacy needs, so no
 guarantee covers it (docs/napp.md).
 """
@@ -23,84 +23,12 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.penalties import Penalty
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers import prox
-from dpstats.solvers.newton import damped_newton
-from dpstats.solvers.objective import PerturbedObjective
 
 HEAVIEST = 1e25
 """Majoriser weights are held at this, far above any Hessian, so that a coefficient at zero has a finite one."""
 
-ITERATIONS = 200
-
 DECREMENT = 1e-9
 """Squared Newton decrement that ends each fit: the next one moves the target anyway."""
-
-
-def minimize_majorized(
-    objective: PerturbedObjective,
-    penalty: Penalty,
-    tolerance: float,
-    start: Vector | None = None,
-    *,
-    weights: Vector | None = None,
-    iterations: int = ITERATIONS,
-) -> prox.Extended:
-    """Minimise J + P by weighted ridge fits, finished by the certified solver, which makes the zeros exact.
-
-    Majorise-minimise approaches a zero coefficient only geometrically and one at the edge of the kink more slowly
-    still, so the last digits and the zeros are left to `prox.minimize`. Parameters, result and errors are as there.
-    """
-    if not penalty.convex:
-        raise ArgumentError(f"{penalty} is not convex and has no certified minimiser: use two stages")
-    theta = iterate(objective, penalty, start, weights=weights, iterations=iterations)
-    return prox.minimize(objective, penalty, tolerance, theta, weights=weights)
-
-
-def iterate(
-    objective: PerturbedObjective,
-    penalty: Penalty,
-    start: Vector | None = None,
-    *,
-    weights: Vector | None = None,
-    iterations: int = ITERATIONS,
-    change: float = 1e-7,
-) -> Vector:
-    """NAPP-ERM's iterations: each minimises J + 1/2 sum_j w_j theta_j^2, w_j = P'(|t_j|) / |t_j| at the last t.
-
-    The quadratic lies above P and touches it at t, so J + P never rises (docs/proofs/napp). For a penalty that is not
-    convex the limit is a stationary point, which is all that can be said of it.
-
-    Parameters
-    ----------
-    objective, penalty, start, weights
-        As in `prox.minimize`; the first fit, from no start, has no penalty but the curvature of J.
-    iterations : int
-        At most this many fits.
-    change : float
-        Stop when no coefficient moves by more than this times the largest one.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        No coefficient is exactly zero, nor is the point certified.
-    """
-    scale = prox.check_weights(weights, objective.size)
-    theta = (
-        damped_newton(objective, np.zeros(objective.size), DECREMENT)[0]
-        if start is None
-        else np.asarray(start, np.float64)
-    )
-    for _ in range(iterations):
-        previous, theta = theta, damped_newton(majorize(objective, penalty, theta, scale), theta, DECREMENT)[0]
-        if np.max(np.abs(theta - previous), initial=0.0) <= change * np.max(np.abs(theta), initial=0.0):
-            break
-    return theta
-
-
-def majorize(objective: PerturbedObjective, penalty: Penalty, theta: Vector, weights: Vector) -> PerturbedObjective:
-    """J plus the quadratic that touches P at theta, up to a constant: a weighted ridge problem."""
-    heavier = np.minimum(penalty.majorizer(theta, weights), HEAVIEST)
-    return objective.altered(objective.rows, objective.curvature + heavier, objective.noise)
 
 
 Vector = NDArray[np.float64]
@@ -111,13 +39,7 @@ its eq. (3) divides by it; and 0 and 1 in halves for logistic, whose antithetic 
 
 
 def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDArray[np.float64]:
-    """Standard normal draws in antithetic pairs (row i and row i + noise_rows/2), shape (noise_rows, columns).
-
-    Raises
-    ------
-    ArgumentError
-        If `noise_rows` is not a positive even number.
-    """
+    """Standard normal draws in antithetic pairs (row i and row i + noise_rows/2), shape (noise_rows, columns)."""
     if isinstance(noise_rows, bool) or not isinstance(noise_rows, int) or noise_rows <= 0 or noise_rows % 2:
         raise ArgumentError(f"noise_rows must be a positive even number, got {safe_repr(noise_rows)}")
     half = ndtri(random.random(noise_rows // 2 * columns)).reshape(-1, columns)
@@ -127,26 +49,10 @@ def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDAr
 def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.float64]) -> tuple[Vector, Vector]:
     """Noise rows whose losses add up to about 1/2 theta' diag(curvature) theta + noise'theta (seed eq. 3 and 5).
 
-    Parameters
-    ----------
-    family : Gaussian, Binomial or Poisson
-        Without caps: an ordinary fitter knows none.
-    curvature, noise : ndarray, shape (p,)
-        The quadratic term wanted (privacy's m plus the majoriser's weights) and the linear term b.
-    draws : ndarray, shape (noise_rows, p)
-        From `reference_draws`.
-
-    Returns
-    -------
-    exog : ndarray, shape (noise_rows, p)
-    endog : ndarray, shape (noise_rows,)
-
-    Raises
-    ------
-    ArgumentError
-        For another family.
+    `curvature` is privacy's m plus the majoriser's weights; the family has no caps, of which an ordinary fitter knows
+    none: ArgumentError for others. exog (noise_rows, p) and endog (noise_rows,), of `reference_draws`.
     """
-    response = _response(family)
+    response = noise_response(family)
     slope, bend = _at_zero(family, response)
     rows = len(draws)
     return draws * np.sqrt(curvature / (rows * bend)) + noise / (rows * slope), np.full(rows, response)
@@ -165,35 +71,14 @@ def minimize(
     iterations: int = 80,
     change: float = 1e-7,
 ) -> Vector:
-    """The augmented counterpart of `solvers.majorize.iterate`: one statsmodels GLM fit an iteration.
+    """The augmented counterpart of `napp.fit`, uncertified: one statsmodels GLM fit an iteration.
 
     The same standard normal draws serve every iteration, rescaled, so that the iterations converge (the paper redraws
     them and averages the wander away).
-
-    Parameters
-    ----------
-    family : Gaussian, Binomial or Poisson
-    rows : Rows of Block
-        Stacked in memory.
-    curvature, noise : ndarray, shape (p,)
-        As in `PerturbedObjective`.
-    penalty : Penalty or None
-    random : RandomSource
-    weights : ndarray, shape (p,), optional
-        Column weights of the penalty, ones by default.
-    noise_rows : int
-        n_e, even.
-    iterations, change
-        At most so many fits; stop when no coefficient moves by more than `change` times the largest.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        Uncertified.
     """
     scale = np.ones(len(noise)) if weights is None else np.asarray(weights, dtype=np.float64)
     draws = reference_draws(noise_rows, len(noise), random)
-    blocks = block_rows(rows).collected()
+    blocks = block_rows(rows).collect()
     exog = np.concatenate([np.empty((0, len(noise))), *(block.exog for block in blocks)])
     endog = np.concatenate([np.empty(0), *(block.endog for block in blocks)])
 
@@ -222,7 +107,8 @@ def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, star
     return np.asarray(fitted.params, dtype=np.float64)
 
 
-def _response(family: Family) -> float:
+def noise_response(family: Family) -> float:
+    """The response of a noise row; ArgumentError for a family that statsmodels does not fit."""
     if not isinstance(family, (Gaussian, Binomial, Poisson)):
         raise ArgumentError(
             "realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson;"

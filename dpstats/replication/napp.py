@@ -16,9 +16,8 @@ from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family
 from dpstats.mechanisms.design import Bounds
-from dpstats.mechanisms.napp import Stage, StagesRelease
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget
 from dpstats.privacy.noise import Noise
@@ -39,29 +38,16 @@ NEGLIGIBLE_COEFFICIENT = 1e-6
 
 @dataclass(frozen=True)
 class PaperConstants:
-    """Algorithm 1's constants: a share r of eps for the noise, the rest for the Jacobian.
-
-    Attributes
-    ----------
-    eps, delta : float
-    row_norm, lipschitz, curvature_bound : float
-        zeta_1, sup |l'| and sup l''. The paper's zeta_2 bounds the gradient in theta and zeta_1 zeta_2 the row norm
-        once more; with row_norm = 1, as in all its experiments, both readings agree.
-    share : float
-        r, in (0, 1).
-
-    Raises
-    ------
-    ArgumentError
-        If the budget or the share is out of range.
-    """
+    """Algorithm 1's constants: a share r of eps for the noise, the rest for the Jacobian."""
 
     eps: float
     delta: float = 0.0
+    # row_norm, lipschitz, curvature_bound: zeta_1, sup |l'| and sup l''. The paper's zeta_2 bounds the gradient in
+    # theta and zeta_1 zeta_2 the row norm once more; with row_norm = 1, as in all its experiments, both readings agree.
     row_norm: float = 1.0
     lipschitz: float = 1.0
     curvature_bound: float = 1.0
-    share: float = 0.5
+    share: float = 0.5  # r, in (0, 1)
 
     def __post_init__(self) -> None:
         check_budget(self.eps, self.delta)
@@ -84,11 +70,8 @@ class PaperConstants:
     ) -> Vector:
         """Draw b, shape (size,), by eq. (4), or by eq. (9) and (10) with c = 0 for ``selection="vs+"``.
 
-        Parameters
-        ----------
-        printed_shape : bool
-            Draw the radius of the spherical Laplace law from the printed Gamma(1, 2 scale); False draws it from the
-            right Gamma(size, scale).
+        `printed_shape` draws the radius of the spherical Laplace law from the printed Gamma(1, 2 scale), else from the
+        right Gamma(size, scale).
         """
         direction = ndtri(random.random(size))
         if self.delta > 0:
@@ -104,14 +87,8 @@ class PaperConstants:
         """Eq. (13): the part of (1 - r) eps said to be spare at the weights n_e l'' V of the private optimum.
 
         It reads the private optimum, so the eps it returns depends on the data; and at a plain ridge, where n_e l'' V
-        is 2 Lambda_0 exactly and nothing is spare, it gives back half.
-
-        Parameters
-        ----------
-        curvature : ndarray, shape (p,)
-            n_e l''(0) V(e_j), as from `curvature`.
-        corrected : bool
-            max{0, .}, which is meant, for the printed min{0, .}, which never retrieves anything.
+        is 2 Lambda_0 exactly and nothing is spare, it gives back half. `corrected` is max{0, .}, which is meant, for
+        the printed min{0, .}, which never retrieves anything.
         """
         spare = (1 - self.share) * self.eps * (1 - self.lambda0 / float(np.min(curvature)))
         return max(0.0, spare) if corrected else min(0.0, spare)
@@ -143,29 +120,11 @@ def fit(
     weights: Vector | None = None,
     iterations: int = 80,
 ) -> Vector:
-    """Algorithm 1 with infinitely many noise rows: weighted ridge fits on one draw of b. Uncertified.
+    """Algorithm 1 with infinitely many noise rows: `iterations` weighted ridge fits on one draw of b. Uncertified.
 
-    Parameters
-    ----------
-    family : Family
-    rows : Rows of Block
-    noise : ndarray, shape (p,)
-        b, from `PaperConstants.sample`.
-    penalty : Penalty
-    lambda0 : float
-    moor : bool
-        Table 2's maximum, or Claim 2's sum.
-    selection : {"vs", "vs+"}, optional
-        The term b'|theta| of eq. (8), by giving b the sign of the last estimate; coefficients that change sign from
-        fit to fit at the end, or are below 1e-6, are set to 0 (section 3.5).
-    weights : ndarray, shape (p,), optional
-        Column weights of the penalty, ones by default.
-    iterations : int
-        T fits, the first with the weights 2 Lambda_0 alone.
-
-    Returns
-    -------
-    ndarray, shape (p,)
+    `moor`: Table 2's maximum, or Claim 2's sum. `selection` adds the term b'|theta| of eq. (8), by giving b the sign of
+    the last estimate; coefficients that change sign from fit to fit at the end, or are below 1e-6, are set to 0
+    (section 3.5).
     """
     size = len(noise)
     scale = np.ones(size) if weights is None else weights
@@ -182,16 +141,13 @@ def fit(
     return theta
 
 
-def plan_replication(
-    stages: Sequence[Stage], design: Bounds, penalty: Penalty | None, options: Options
-) -> tuple[Stage, ...]:
+def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...]:
     """The plan of a paper mode: the printed noise and curvature in place of the calibrated ones.
 
-    Raises
-    ------
-    ArgumentError
-        If the mode is combined with two stages, a refit or a missing penalty, which the paper does not know.
+    ArgumentError with two stages, a refit or a missing penalty, which the paper does not know, or if noise rows are
+    asked for of a family that statsmodels does not fit.
     """
+    design, penalty, options = spec.design, spec.penalty, spec.options
     if design.offset_bound or design.score_ratio != 1:
         raise ArgumentError(
             "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
@@ -200,9 +156,11 @@ def plan_replication(
         raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+    plan = stages[0].plan
+    if options.realization == "augmented":
+        augmented.noise_response(plan.family)
     if not options.as_printed:
         return tuple(stages)
-    plan = stages[0].plan
     constants = _constants(plan, design)
     size = plan.size
     return (
@@ -221,16 +179,10 @@ def plan_replication(
 
 
 def release_replication(
-    stages: Sequence[Stage],
-    design: Bounds,
-    penalty: Penalty | None,
-    weights: Vector,
-    rows: Rows[Block] | Iterable[tuple[Any, ...]],
-    random: RandomSource,
-    options: Options,
+    stages: Sequence[Stage], spec: FitSpec, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource
 ) -> StagesRelease:
     """Run the paper's iteration. Uncertified: what it releases depends on the rows in ways its proof leaves out."""
-    plan = stages[0].plan
+    plan, penalty, options = stages[0].plan, spec.penalty, spec.options
     if not options.as_printed:
         noise = plan.sample(random)
         theta = augmented.minimize(
@@ -238,19 +190,19 @@ def release_replication(
         )
         return StagesRelease(theta, tuple(stages))
     assert penalty is not None
-    constants = _constants(plan, design)
+    constants = _constants(plan, spec.design)
     selection: Selection | None = None
     if options.selection == "vs" or options.selection == "vs+":
         selection = options.selection
     noise = constants.sample(plan.size, random, selection=selection)
-    settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": weights}
+    settings: dict[str, Any] = {"moor": options.moor == "paper", "selection": selection, "weights": spec.weights}
     theta = fit(plan.family, rows, noise, penalty, constants.lambda0, **settings)
     if options.retrieval == "paper":
         theta = _recycled(theta, plan.family, rows, noise, penalty, constants, settings)
     return StagesRelease(theta, tuple(stages))
 
 
-def _constants(plan: ObjectivePlan, design: Bounds) -> PaperConstants:
+def _constants(plan: StagePlan, design: Bounds) -> PaperConstants:
     """Algorithm 1's constants for this design."""
     return PaperConstants(
         eps=plan.planned_eps,

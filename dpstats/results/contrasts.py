@@ -15,8 +15,10 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
+from dpstats.inference import CombinationTests
 from dpstats.inference.estimates import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary, format_number, full_width
 
 SHOWN = 2
 """Digits of a standard error; what it is the error of ends at the same place."""
@@ -46,7 +48,7 @@ Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ContrastTests:
+class ContrastTests(Printed):
     """Tests of linear combinations of the coefficients, one by one.
 
     Attributes
@@ -70,6 +72,12 @@ class ContrastTests:
     intervals: Float
     alpha: float
 
+    @classmethod
+    def of(cls, tests: CombinationTests, names: tuple[str, ...], alpha: float) -> ContrastTests:
+        """The tests of `Inference.t_test`."""
+        ends = np.asarray(tests.conf_int)
+        return cls(names, tests.effect, tests.se, tests.statistics, tests.pvalues, ends, alpha)
+
     @property
     def tvalue(self) -> Float:
         """The statistic, under statsmodels' name."""
@@ -90,9 +98,6 @@ class ContrastTests:
         summary = Summary()
         summary.tables = [inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")]
         return summary
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
 
 MOST = 1e100
@@ -172,16 +177,8 @@ class WaldTestTerms:
 
     def summary_frame(self) -> pd.DataFrame:
         """The table, its columns named as in statsmodels' summary."""
-        return WideFrame(
-            self.table.rename(
-                columns={
-                    "statistic": "chi2",
-                    "pvalue": "P>chi2",
-                    "df_constraint": "df constraint",
-                    "untested": "untested",
-                }
-            )
-        )
+        names = {"statistic": "chi2", "pvalue": "P>chi2", "df_constraint": "df constraint"}
+        return WideFrame(self.table.rename(columns=names))
 
     def __str__(self) -> str:
         return self.summary_frame().to_string(float_format=lambda value: f"{value:.4g}")

@@ -14,21 +14,14 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import (
-    WIDTH,
-    Summary,
-    auxiliary_facts,
-    capped_at,
-    full_width,
-    modelled_level,
-    wrap_notes,
-    wrap_text,
-)
+from dpstats.plan.tables import auxiliary_facts, capped_at, modelled_level
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import shown_bound
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -84,7 +77,7 @@ class ETable(Printed):
         (True, True)
         """
         summary = Summary()
-        each = self._beside()
+        each = self._abreast()
         for start in range(0, len(self.fits), each):
             summary.tables += self._panel(slice(start, start + each))
         summary.add_extra_txt(wrap_notes(self._notes()))
@@ -93,7 +86,7 @@ class ETable(Printed):
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
 
-    def _beside(self) -> int:
+    def _abreast(self) -> int:
         """How many fits stand beside each other: two at least, and more where the names leave room for them."""
         longest = max(NAMES, *(len(name) for fit in self.fits for name, kept in _kept(fit) if kept))
         return max(2, (WIDTH - longest) // (COLUMN + 1))
@@ -124,13 +117,13 @@ class ETable(Printed):
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
         kinds = {shown_bound(fit) for fit in self.fits}
-        said = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
+        notes = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
         bounds = sorted(kind for kind in kinds if kind is not None)
-        said += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
+        notes += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(modelled_level(fit.plan), []).append(label)
-        said += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
+        notes += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
         uncertified = [
             f"{label} is NOT CERTIFIED: {fit.guarantee.reason}."
             for label, fit in zip(self.labels, self.fits, strict=True)
@@ -140,8 +133,8 @@ class ETable(Printed):
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            said.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
-        return [*uncertified, *said]
+            notes.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
+        return [*uncertified, *notes]
 
 
 def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None = None) -> ETable:
@@ -179,11 +172,11 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
-    found = tuple(one if isinstance(one, GLMResults) else getattr(one, "fit", None) for one in fits)
+    found = tuple(one if isinstance(one, FittedModel) else getattr(one, "fit", None) for one in fits)
     for place, one in enumerate(found):
-        if not isinstance(one, GLMResults):
+        if not isinstance(one, FittedModel):
             raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
-        if not one.plan.stages:
+        if not isinstance(one, GLMResults):
             raise ArgumentError(
                 f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
                 "change of the stream for them side by side"

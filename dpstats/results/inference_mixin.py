@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number
-from dpstats.data import Table, as_endog, as_exog, as_table
+from dpstats.data import as_endog, as_exog, as_table
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
@@ -45,13 +45,6 @@ def _array_rows(design: PublicDesign, newdata: Any, offset: Any) -> NewRows:
     rows = matrix.block(slice(0, matrix.rows))
     own = as_offset(0.0 if offset is None else offset, len(rows))
     return NewRows(rows, np.isfinite(rows).all(axis=1) & np.isfinite(own), pd.RangeIndex(len(rows)), own)
-
-
-def missing_offset(design: DesignSpec, table: Table) -> str | None:
-    """A column that the offset alone reads and a table lacks, if there is one."""
-    parsed = parse(design.formula)
-    beside = [name for name in parsed.predicting_columns if name not in parsed.exog_columns]
-    return next((name for name in beside if not table.count(name)), None)
 
 
 def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
@@ -134,9 +127,9 @@ class InferenceMixin:
 
         They are what standard errors, intervals and tests refer to. `params` is better for prediction.
         """
-        found = self._series(self._inference.coef, "debiased", other=0.0)
+        values = self._series(self._inference.coef, "debiased", other=0.0)
         # Of what is not identified the user's units may mix in columns that are.
-        return found.mask(np.isinf(self.bse), self.params)
+        return values.mask(np.isinf(self.bse), self.params)
 
     @property
     def identified(self) -> pd.Series[bool]:
@@ -244,12 +237,9 @@ class InferenceMixin:
         >>> fit.t_test("Intercept + x = 0").effect.shape
         (1,)
         """
-        found = self._inference
+        inference = self._inference
         rows, values, names = self._constraints(r_matrix)
-        tests = found.t_test(rows, values, alpha)
-        return ContrastTests(
-            names, tests.effect, tests.se, tests.statistics, tests.pvalues, np.asarray(tests.conf_int), alpha
-        )
+        return ContrastTests.of(inference.t_test(rows, values, alpha), names, alpha)
 
     def wald_test(self, r_matrix: Any) -> WaldTest:
         """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
@@ -259,9 +249,9 @@ class InferenceMixin:
         >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
         True
         """
-        found = self._inference
+        inference = self._inference
         rows, values, _ = self._constraints(r_matrix)
-        test = found.wald_test(rows, values)
+        test = inference.wald_test(rows, values)
         return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
 
     def wald_test_terms(self) -> WaldTestTerms:
@@ -272,22 +262,20 @@ class InferenceMixin:
         >>> list(fit.wald_test_terms().table.index)
         ['Intercept', 'x']
         """
-        found, columns = self._inferred, self._fitted_columns
+        errors, columns = self._inferred, self._fitted_columns
         rows: dict[str, tuple[float, ...]] = {}
         for term in self._design.terms:
-            inside = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
-            if len(inside):
-                # A term's coefficients are zero if they are so from whichever level they are measured.
-                constant = term.name == "Intercept"
-                rows_of_term = np.eye(len(columns))[inside]
-                test = (
-                    found.table.wald_test(rows_of_term)
-                    if constant
-                    else wald_test(found.table.estimates, rows_of_term, found.nulls[inside])
-                )
-                # Of a term none of whose coefficients is identified nothing was tested.
-                found_out = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
-                rows[term.name] = (*found_out, test.df, test.untested)
+            places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
+            if not len(places):
+                continue
+            weights = np.eye(len(columns))[places]
+            if term.name == "Intercept":
+                test = errors.table.wald_test(weights)
+            else:  # a term's coefficients are zero if they are so from whichever level they are measured
+                test = wald_test(errors.table.estimates, weights, errors.nulls[places])
+            # Of a term none of whose coefficients is identified nothing was tested.
+            tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
+            rows[term.name] = (*tested, test.df, test.untested)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))
@@ -328,37 +316,27 @@ class InferenceMixin:
         >>> fit.get_prediction({"x": [0.2, 0.8]}).summary_frame().shape[0]
         2
         """
-        found, family = self._inferred, self._family
+        errors, family = self._inferred, self._family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
         offset = with_exposure(family.link, offset, exposure)
-        rows, complete, index, beside = self._model_rows(newdata, offset)
-        inside = rows[complete][:, self._fitted_columns]
+        rows, complete, index, added = self._model_rows(newdata, offset)
+        fitted = rows[complete][:, self._fitted_columns]
         with quiet():
-            moved, shift = inside @ found.basis, inside @ found.center + beside[complete]
-            answer = mean_response(found.table.estimates, moved, self._mean, shift, alpha)
+            shift = fitted @ errors.center + added[complete]
+            answer = mean_response(errors.table.estimates, fitted @ errors.basis, self._mean, shift, alpha)
             step = 1e-6
             slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
             error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
-        size, half = len(rows), self._design.response_scaling()[1]
-
-        def spread(values: Vector) -> Vector:
-            whole = np.full((size, *values.shape[1:]), np.nan)
-            whole[complete] = values
-            return whole
-
-        linear_scale = half if family.response == "continuous" else 1.0
-        return PredictionResults(
-            index,
-            spread(answer.mean),
-            spread(error),
-            spread(answer.mean_interval),
-            spread(answer.linear * linear_scale),
-            spread(answer.linear_se * linear_scale),
-            spread(answer.linear_interval * linear_scale),
-            alpha,
-            partial(self.get_prediction, newdata, offset=offset),
-        )
+        scale = self._design.response_scaling()[1] if family.response == "continuous" else 1.0
+        values = [answer.mean, error, answer.mean_interval]
+        values += [scale * part for part in (answer.linear, answer.linear_se, answer.linear_interval)]
+        every = [np.full((len(rows), *part.shape[1:]), np.nan) for part in values]
+        for whole, part in zip(every, values, strict=True):
+            whole[complete] = part
+        mean, se, interval, *linear = every
+        again = partial(self.get_prediction, newdata, offset=offset)
+        return PredictionResults(index, mean, se, interval, linear[0], linear[1], linear[2], alpha, again)
 
     @property
     def _fitted_names(self) -> list[str]:
@@ -384,9 +362,11 @@ class InferenceMixin:
         if not isinstance(design, DesignSpec):
             return _array_rows(design, newdata, offset)
         table = as_table(newdata)
-        if offset is None and (missing := missing_offset(design, table)):
+        parsed = parse(design.formula)
+        read = [] if offset is not None else [name for name in parsed.predicting_columns if not table.count(name)]
+        if missing := [name for name in read if name not in parsed.exog_columns]:
             raise DataError(
-                f"newdata has no column {missing!r}, which the offset of this model reads: add it, or pass "
+                f"newdata has no column {missing[0]!r}, which the offset of this model reads: add it, or pass "
                 "exposure=1.0 for a rate where the link is a logarithm, or offset=0.0"
             )
         exog, complete, own = design.predicting(table, offset=offset is None)

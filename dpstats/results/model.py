@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
-from dpstats.errors import NotReleasedError
-from dpstats.families import Family
+from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.families import Family, Gaussian
+from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
+from dpstats.plots import draw_result
+from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
-from dpstats.results.inference_mixin import InferenceMixin
+from dpstats.results.inference_mixin import InferenceMixin, with_exposure
 from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
@@ -29,18 +33,49 @@ from dpstats.results.standard_errors import (
     sums_inference,
     sums_noise,
 )
+from dpstats.results.stored import Released
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedModel(InferenceMixin):
-    """A model that a plan released."""
+_QUALITY = "dp.evaluate buys deviance explained, R2 and calibration, on rows held out or not"
+_RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
+_FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
+_COVARIANCE = "cov_params() is the covariance of the errors"
 
-    plan: Plan
+_ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs), and dp.check buys it"
+
+NOT_RELEASED = {
+    **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
+    **dict.fromkeys(("aic", "bic", "deviance", "llf", "null_deviance", "pearson_chi2", "rsquared"), _QUALITY),
+    **dict.fromkeys(("resid", "residuals", "resid_deviance", "resid_pearson", "resid_response"), _RESIDUALS),
+    **dict.fromkeys(("fitted", "fittedvalues"), _FITTED),
+    **dict.fromkeys(("normalized_cov_params", "vcov"), _COVARIANCE),
+    "get_margeff": "it averages over the rows; get_prediction gives the mean with an interval at public rows",
+}
+"""What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel(InferenceMixin, Released):
+    """Released coefficients and what follows from them; of rows and of streams.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain={"x": (0, 1), "y": (0, 1)})
+    >>> fit.formula, fit.df_model, fit.family.name
+    ('y ~ x', 1, 'gaussian')
+    """
+
+    plan: FittedPlan
     scaled_params: Vector
-    nobs: int | None = None
-    released: Information | ReleasedSums | None = None
 
     @property
     def params(self) -> pd.Series[float]:
@@ -52,6 +87,142 @@ class ReleasedModel(InferenceMixin):
     def guarantee(self) -> Guarantee:
         """The guarantee of everything this object shows."""
         return self.plan.guarantee
+
+    @property
+    def formula(self) -> str | None:
+        """The formula; None for a model of plain arrays."""
+        return self.plan.formula
+
+    @property
+    def df_model(self) -> int:
+        """Coefficients besides the intercept."""
+        return self.plan.df_model
+
+    @property
+    def family(self) -> Family:
+        """The loss, with its caps; that of residuals in the response's units, as it was or could be given."""
+        family = self.plan.family
+        if isinstance(family, Gaussian) and family.residual_cap is not None:
+            return replace(family, residual_cap=family.residual_cap * self.plan.design.response_scaling()[1])
+        return family
+
+    @property
+    def in_model(self) -> NDArray[np.bool_]:
+        """Which columns of the design are in the model, shape (p,): all, but for a selection."""
+        return np.ones(len(self.plan.names), dtype=bool)
+
+    @property
+    def ignores_selection(self) -> bool:
+        """Whether errors are those of columns that the same data chose, and not adjusted for it."""
+        return False
+
+    @property
+    def _design(self) -> PublicDesign:
+        return self.plan.design
+
+    @property
+    def _family(self) -> Family:
+        return self.plan.family
+
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(type(self), name, None)
+        if own is not None:
+            # Its own NotReleasedError has led here, being an AttributeError: raise it again.
+            return own.__get__(self)
+        if name in NOT_RELEASED:
+            raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
+        hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+    def predict(
+        self,
+        newdata: Any,
+        which: Literal["mean", "linear", "decision", "class"] = "mean",
+        *,
+        offset: Any = None,
+        exposure: Any = None,
+    ) -> Any:
+        """Predictions for new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "linear", "decision", "class"}
+            The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two
+            values also the decision function, positive for the second of them, or the class itself, as the Domain
+            declares it.
+            Of a response of successes and failures "mean" is the chance of a success.
+        offset : float or array_like, shape (rows,), optional
+            Takes the place of the formula's offset or exposure, whose columns `newdata` then need not have: 0 predicts
+            for an exposure of 1. A model of arrays that has an offset asks for it.
+        exposure : float or array_like, shape (rows,), optional
+            For a log link: its logarithm is the offset.
+
+        Returns
+        -------
+        Series indexed as `newdata`, or ndarray of shape (rows,)
+            In the response's units. NaN for rows with a missing value or an unknown level.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown or asks for a class where the response is a number, or `offset` is missing.
+        DataError
+            If `newdata` lacks a column the formula needs, or has the wrong shape.
+
+        Examples
+        --------
+        >>> fit.predict({"x": [0.2, None]}).isna().tolist()
+        [False, True]
+        """
+        binary = self.plan.family.response == "binary"
+        if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
+            more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
+            raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {safe_repr(which)}")
+        rows = self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure))
+        predicted = np.full(len(rows.exog), np.nan)
+        with quiet():
+            linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]
+            predicted[rows.complete] = self._respond(linear, which)
+        design = self.plan.design
+        if not isinstance(design, DesignSpec):
+            return predicted
+        values: Any = predicted
+        if which == "class" and design.response.levels is not None:
+            values = np.full(len(predicted), np.nan, dtype=object)
+            values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
+        return pd.Series(values, index=rows.labels, name="predicted")
+
+    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
+        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`.
+
+        Examples
+        --------
+        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['x']
+        """
+        return draw_result(self, kind, **arguments)
+
+    def _respond(self, linear: Vector, which: str) -> Vector:
+        """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""
+        if which == "class":
+            return (linear > 0).astype(np.float64)
+        values: Vector = np.asarray(self.plan.family.mean(linear) if which == "mean" else linear, dtype=np.float64)
+        if self.plan.family.response != "continuous":
+            return values
+        middle, half_width = self.plan.design.response_scaling()
+        return np.asarray(middle + half_width * values)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedModel(FittedModel):
+    """A model of rows."""
+
+    plan: Plan
+    nobs: int | None = None
+    released: Information | ReleasedSums | None = None
 
     @property
     def budget(self) -> pd.DataFrame:
@@ -120,12 +291,13 @@ class ReleasedModel(InferenceMixin):
         return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
 
     @property
-    def _design(self) -> PublicDesign:
-        return self.plan.design
+    def in_model(self) -> NDArray[np.bool_]:
+        return self.plan.kept
 
     @property
-    def _family(self) -> Family:
-        return self.plan.family
+    def ignores_selection(self) -> bool:
+        chosen = self.plan.screening is not None or any(role == "refit" for role, _ in self.plan.stages)
+        return chosen and self.plan.request.options.split is None
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:

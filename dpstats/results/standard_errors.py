@@ -19,19 +19,17 @@ from dpstats.inference import (
     RobustSpread,
     Spread,
     average_along_path,
-    noise_bound,
 )
 from dpstats.inference.basis import self_adjoint
-from dpstats.inference.table import in_units
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.information import Information, known_information
-from dpstats.mechanisms.least_squares import LeastSquaresPlan, ReleasedSums, whole_model
-from dpstats.mechanisms.objective import ObjectivePlan
-from dpstats.mechanisms.output import OutputPlan
+from dpstats.mechanisms.information import Information, ReleasedSums, known_information
+from dpstats.mechanisms.least_squares import whole_model
+from dpstats.mechanisms.stage import StagePlan
 from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
+from dpstats.plan.notes import lost_errors
 
 Vector = NDArray[np.float64]
 
@@ -85,14 +83,11 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Re
 
 def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:
     """Least squares of released sums without the ridge, with its errors (docs/proofs/statistics, 5)."""
-    fit = plan.objective
-    assert isinstance(fit, LeastSquaresPlan)
-    statistics = fit.statistics
+    statistics, size = plan.objective.statistics, plan.objective.size
+    assert statistics is not None
     moments = Moments.of(statistics, released.sums)
-    table, basis = moments_inference(
-        statistics, moments, statistics.design, whole_model(fit.size), nobs, statistics.radius
-    )
-    return ReleasedErrors(table, basis, np.zeros(fit.size))
+    table, basis = moments_inference(statistics, moments, statistics.design, whole_model(size), nobs, statistics.radius)
+    return ReleasedErrors(table, basis, np.zeros(size))
 
 
 def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vector:
@@ -100,10 +95,10 @@ def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vec
 
     Of S^-1 b with S and the law of b as they are at the released values (docs/proofs/statistics, 4).
     """
-    fit = plan.objective
-    assert isinstance(fit, LeastSquaresPlan)
-    equations = Moments.of(fit.statistics, released.sums).equations(*whole_model(fit.size))
-    steady = equations.stabilised(equations.ridge(fit.statistics.radius))
+    statistics = plan.objective.statistics
+    assert statistics is not None
+    equations = Moments.of(statistics, released.sums).equations(*whole_model(plan.objective.size))
+    steady = equations.stabilised(equations.ridge(statistics.radius))
     transform, _ = plan.design.back_transform()
     rows = np.linalg.solve(steady, transform.T).T
     covariance = rows @ equations.coefficient_noise(scaled_params) @ rows.T
@@ -177,7 +172,7 @@ def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
     return [term.name for term in design.terms if any(term.columns.start <= at < term.columns.stop for at in helped)]
 
 
-def shrunk_towards(stage: ObjectivePlan) -> Vector:
+def shrunk_towards(stage: StagePlan) -> Vector:
     """Where the quadratic term of a stage has its minimum, shape (k,): 0, or what was released before."""
     return np.asarray(-stage.linear / stage.curvature, dtype=np.float64)
 
@@ -187,13 +182,8 @@ def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
 
     Of output perturbation the standard deviation itself. `columns` are positions in the design.
     """
-    stage = plan.stages[-1].plan
     transform, _ = plan.design.back_transform()
-    if isinstance(stage, OutputPlan):
-        rows, units = in_units(transform[np.ix_(columns, columns)])
-        return np.asarray(units * np.sqrt(rows**2 @ stage.noise_variances))
-    covariance = ReleasedLaw(stage.noise, stage.noise_shape).covariance
-    return noise_bound(covariance, np.diag(stage.curvature), transform[np.ix_(columns, columns)])
+    return plan.stages[-1].plan.noise_bounds(transform[np.ix_(columns, columns)])
 
 
 def selects(plan: Plan) -> bool:
@@ -226,8 +216,8 @@ def missing_information(plan: Plan) -> str:
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"not released: inference {reason}"
-    if plan.stages[-1].plan.information is not None:
-        return "not released: the coefficients are too large for the information at them to be priced"
+    if (lost := lost_errors(plan)) is not None:
+        return f"not released: {lost}"
     return (
         "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
         "pass inference=True to share the budget (dp.plan shows the price)"

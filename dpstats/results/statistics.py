@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.cached import cached_property
@@ -21,11 +20,12 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.least_squares import sums_facts
 from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, statistics_table, wrap_notes
+from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -33,16 +33,19 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten, wrap_notes
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
     """What was released, at what price, with what noise, from about how many rows."""
-    facts = [("Columns:", str(len(plan.design.names))), ("Response:", shorten(plan.design.response_name, 22))]
-    summary = Summary()
-    summary.tables = [
-        _header("Released Statistics", [*facts, ("Complete Rows:", _rounded(mass.count, mass.deviation))], plan),
-        statistics_table(plan.noise),
+    step = 10 ** max(0, math.floor(math.log10(mass.deviation)))  # other digits are noise alone
+    facts = [
+        ("Columns:", str(len(plan.design.names))),
+        ("Response:", shorten(plan.design.response_name, 22)),
+        ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
     ]
+    summary = Summary()
+    summary.tables = [_header("Released Statistics", facts, plan), facts_table(sums_facts(plan))]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
         f"Columns: {', '.join(plan.design.names)}.",
@@ -76,24 +79,18 @@ def _plain_table(model: StatisticsResults) -> SimpleTable:
 
 
 def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
-    said = ["The guarantee is that of the released statistics; this fit is charged nothing."]
+    notes = ["The guarantee is that of the released statistics; this fit is charged nothing."]
     if sparse:
-        return [*said, "Errors are not shown: the penalty selects by the same statistics."]
-    said.append(
+        return [*notes, "Errors are not shown: the penalty selects by the same statistics."]
+    notes.append(
         "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
         "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
         "the noise."
     )
     unknown = [name for name, error in model.bse.items() if np.isinf(error)]
     if unknown:
-        said.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
-    return said
-
-
-def _rounded(count: float, deviation: float) -> str:
-    """A noisy number without the digits that are noise alone."""
-    step = 10 ** max(0, math.floor(math.log10(deviation)))
-    return f"{round(count / step) * step} ± {deviation:.2g}"
+        notes.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
+    return notes
 
 
 def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
@@ -110,15 +107,9 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
     longest = max(len(fact) for _, fact in right)
-    narrow = _paired(title, left, right, longest)
+    narrow = paired_facts(title, left, right, longest)
     # Stretched to the width of the tables below.
-    return _paired(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
-
-
-def _paired(title: str, left: list[tuple[str, str]], right: list[tuple[str, str]], wide: int) -> SimpleTable:
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{wide}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+    return paired_facts(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
 
 
 Vector = NDArray[np.float64]
@@ -414,8 +405,7 @@ class StatisticsResults(InferenceMixin, Released):
         (1,)
         """
         tests = self._inference.t_test(*hypotheses(weights, values), alpha)
-        names, ends = tuple(f"c{number}" for number in range(len(tests.effect))), np.asarray(tests.conf_int)
-        return ContrastTests(names, tests.effect, tests.se, tests.statistics, tests.pvalues, ends, alpha)
+        return ContrastTests.of(tests, tuple(f"c{number}" for number in range(len(tests.effect))), alpha)
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex.

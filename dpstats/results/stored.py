@@ -9,7 +9,9 @@ from typing import Any, Self, TypeVar
 
 from dpstats.arguments import check_path, safe_repr
 from dpstats.errors import ArgumentError, DataError
-from dpstats.plan.tables import Summary
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.proof_pages import cite_proof
+from dpstats.summaries import Summary
 from dpstats.writing import write_whole
 
 Loaded = TypeVar("Loaded")
@@ -42,6 +44,24 @@ def load_released(path: str | Path, kind: str, build: Callable[[dict[str, Any]],
         return build(facts)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"path: {safe_repr(str(path))} is not a file written by {kind}.save") from error
+
+
+def marked_title(title: str, guarantee: Guarantee) -> str:
+    """A title below the mark of what has no guarantee."""
+    return title if guarantee.certified else f"*** NOT CERTIFIED ***\n{title}"
+
+
+def privacy_level(guarantee: Guarantee) -> str:
+    """What stands before "-differentially private"."""
+    return f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
+
+
+def guarantee_sentence(guarantee: Guarantee, what: str, rest: str = "") -> str:
+    """The first note of a release: that `what` ("The choice is") is private, and by which proof."""
+    if not guarantee.certified:
+        return f"No guarantee is claimed for this output: {guarantee.reason}."
+    level, proof = privacy_level(guarantee), cite_proof(guarantee.basis)
+    return f"{what} {level}-differentially private under {guarantee.neighbours}, by {proof}{rest}."
 
 
 class Printed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.inference_budget import obstacle
-from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.least_squares import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.plan.notes import (
     assumed_response_note,
@@ -23,31 +22,29 @@ from dpstats.plan.notes import (
     design_notes,
     guarantee_note,
     guaranteed,
+    limit_note,
     link_note,
+    lost_errors,
     plan_notes,
 )
 from dpstats.plan.plan import Plan
 from dpstats.plan.tables import (
     RISK_LEVEL,
-    WIDTH,
-    Summary,
     auxiliary_facts,
     banner,
     capped_at,
     facts_lines,
-    format_number,
-    full_width,
     has_risk,
     header_table,
     is_output,
     model_title,
     modelled_level,
     plan_tables,
-    wrap_notes,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
 
 __all__ = ["Summary", "summarize"]
 
@@ -71,15 +68,18 @@ def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = Non
     plan, risk = results.plan, risk_note(results, n)
     if not full:
         summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
-        said = [guarantee_line(plan), budget_line(results), *risk, *essential_notes(results)]
-        summary.add_extra_txt(_wrapped(said))
+        certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
+        notes = [certified, budget_line(results), *risk, *essential_notes(results)]
+        summary.add_extra_txt([line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")])
         return summary
     observations = "private" if results.nobs is None else str(results.nobs)
     tables = [header_table(plan, observations), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
     summary.tables = [*tables, *plan_tables(plan)]
-    summary.add_extra_txt(wrap_notes([*plan_notes(plan), *risk, *inference_notes(results)]))
+    summary.add_extra_txt(
+        wrap_notes([*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)])
+    )
     return summary
 
 
@@ -105,11 +105,6 @@ def heading(results: ReleasedModel) -> list[str]:
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts)]
 
 
-def guarantee_line(plan: Plan) -> str:
-    """What is guaranteed, and whether it is proved."""
-    return f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
-
-
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
     plan, guarantee = results.plan, results.guarantee
@@ -118,34 +113,29 @@ def budget_line(results: ReleasedModel) -> str:
         name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
         parts[name] = parts.get(name, 0.0) + float(eps)
     spent = ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
-    bought = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
+    ranges = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-    apart = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{apart}.{bought} Details: summary(full=True)."
+    split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges} Details: summary(full=True)."
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     """What privacy adds to the mean loss of a row at most, where a number of rows is public."""
     plan = results.plan
-    rows = stated_rows(results) if n is None else n
+    guess = plan.request.options.rows_guess
+    # Public by the guarantee, or as a guess that was made.
+    rows = (results.nobs or (None if guess == ROWS_GUESS else int(guess))) if n is None else n
     if rows is None or not has_risk(plan):
         return []
-    table = plan.excess_risk(RISK_LEVEL, n=rows).set_index("bound")["per_row"]
-    most = table.get(f"unregularised, with probability {1 - RISK_LEVEL:g}")
-    if most is None:
+    most = plan.risk_bounds(RISK_LEVEL, n=rows).value("unregularised", "quantile") / rows
+    if math.isnan(most):
         return []
     loss = null_loss(plan)
-    beside = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
+    compared = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
     return [
         f"Excess risk: privacy adds at most {most:.2g} to the mean loss of {rows:,} rows, with probability "
-        f"{1 - RISK_LEVEL:g}{beside}."
+        f"{1 - RISK_LEVEL:g}{compared}."
     ]
-
-
-def stated_rows(results: ReleasedModel) -> int | None:
-    """The number of rows where it is public: by the guarantee, or as a guess that was made."""
-    guess = results.plan.request.options.rows_guess
-    return results.nobs or (None if guess == ROWS_GUESS else int(guess))
 
 
 def null_loss(plan: Plan) -> float | None:
@@ -155,11 +145,6 @@ def null_loss(plan: Plan) -> float | None:
         return None
     losses = plan.family.derivatives(np.zeros(2), ends).value
     return float(losses[0]) if losses[0] == losses[1] else None
-
-
-def _wrapped(said: Sequence[str]) -> list[str]:
-    """Sentences below a table, each from a new line."""
-    return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
 
 
 def coefficient_table(results: ReleasedModel, *, full: bool = False, title: str | None = None) -> SimpleTable:
@@ -223,10 +208,13 @@ def shown_bound(results: ReleasedModel) -> str | None:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
-    notes = [*kept_note(results), *assumed_response_note(plan), *notes]
+    notes = [*assumed_response_note(plan), *notes]
+    if len(results.selection):
+        chosen = results.selection["selected"].drop("Intercept", errors="ignore")
+        notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
     napp = "method='napp' releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
     mark = "; what is 'undecided' by twice the bound need not be noise"
@@ -236,17 +224,10 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         return [f"'noise sd' is the exact standard deviation of the noise; {napp}.", *notes]
     if not shows_errors(results):
         if plan.request.method == "posterior":
-            return [f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}.", *notes]
+            drawn = f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}."
+            return [drawn, *notes]
         return [f"{at_most}{mark}.", shrunk_note(results), *notes]
     return notes
-
-
-def kept_note(results: ReleasedModel) -> list[str]:
-    """How many columns screening and a sparse penalty kept, if there was either."""
-    if not len(results.selection):
-        return []
-    chosen = results.selection["selected"].drop("Intercept", errors="ignore")
-    return [f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection."]
 
 
 def shrunk_note(results: ReleasedModel) -> str:
@@ -254,7 +235,10 @@ def shrunk_note(results: ReleasedModel) -> str:
     plan = results.plan
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     fix = "" if reason is None else f". Inference {reason}"
-    if reason is None and plan.stages[-1].plan.information is None:
+    lost = None if reason is not None or results.has_errors else lost_errors(plan)
+    if lost is not None:
+        fix = f". Standard errors were planned and are not released: {lost}"
+    elif reason is None and plan.stages[-1].plan.information is None:
         fix = "; inference=True buys coefficients without it, with standard errors and intervals"
     return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 
@@ -263,40 +247,37 @@ def inference_notes(results: ReleasedModel) -> list[str]:
     """What a reader of standard errors must know."""
     if results.released is None or not results.has_errors:
         return []
-    asked = (
-        "More eps, inference=True"
-        if results.plan.request.options.inference == "auto" and isinstance(results.released, Information)
-        else "More eps"
-    )
+    free = results.plan.request.options.inference == "auto" and isinstance(results.released, Information)
+    more = "More eps, inference=True" if free else "More eps"
     if not shows_errors(results):
         known = int(np.sum(results.identified))
         few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
         errors = "there are no standard errors to show"
         if known:
             errors = "their standard errors are in uncertainty(), and p, of the test by them, in the table"
-        said = [
-            f"The information that was released identifies {few} at this budget: {errors}. {asked} or fewer columns "
+        return [
+            f"The information that was released identifies {few} at this budget: {errors}. {more} or fewer columns "
             "(screen= chooses them) may help, as plan.standard_errors(n) foretells, unless rows were lost to levels or "
-            "codes that are not as declared: dp.check counts them."
+            "codes that are not as declared: dp.check counts them.",
+            *rare_note(results),
         ]
-        return [*said, *rare_note(results)]
-    said = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
+    notes = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
-        said.append(
-            f"Not identified at this budget, coef as released: {which}. {asked}, fewer columns or rare levels merged "
+        notes.append(
+            f"Not identified at this budget, coef as released: {which}. {more}, fewer columns or rare levels merged "
             "would help."
         )
-        said += rare_note(results)
+        notes += rare_note(results)
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        said.append(
+        notes.append(
             "P>|z| is that of sampling and noise together, whose law is not normal: a normal table gives another."
         )
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
-        said.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
-    return said
+        notes.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
+    return notes
 
 
 def column_of_term(term: str) -> str:

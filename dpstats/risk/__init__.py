@@ -5,17 +5,19 @@ from dpstats.risk.literature_bounds import Bound
 from dpstats.risk.proved import OutputFacts
 from dpstats.risk.rows_needed import ErrorSize, SampleSize
 from dpstats.risk.sample_sizes import sample_size
-from dpstats.risk.table import ReleasePlan, excess_risk, output_risk, posterior_risk
+from dpstats.risk.table import ReleasePlan, RiskBounds, excess_risk, objective_risk, output_risk, posterior_risk
 
 __all__ = [
     "Bound",
     "ErrorSize",
     "OutputFacts",
     "ReleasePlan",
+    "RiskBounds",
     "SampleSize",
     "excess_risk",
     "gap_mean",
     "gap_quantile",
+    "objective_risk",
     "output_risk",
     "posterior_risk",
     "quadratic_quantile",

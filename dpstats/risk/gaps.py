@@ -39,34 +39,14 @@ FFT_ERROR = 1e-8
 
 
 def quadratic_quantile(noise: Noise | KNormNoise, weights: Vector, probability: float) -> float:
-    """A bound that sum_j w_j b_j**2 exceeds with probability at most 1 - `probability`.
+    """A bound that sum_j w_j b_j**2 exceeds with probability at most 1 - `probability`; weights (p,) >= 0, not all 0.
 
-    Parameters
-    ----------
-    noise : Noise
-        The law of b.
-    weights : ndarray, shape (p,)
-        Non-negative, not all zero.
-    probability : float
-        Strictly between 0 and 1.
-
-    Returns
-    -------
-    float
-        Never below the quantile. For noise cut to a design as `KNormNoise.norm_quantile`; exact for equal weights
-        under Gaussian and l2 noise; else above it by what rounding the squares up to a fine grid costs.
-
-    Raises
-    ------
-    ArgumentError
-        If `weights` are negative, not finite or all zero, or `probability` is not strictly between 0 and 1.
-
-    Notes
-    -----
-    Each law is, up to its scale, rho * sum_j w_j xi_j**2 with independent xi_j and an independent rho: normal xi and
-    rho = 1 (Gaussian noise) or rho twice a Gamma((p + 1) / 2) (l2); Laplace xi and rho = 1 (l1); uniform xi and rho
-    the square of a Gamma(p + 1) (linf). See docs/proofs/risk.
+    Exact for equal weights under Gaussian and l2 noise, and as `KNormNoise.norm_quantile` for noise cut to a design;
+    else above the quantile by what rounding the squares up to a fine grid costs.
     """
+    # Each law is, up to its scale, rho * sum_j w_j xi_j**2 with independent xi_j and an independent rho: normal xi and
+    # rho = 1 (Gaussian noise) or rho twice a Gamma((p + 1) / 2) (l2); Laplace xi and rho = 1 (l1); uniform xi and rho
+    # the square of a Gamma(p + 1) (linf). See docs/proofs/risk.
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not np.any(weights > 0):
         raise ArgumentError("weights must be a vector of finite non-negative numbers, not all zero")
@@ -184,29 +164,10 @@ def gap_quantile(
 
     theta_b minimises J(theta) + b'theta, where J is convex with curvature diag(m) everywhere. The bound is on
     F(theta_b) - F(theta), where F(theta) = J(theta) - 1/2 theta' diag(e) theta, for any one theta in the ball that
-    does not depend on b, such as the best one for the rows.
-
-    Parameters
-    ----------
-    noise : Noise
-        The law of b * shape.
-    shape : ndarray, shape (p,)
-        Public weights a; the linear term is the noise divided by them.
-    curvature : ndarray, shape (p,)
-        m, all positive.
-    pi : float
-        Strictly between 0 and 1.
-    removed : ndarray, shape (p,), optional
-        e with 0 <= e <= m, the curvature that F does not have; none by default, and the bound then holds for all
-        theta whatever `radius` is.
-    radius : float
-        Euclidean norm of the comparator, in model units.
-
-    Returns
-    -------
-    float
-        In units of the sum objective: theorems 1 and 2 of docs/proofs/risk, 1/2 ||b + e theta||^2 in the metric
-        1/(m + e), at the level 1 - pi.
+    does not depend on b, such as the best one for the rows. `noise` is the law of b * shape; e is `removed`, 0 <= e
+    <= m, none by default, and the bound then holds for all theta whatever `radius` is, the ball's, in model units.
+    It is 1/2 ||b + e theta||^2 in the metric 1/(m + e) at the level 1 - pi, on the sum of losses (docs/proofs/risk,
+    theorems 1 and 2).
     """
     removed = _check(shape, curvature, pi, removed, radius)
     metric = 1 / (curvature + removed)

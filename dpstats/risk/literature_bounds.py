@@ -28,42 +28,23 @@ LECTURE = "Wang 2021, lecture 10"
 SHARE = 0.5
 """r, the share of eps that NAPP-ERM spends on the noise."""
 
-Gap = Literal["regularised", "unregularised", "population"]
+Gap = Literal["regularised", "regularised, on the region", "unregularised", "population"]
 Statement = Literal["quantile", "mean", "order"]
 
 
 @dataclass(frozen=True)
 class PublicSetting:
-    """The public values the printed bounds are functions of.
+    """The public values the printed bounds are functions of, as the table above names them."""
 
-    Attributes
-    ----------
-    columns : int
-        p.
-    eps, delta : float
-    pi : float
-        Probability that a bound may fail.
-    curvature : float
-        m, the least entry of the diagonal.
-    lipschitz : float
-        sup ||grad l||, the product of sup |l'| and the row bound.
-    smoothness : float
-        sup l'' times the square of the row bound.
-    radius : float
-        Norm of the comparator.
-    rows : int or None
-        n, where it is public or assumed.
-    """
-
-    columns: int
+    columns: int  # p
     eps: float
     delta: float
-    pi: float
-    curvature: float
-    lipschitz: float
-    smoothness: float
-    radius: float
-    rows: int | None = None
+    pi: float  # Probability that a bound may fail
+    curvature: float  # m, the least entry of the diagonal
+    lipschitz: float  # sup ||grad l||, the product of sup |l'| and the row bound
+    smoothness: float  # sup l'' times the square of the row bound
+    radius: float  # Norm of the comparator
+    rows: int | None = None  # n, where it is public or assumed
 
     @property
     def shrinkage(self) -> float:
@@ -78,28 +59,15 @@ class PublicSetting:
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound, as its source states it.
+    """One bound, as its source states it."""
 
-    Attributes
-    ----------
-    gap : {"regularised", "unregularised", "population"}
-        What is bounded: the objective with its quadratic term, without it, or the risk of a new row times n.
-    statement : {"quantile", "mean", "order"}
-        A level the gap exceeds with probability at most pi, its mean, or an order of growth with unknown constant.
-    source : str
-    value : float
-        NaN if it needs n and n is not given.
-    note : str
-    same_mechanism : bool
-        False if the bound is not about a minimiser of the perturbed objective.
-    """
-
-    gap: Gap
+    gap: Gap  # What is bounded: the objective with its quadratic term, without it, or the risk of a new row times n
+    # A level that the gap exceeds with probability at most pi, its mean, or an order of growth of unknown constant.
     statement: Statement
     source: str
-    value: float
+    value: float  # NaN if it needs n and n is not given
     note: str
-    same_mechanism: bool = True
+    same_mechanism: bool = True  # False if the bound is not about a minimiser of the perturbed objective
 
 
 def printed_bounds(setting: PublicSetting) -> list[Bound]:

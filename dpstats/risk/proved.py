@@ -32,17 +32,7 @@ def shortfall(noise: Noise, size: int, pi: float, power: int = 1) -> float:
     """The mean of u'g, or of (u'g)^2, over the worst share `pi` of its law, rounded up; u any unit vector.
 
     Of all laws that are averages of such variables with total weight 1, none has a larger 1 - pi quantile
-    (docs/proofs/risk, lemma 4).
-
-    Parameters
-    ----------
-    noise : Noise
-        Spherical: Gaussian, or Laplace in l2.
-    size : int
-        p.
-    pi : float
-        Strictly between 0 and 1.
-    power : {1, 2}
+    (docs/proofs/risk, lemma 4). `noise` is spherical: Gaussian, or Laplace in l2.
     """
     weights, squares = _normal_mixture(noise.kind, size)
 
@@ -78,28 +68,14 @@ def _normal_mixture(kind: str, size: int) -> tuple[Vector, Vector]:
 
 @dataclass(frozen=True, eq=False)
 class OutputFacts:
-    """The public facts of an output perturbation that its risk depends on.
-
-    Attributes
-    ----------
-    family : Family
-    noise : Noise
-        The law of g; the release is the optimum plus M^(-1/2) g.
-    curvature : ndarray, shape (p,)
-        m, the diagonal of M.
-    kappa : float
-        sup x' M^-1 x.
-    penalty : Penalty or None
-        Convex, without curvature of its own.
-    penalty_weights : ndarray, shape (p,)
-    """
+    """The public facts of an output perturbation that its risk depends on."""
 
     family: Family
-    noise: Noise
-    curvature: Vector
-    kappa: float
-    penalty: Penalty | None = None
-    penalty_weights: Vector | None = None
+    noise: Noise  # The law of g; the release is the optimum plus M^(-1/2) g
+    curvature: Vector  # (p,): m, the diagonal of M
+    kappa: float  # sup x' M^-1 x
+    penalty: Penalty | None = None  # Convex, without curvature of its own
+    penalty_weights: Vector | None = None  # (p,)
 
     @property
     def size(self) -> int:
@@ -167,19 +143,7 @@ def gamma_excess(size: int, pi: float) -> float:
 
 
 def posterior_bounds(temperature: float, size: int, most: float, pi: float, radius: float) -> list[Bound]:
-    """The bounds for a draw from exp(-c J) on all of space.
-
-    Parameters
-    ----------
-    temperature : float
-        c.
-    size : int
-        p.
-    most : float
-        The largest entry of the curvature.
-    pi, radius : float
-        As for `dpstats.risk.excess_risk`.
-    """
+    """The bounds for a draw from exp(-c J) on all of space; `most` is the largest entry of the curvature."""
     mean, high = size / temperature, gamma_excess(size, pi) / temperature
     shrunk = most * radius**2 / 2
     against = "against any coefficients of norm radius"
@@ -191,12 +155,22 @@ def posterior_bounds(temperature: float, size: int, most: float, pi: float, radi
     ]
 
 
-def region_bounds(temperature: float, points: int, pi: float) -> list[Bound]:
-    """The bounds for a draw from exp(-c J) on so many points of a lattice, over the best of them."""
-    at = "over the best point of the lattice"
+REGION_PROOF = "docs/proofs/risk, theorem 8"
+
+
+def region_bounds(
+    temperature: float, points: int, pi: float, *, each: float, once: float, inside: float, rows: int | None
+) -> list[Bound]:
+    """The bounds for a draw from exp(-c J), c the temperature, on a lattice in an ellipsoid; NaN without `rows`.
+
+    The lattice costs `each` a row and `once`, against what lies in the ellipsoid shrunk to `inside`.
+    """
+    lattice = math.nan if rows is None else rows * each + once
+    note = f"over the best coefficients in the ellipsoid shrunk to {inside:.4g}; {each:.3g} a row is the lattice's"
+    drawn = {"quantile": math.log(points / pi), "mean": math.log(points) + 1}
     return [
-        Bound("regularised", "quantile", POSTERIOR_PROOF, math.log(points / pi) / temperature, at),
-        Bound("regularised", "mean", POSTERIOR_PROOF, (math.log(points) + 1) / temperature, at),
+        Bound("regularised, on the region", "quantile", REGION_PROOF, drawn["quantile"] / temperature + lattice, note),
+        Bound("regularised, on the region", "mean", REGION_PROOF, drawn["mean"] / temperature + lattice, note),
     ]
 
 
@@ -214,34 +188,17 @@ THIRD = 1 / 3
 
 @dataclass(frozen=True)
 class SamplingBound:
-    """How far the mean loss of n rows may be from that of new ones, at coefficients that depend on the rows.
+    """How far the mean loss of n rows may be from that of new ones, at coefficients that depend on the rows."""
 
-    Attributes
-    ----------
-    lipschitz : float
-        sup |l'|.
-    kappa : float
-        sup x' M^-1 x.
-    start : float
-        s, the comparator's norm in the metric of M.
-    """
-
-    lipschitz: float
-    kappa: float
-    start: float
+    lipschitz: float  # sup |l'|
+    kappa: float  # sup x' M^-1 x
+    start: float  # s, the comparator's norm in the metric of M
 
     def slope(self, rows: float, noise: float, pi: float) -> float:
         """a: the excess over the comparator is more on new rows than on these by a max(s / 16, q d) at most.
 
-        d is the distance from the comparator; the bound fails with probability at most `pi`.
-
-        Parameters
-        ----------
-        rows : float
-            n.
-        noise : float
-            Norm of the noise in the metric of M, which is not exceeded.
-        pi : float
+        d is the distance from the comparator, `noise` what the norm of the noise in the metric of M does not exceed;
+        the bound fails with probability at most `pi`.
         """
         single = self.lipschitz * math.sqrt(self.kappa)
         farthest = 2 * (rows * single + noise) + self.start
@@ -251,27 +208,15 @@ class SamplingBound:
 
 @dataclass(frozen=True)
 class NoiseQuantiles:
-    """Quantiles of the noise, which do not depend on the number of rows.
+    """Quantiles of the noise, which do not depend on the number of rows."""
 
-    Attributes
-    ----------
-    shrunk : float
-        What multiplies the distance from the comparator: s and the noise along it.
-    whole : float
-        Of the noise's norm in the metric of M; at least as large as s for noise in the objective.
-    beside : float
-        What does not go with the distance; nor does it count beyond what the sample moves at the comparator's.
-    moved : float
-        How far the noise moves the coefficients by itself, in the metric of M: 0 where it is in the objective.
-    square : float
-        Of the noise in the optimum along one direction, squared: the losses rise with it.
-    """
-
-    shrunk: float
-    whole: float
+    shrunk: float  # What multiplies the distance from the comparator: s and the noise along it
+    whole: float  # Of the noise's norm in the metric of M; at least as large as s for noise in the objective
+    # What does not go with the distance; nor does it count beyond what the sample moves at the comparator's.
     beside: float = 0.0
+    # How far the noise moves the coefficients by itself, in the metric of M: 0 where it is in the objective.
     moved: float = 0.0
-    square: float = 0.0
+    square: float = 0.0  # Of the noise in the optimum along one direction, squared: the losses rise with it
 
 
 def output_drawn(noise: Noise, size: int, pi: float, start: float) -> NoiseQuantiles:
@@ -290,17 +235,7 @@ def objective_drawn(
 
 
 def cost_of_new_rows(sampling: SamplingBound, drawn: NoiseQuantiles, rows: float, pi: float) -> float:
-    """The bound of theorem 7, without the rise of the losses.
-
-    Parameters
-    ----------
-    sampling : Sampling
-    drawn : Drawn
-    rows : float
-        n.
-    pi : float
-        Probability that the bound may fail, over noise and rows together.
-    """
+    """The bound of theorem 7, without the rise of the losses; it may fail with probability pi over noise and rows."""
     slope = sampling.slope(rows, drawn.whole, THIRD * pi)
     near = START * sampling.start * slope
     beside = min(drawn.beside, STEP * slope * sampling.start)

@@ -164,20 +164,9 @@ class ErrorSize(_Printed):
 def rows_for_errors(
     plan: Any, se: Any, residual_sd: float | None = None, typical: object = None, like: object = None
 ) -> ErrorSize:
-    """The number of rows at which every standard error asked for is foreseen to be met.
+    """The number of rows at which every standard error of `se`, by coefficient, is foreseen to be met.
 
-    Parameters
-    ----------
-    plan : Plan
-    se : dict
-        Standard errors by the name of the coefficient, in the user's units.
-    residual_sd, typical, like
-        As for `Plan.standard_errors`.
-
-    Raises
-    ------
-    ArgumentError
-        If `se` is no such dict, the plan buys no standard errors, or no number of rows up to 10^12 will do.
+    ArgumentError if `se` is no such dict, the plan buys no standard errors, or no number of rows up to 10^12 will do.
     """
     wanted = _wanted(plan, se)
     with show_elapsed("looking for a number of rows"):

@@ -215,8 +215,7 @@ def _of_plan(
         adjacency=plan.adjacency,
     )
     assert isinstance(best, SampleSize)
-    bounds = plan.excess_risk(pi, radius).set_index("bound")["value"]
-    n = _whole(float(bounds[f"unregularised, with probability {1 - pi:g}"]) / best.target, "target")
+    n = _whole(plan.risk_bounds(pi, radius).value("unregularised", "quantile") / best.target, "target")
     own = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
     table = WideFrame(pd.concat([pd.DataFrame([own], columns=best.table.columns), best.table], ignore_index=True))
     table.loc[1, "note"] = f"by the best curvature for it, {best.curvature:.4g}, and noise of norms"

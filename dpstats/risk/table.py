@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -36,40 +36,62 @@ class ReleasePlan(Protocol):
     """The public facts of a release by a perturbed objective."""
 
     @property
-    def family(self) -> Family:
-        """The loss, its caps set."""
-
+    def family(self) -> Family: ...  # The loss, its caps set
     @property
-    def curvature(self) -> NDArray[np.float64]:
-        """m, shape (p,), the diagonal of the objective's quadratic term."""
-
+    def curvature(self) -> NDArray[np.float64]: ...  # m, shape (p,), the diagonal of the objective's quadratic term
     @property
-    def noise(self) -> Noise | KNormNoise:
-        """The law of the linear term times `noise_shape`."""
-
+    def noise(self) -> Noise | KNormNoise: ...  # The law of the linear term times `noise_shape`
     @property
-    def noise_shape(self) -> NDArray[np.float64]:
-        """Public weights a, shape (p,): the linear term is the noise divided by them."""
-
+    def noise_shape(self) -> NDArray[np.float64]: ...  # a, shape (p,): the linear term is the noise divided by it
     @property
-    def linear(self) -> NDArray[np.float64]:
-        """The public linear term, shape (p,): what the quadratic term shrinks to is -linear / curvature."""
-
+    def linear(self) -> NDArray[np.float64]: ...  # shape (p,): -linear / curvature is what coefficients shrink to
     @property
-    def kappa(self) -> float:
-        """sup x' M^-1 x over all rows."""
-
+    def kappa(self) -> float: ...  # sup x' M^-1 x over all rows
     @property
-    def eps(self) -> float:
-        """The privacy parameter."""
-
+    def eps(self) -> float: ...  # The privacy parameter
     @property
-    def delta(self) -> float:
-        """The privacy parameter, 0 for pure privacy."""
-
+    def delta(self) -> float: ...  # The privacy parameter, 0 for pure privacy
     @property
-    def radius(self) -> float:
-        """The guess at the norm of the coefficients in model units."""
+    def radius(self) -> float: ...  # The guess at the norm of the coefficients in model units
+
+
+@dataclass(frozen=True, eq=False)
+class RiskBounds:
+    """Bounds on what a release costs: the proved ones, of two on one quantity the sharper first, and printed ones."""
+
+    proved: list[Bound]
+    printed: list[Bound]
+    pi: float  # what a bound at a level may fail with
+    n: int | None  # rows
+
+    def value(self, gap: Gap, statement: Statement) -> float:
+        """The sharper of the proved bounds on a quantity, in units of the sum objective; NaN where there is none."""
+        return next((one.value for one in self.proved if (one.gap, one.statement) == (gap, statement)), math.nan)
+
+    def frame(self) -> pd.DataFrame:
+        """The table of `excess_risk`: proved bounds, then the printed ones with what is known of them."""
+        level = {"quantile": f"with probability {1 - self.pi:g}", "mean": "in the mean", "order": "order of growth"}
+        bounds = [(one, "proved") for one in self.proved] + [(one, self._holds(one)) for one in self.printed]
+        rows = [
+            (
+                f"{one.gap}, {level[one.statement]}",
+                one.source,
+                one.value,
+                one.value / (self.n or math.nan),
+                holds,
+                one.note,
+            )
+            for one, holds in bounds
+        ]
+        return WideFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
+
+    def _holds(self, printed: Bound) -> str:
+        """Whether the proved bounds imply a printed one."""
+        if not printed.same_mechanism:
+            return "other mechanism"
+        if printed.statement == "order":
+            return "order only"
+        return "implied" if printed.value >= self.value(printed.gap, printed.statement) else "not implied"
 
 
 def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
@@ -96,7 +118,8 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
 
         - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
           "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
-          the level 1 - pi or in the mean. "population": the expected loss of a new row, times n.
+          the level 1 - pi or in the mean. "regularised, on the region": against the coefficients of a region alone, of
+          a posterior draw there. "population": the expected loss of a new row, times n.
         - ``source``: proof page, or paper and equation.
         - ``value``: in units of the sum objective (the sum of losses).
         - ``per_row``: value / n.
@@ -113,45 +136,43 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
     ----------
     docs/proofs/risk and docs/risk.
     """
+    return objective_risk(plan, pi, radius, n).frame()
+
+
+def objective_risk(
+    plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None
+) -> RiskBounds:
+    """The bounds of `excess_risk`."""
     pi, radius, n = _checked(plan, pi, radius, n)
     proved = proved_bounds(plan, pi, radius)
     if n is not None:
         proved += [population_bound(plan, radius, n), objective_new_rows(plan, pi, radius, n)]
-    return _table(proved, printed_bounds(_setting(plan, pi, radius, n)), pi, n)
+    return RiskBounds(proved, printed_bounds(_setting(plan, pi, radius, n)), pi, n)
 
 
 def output_risk(
     plan: ReleasePlan, facts: OutputFacts, pi: float = 0.05, radius: float | None = None, n: int | None = None
-) -> pd.DataFrame:
-    """The table of `excess_risk` for output perturbation, whose bounds all need a number of rows.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    facts : OutputFacts
-        Noise and penalty of the release.
-    pi, radius, n
-        As for `excess_risk`.
-
-    References
-    ----------
-    docs/proofs/risk, theorems 3 to 5 and 7.
-    """
+) -> RiskBounds:
+    """The bounds of output perturbation, all of which need a number of rows (docs/proofs/risk, theorems 3 to 5, 7)."""
     pi, radius, n = _checked(plan, pi, radius, n)
     printed = [
         replace(bound, same_mechanism=not bound.same_mechanism and "output" in bound.note)
         for bound in printed_bounds(_setting(plan, pi, radius, n))
     ]
-    return _table([*output_bounds(facts, pi, radius, n), output_new_rows(facts, pi, radius, n)], printed, pi, n)
+    return RiskBounds([*output_bounds(facts, pi, radius, n), output_new_rows(facts, pi, radius, n)], printed, pi, n)
 
 
 def posterior_risk(
-    plan: ReleasePlan, bounds: Callable[[float, float], list[Bound]], pi: float, radius: float | None, n: int | None
-) -> pd.DataFrame:
-    """The table of `excess_risk` for a posterior sample, `bounds` giving the proved ones at pi and a radius."""
+    plan: ReleasePlan,
+    bounds: Callable[[float, float, int | None], list[Bound]],
+    pi: float,
+    radius: float | None,
+    n: int | None,
+) -> RiskBounds:
+    """The bounds of a posterior sample, `bounds` giving the proved ones at pi, a radius and n."""
     pi, radius, n = _checked(plan, pi, radius, n)
     printed = [replace(bound, same_mechanism=False) for bound in printed_bounds(_setting(plan, pi, radius, n))]
-    return _table(bounds(pi, radius), printed, pi, n)
+    return RiskBounds(bounds(pi, radius, n), printed, pi, n)
 
 
 def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:
@@ -162,17 +183,6 @@ def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) 
     if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n < 2**53):
         raise ArgumentError(f"n must be a positive integer, got {safe_repr(n)}")
     return pi, radius, None if n is None else int(n)
-
-
-def _table(proved: list[Bound], printed: list[Bound], pi: float, n: int | None) -> pd.DataFrame:
-    """Proved bounds first, then the printed ones with what is known of them."""
-    best = {(bound.gap, bound.statement): bound.value for bound in reversed(proved)}
-    bounds = [(bound, "proved") for bound in proved] + [(bound, _holds(bound, best)) for bound in printed]
-    rows = [
-        (_describe(bound, pi), bound.source, bound.value, bound.value / (n or math.nan), holds, bound.note)
-        for bound, holds in bounds
-    ]
-    return WideFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
 
 
 def proved_bounds(plan: ReleasePlan, pi: float, radius: float) -> list[Bound]:
@@ -233,19 +243,3 @@ def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> Publ
         radius=radius,
         rows=n,
     )
-
-
-def _describe(bound: Bound, pi: float) -> str:
-    """What is bounded, in words."""
-    level = {"quantile": f"with probability {1 - pi:g}", "mean": "in the mean", "order": "order of growth"}
-    return f"{bound.gap}, {level[bound.statement]}"
-
-
-def _holds(bound: Bound, best: dict[tuple[Gap, Statement], float]) -> str:
-    """Whether the proved bounds imply a printed one."""
-    if not bound.same_mechanism:
-        return "other mechanism"
-    if bound.statement == "order":
-        return "order only"
-    known = best.get((bound.gap, bound.statement), math.nan)
-    return "implied" if bound.value >= known else "not implied"

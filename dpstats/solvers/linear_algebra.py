@@ -97,19 +97,8 @@ def minimize_quadratic(
     Two steps alternate, neither of which ever raises the objective. A proximal gradient step in the metric of the
     Hessian's absolute row sums (which dominates it) frees every zero that should move. Newton steps then minimise over
     the nonzero coefficients, which is smooth while no sign changes; coefficients that would change sign stop at zero.
-    There are finitely many sign patterns and none recurs, so for a piecewise quadratic P this ends at the minimiser.
-
-    Parameters
-    ----------
-    hessian : ndarray, shape (p, p)
-        Positive definite.
-    gradient : ndarray, shape (p,)
-        Of the smooth part, at `start`.
-    penalty : Penalty
-        Convex.
-    weights, start : ndarray, shape (p,)
-    tolerance : float
-        Stop when the distance of 0 to the subdifferential is at most this, or lost in rounding.
+    There are finitely many sign patterns and none recurs, so for a piecewise quadratic P this ends at the minimiser:
+    when 0 is within `tolerance` of the subdifferential, or the distance is lost in rounding.
     """
     u, slope = start.copy(), gradient.copy()
     metric = np.sum(np.abs(hessian), axis=1)

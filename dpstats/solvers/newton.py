@@ -41,15 +41,7 @@ class Descent(NamedTuple):
 def descend(objective: PerturbedObjective, theta: Vector, hessian: Matrix, tolerance: float) -> Descent:
     """Full quasi-Newton steps, on gradients and one Hessian at most, until none is needed or one does not gain.
 
-    Parameters
-    ----------
-    objective : PerturbedObjective
-    theta : ndarray, shape (p,)
-        Near the minimiser, such as that of a sample.
-    hessian : ndarray, shape (p, p)
-        Near the Hessian there, positive definite.
-    tolerance : float
-        The norm of the gradient to be reached; the caller certifies.
+    `theta` and `hessian`, positive definite, are near those at the minimiser, as of a sample; the caller certifies.
     """
     floor = float(np.min(objective.curvature))
     gradient = objective.gradient(theta)
@@ -133,20 +125,8 @@ def optimum(objective: PerturbedObjective, tolerance: float, start: Vector | Non
     """Minimise J until the norm of its gradient is certified to be at most `tolerance`.
 
     Fast steps first; where they stall, `safeguard.minimize` goes on, which ends on any data: separable, collinear,
-    constant, wide or empty included. Nothing about the path (iterations, precision needed) is reported.
-
-    Parameters
-    ----------
-    objective : PerturbedObjective
-    tolerance : float
-        The public bound gamma on the gradient norm (docs/proofs/release).
-    start : ndarray, shape (p,), optional
-        Where to begin; zeros by default.
-
-    Returns
-    -------
-    Pair, shape (p,)
-        A point at most tolerance / min(m) from the exact minimiser, of the widest type of float.
+    constant, wide or empty included. Nothing about the path (iterations, precision needed) is reported. The point is at
+    most tolerance / min(m) from the exact minimiser (docs/proofs/release), a Pair of the widest type of float.
     """
     theta = np.zeros(objective.size) if start is None else np.asarray(start, dtype=np.float64)
     theta, sampled = sample_optimum(objective, theta)
@@ -183,22 +163,10 @@ def sample_decrement(objective: PerturbedObjective) -> float:
 
 
 def damped_newton(objective: PerturbedObjective, theta: Vector, decrement: float) -> tuple[Vector, NDArray[np.float64]]:
-    """Newton steps with Armijo backtracking in float64.
+    """Newton steps with Armijo backtracking in float64, and the Hessian one step before, shape (p, p).
 
-    Parameters
-    ----------
-    objective : PerturbedObjective
-    theta : ndarray, shape (p,)
-        Where to begin.
-    decrement : float
-        Squared Newton decrement at which the full step is taken and trusted without another look: Newton's
-        convergence is quadratic there, and the caller certifies the result.
-
-    Returns
-    -------
-    theta : ndarray, shape (p,)
-    hessian : ndarray, shape (p, p)
-        The Hessian one step before theta, close enough for refinement steps.
+    At a squared Newton `decrement` the full step is taken and trusted without another look: convergence is quadratic
+    there, and the caller certifies the result.
     """
     current = objective.accumulate(theta)
     for _ in range(MAX_ITERATIONS):

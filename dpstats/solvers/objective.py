@@ -60,22 +60,8 @@ class CertifiedGradient(NamedTuple):
 class PerturbedObjective:
     """J(theta) = sum_i w_i l(x_i'theta + o_i; y_i) + 1/2 theta' diag(m) theta + b'theta (docs/proofs/objective).
 
-    Parameters
-    ----------
-    family : Family
-        The loss l.
-    rows : Rows of Block, or collection of (exog, endog)
-        Row blocks without missing values, weights within [0, 1]; gone through once per evaluation.
-    curvature : ndarray, shape (p,)
-        The diagonal m of the quadratic term, all positive.
-    noise : ndarray, shape (p,)
-        The linear term b.
-    row_norm : float
-        Bound on the Euclidean norm of every row; used in rounding bounds only.
-    widest : type
-        The widest float to compute with: what the machine has, or less.
-    offset_bound : float
-        Bound on the size of every offset; used in rounding bounds only.
+    `rows` are blocks or (exog, endog), complete, weights within [0, 1], gone through once an evaluation; `row_norm`
+    and `offset_bound` bound rows and offsets, for rounding bounds only.
     """
 
     def __init__(
@@ -126,17 +112,11 @@ class PerturbedObjective:
     def accumulate(self, theta: Vector) -> Accumulated:
         """J, gradient and Hessian at theta, in one pass over the rows."""
         public = Accumulated(*self._smooth(theta), np.diag(self.curvature))
-        return public.plus(self.rows.added(partial(_accumulated, self.family, theta), Accumulated.plus))
-
-    def value_gradient(self, theta: Vector) -> tuple[float, Vector]:
-        """J and its gradient at theta, in one pass over the rows."""
-        value, gradient = self._smooth(theta)
-        own = self.rows.added(partial(_value_gradient, self.family, theta), _plus)
-        return value + own[0], gradient + own[1]
+        return public.plus(self.rows.total_of_pieces(partial(_accumulated, self.family, theta), Accumulated.plus))
 
     def gradient(self, theta: Vector) -> Vector:
         """The gradient of J at theta alone, in the cheapest pass over the rows that there is."""
-        own = self.rows.added(partial(_gradient, self.family, theta), operator.add)
+        own = self.rows.total_of_pieces(partial(_gradient, self.family, theta), operator.add)
         return np.asarray(self._smooth(theta)[1] + own, dtype=np.float64)
 
     def thinned(self, every: int) -> PerturbedObjective:
@@ -156,7 +136,7 @@ class PerturbedObjective:
         point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
         bounds = self.family.lipschitz, self.row_norm
         sums = partial(certified_sums, self.family, precision, self.widest, bounds, point)
-        total, absolute = self.rows.added(sums, add_certified)
+        total, absolute = self.rows.total_of_pieces(sums, add_certified)
         curvature = pairs.single(self.curvature, self.widest)
         gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
         for part in range(len(total.high)):
@@ -169,13 +149,13 @@ class PerturbedObjective:
         An average shows kinks before a step runs into them. Whatever it is, it lies between 0 and sup l''.
         """
         part = partial(_averaged_hessian, self.family, precision, self.row_norm, theta, width)
-        hessian = self.rows.added(part, operator.add)
+        hessian = self.rows.total_of_pieces(part, operator.add)
         hessian[np.diag_indices_from(hessian)] += self.curvature
         return hessian
 
     def reach(self, step: Vector) -> float:
         """The largest change of any row's eta along a step of theta, shape (p,)."""
-        return self.rows.added(partial(_reach, step), max)
+        return self.rows.total_of_pieces(partial(_reach, step), max)
 
     def rounding_bound(self, theta: Array, precision: Precision, absolute: float) -> float:
         """Bound on the rounding error of a gradient, given the sum `absolute` of |l'| over the rows.
@@ -219,16 +199,6 @@ def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accu
     return Accumulated(value, gradient, hessian)
 
 
-def _value_gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> tuple[float, Vector]:
-    """The loss of some rows and its gradient."""
-    value, gradient = 0.0, np.zeros(len(theta))
-    for block in chunks(blocks, CHUNK_ROWS):
-        derivatives = _derivatives(family, theta, block)
-        value += float(np.sum(derivatives.value))
-        gradient += np.dot(derivatives.gradient, block.exog)
-    return value, gradient
-
-
 def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
     """What some rows add to the gradient."""
     gradient = np.zeros(len(theta))
@@ -236,10 +206,6 @@ def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
         slope = family.slope(_predictors(theta, block), block.endog)
         gradient += np.dot(slope if block.weights is None else block.weights * slope, block.exog)
     return gradient
-
-
-def _plus(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float, Vector]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 def _averaged_hessian(

@@ -13,8 +13,6 @@ from dpstats.solvers.newton import MAX_ITERATIONS, WARM_START_ROWS
 from dpstats.solvers.objective import PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
 
-Extended = Array
-
 MAX_REFINEMENTS = 30
 
 
@@ -25,7 +23,7 @@ def minimize(
     start: Vector | None = None,
     *,
     weights: Vector | None = None,
-) -> Extended:
+) -> Array:
     """`optimum` as one float a coefficient, of the widest type, shape (p,)."""
     return optimum(objective, penalty, tolerance, start, weights=weights).high
 
@@ -42,31 +40,8 @@ def optimum(
     """Minimise J + P until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
 
     Fast steps first; where they stall, `safeguard.minimize` goes on, which ends on any data. Nothing about the path is
-    reported.
-
-    Parameters
-    ----------
-    objective : PerturbedObjective
-        The smooth part J.
-    penalty : Penalty
-        Convex P.
-    tolerance : float
-        The public bound gamma (docs/proofs/release; docs/proofs/napp for the non-smooth case).
-    start : ndarray, shape (p,), optional
-        Where to begin; zeros by default.
-    weights : ndarray, shape (p,), optional
-        Column weights of the penalty, >= 0; ones by default.
-
-    Returns
-    -------
-    Pair, shape (p,)
-        A point at most tolerance / min(m) from the exact minimiser, of the widest type of float. Coefficients that P
-        sets to zero are 0.0.
-
-    Raises
-    ------
-    ArgumentError
-        If the penalty is not convex, or `weights` has the wrong shape or sign.
+    reported. The point is as `newton.optimum` has it (docs/proofs/napp), with 0.0 where P sets a coefficient to zero.
+    ArgumentError if P is not convex, or `weights`, (p,) and 1 by default, have the wrong shape or sign.
     """
     if not penalty.convex:
         raise ArgumentError(f"{penalty} is not convex and has no certified minimiser: use two stages")
@@ -176,9 +151,7 @@ def _refine(
     return safeguard.minimize(objective, tolerance, pairs.single(best, objective.widest), penalty, weights)
 
 
-def _correct(
-    penalty: Penalty, weights: Vector, point: Extended, gradient: Extended, hessian: NDArray[np.float64]
-) -> Extended:
+def _correct(penalty: Penalty, weights: Vector, point: Array, gradient: Array, hessian: NDArray[np.float64]) -> Array:
     """One Newton correction of the nonzero coefficients and of zeros that pull away; sign changes stop at zero."""
     residual = penalty.residual(gradient, point, weights)
     active = np.flatnonzero((point != 0) | (residual != 0))

@@ -307,21 +307,7 @@ def least_tolerance(
 ) -> float:
     """A gradient tolerance that every data set of at most `rows` rows can be certified to on this machine.
 
-    Parameters
-    ----------
-    family : Family
-    rows : float
-    row_norm : float
-        Bound on the Euclidean norm of every row.
-    curvature : ndarray, shape (p,)
-    linear : float
-        Bound on the Euclidean norm of the objective's linear term.
-    penalised : bool
-        Whether there is a penalty whose derivative is rounded.
-    offset_bound : float
-        Bound on the size of every row's offset.
-    widest : type
-        The widest float there is.
+    `linear` bounds the Euclidean norm of the linear term; `penalised`: there is a penalty, whose slope is rounded too.
     """
     pull = rows * family.lipschitz * row_norm + linear
     # No point of lower objective than zero is farther from zero than this (docs/proofs/release).

@@ -68,24 +68,10 @@ def minimize(
     penalty: Penalty | None = None,
     weights: Vector | None = None,
 ) -> Pair:
-    """Minimise J + P until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
+    """Minimise J + P, P convex, until the distance of 0 to its subdifferential is certified to be at most `tolerance`.
 
-    Parameters
-    ----------
-    objective : PerturbedObjective
-    tolerance : float
-        gamma. Where rounding forbids it, on more rows than it was planned for, the best point found is returned.
-    start : Pair, shape (p,)
-        Where to begin, unless zero is better.
-    penalty : Penalty, optional
-        Convex.
-    weights : ndarray, shape (p,), optional
-        Column weights of the penalty; ones by default.
-
-    Returns
-    -------
-    Pair, shape (p,)
-        Of the widest type of float: one float could not tell the optimum of many rows from its neighbours.
+    From `start`, unless zero is better. Where rounding forbids it, on more rows than it was planned for, the best point
+    found is returned: a Pair, for one float could not tell the optimum of many rows from its neighbours.
     """
     scale = np.ones(objective.size) if weights is None else weights
     search = _Search(objective, penalty, scale, tolerance)

@@ -2,8 +2,8 @@
 
 from dpstats.streaming import constraints, sums
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.refits import Refits, RefitsPlan, Schedule
-from dpstats.streaming.regression import Regression
+from dpstats.streaming.refits import RefitsPlan, Schedule
+from dpstats.streaming.regression import Refits, Regression
 from dpstats.streaming.results import StreamResults
 
 __all__ = [

@@ -12,20 +12,20 @@ import hashlib
 import os
 import secrets
 import sqlite3
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpstats.arguments import check_path
+from dpstats.arguments import check_path, safe_repr
+from dpstats.data import Table
 from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.ledger.ledger import LedgerLike, as_ledger
 from dpstats.ledger.spender import Spender
 from dpstats.ledger.store import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
-from dpstats.streaming.sums.running import pack, unpack
+from dpstats.streaming.sums.running import TickLock, pack, unpack
 
 CREATE = (
     """CREATE TABLE IF NOT EXISTS stream (
@@ -393,10 +393,21 @@ class Waiting(NamedTuple):
 class DurableTicks(ABC):
     """A stream's ticks, closed one after another in one process, each on the disk before it is shown."""
 
+    label: str | None = None
+    """Of the tick that was closed last."""
+
     def __init__(self, state: str | os.PathLike[str] | None, ledger: LedgerLike, last: int) -> None:
         self._keeper, self._last = Checkpoint(state, ledger), last
-        self._process, self._broken, self._lock = os.getpid(), False, threading.Lock()
+        self.lock, self._broken = TickLock(), False
         self._waiting: Waiting | None = None
+        self._identity, self._begun = secrets.token_hex(16), False
+
+    def _load(self) -> None:
+        """Go on from the state, if there is one."""
+        facts = self._keeper.load()
+        if facts is not None:
+            self._resume(facts)
+            self._identity, self._begun = facts["identity"], True
 
     @property
     @abstractmethod
@@ -404,49 +415,77 @@ class DurableTicks(ABC):
         """Ticks closed so far."""
 
     @abstractmethod
+    def table(self, rows: object) -> Table:
+        """`rows` as a table of the stream's; ArgumentError, DataError, DomainError by its schema if it is none."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Charge the ledger and write the first state, once."""
+
+    @abstractmethod
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+        """Read the rows of a tick, which are paid for; what then makes the tick."""
+
+    @abstractmethod
     def _show(self, release: Any, label: str | None) -> None:
         """Make a release the latest one; where it fails, nothing has changed."""
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """One tick at a time: two that are closed at once would be given the same noise, so StreamError for another
-        thread."""
-        if not self._lock.acquire(blocking=False):
-            raise StreamError("another thread is closing a tick of this stream: close one after the other")
-        try:
-            yield
-        finally:
-            self._lock.release()
+    @abstractmethod
+    def _resume(self, facts: dict[str, Any]) -> None:
+        """Go on from a state; StreamError if it is another stream's."""
 
     def check_usable(self) -> None:
         """StreamError unless this object may close another tick, or the one that waits."""
         if self._broken:
             raise StreamError(LOST if self._keeper.path is None else BROKEN)
-        if os.getpid() != self._process:
-            raise StreamError("the stream belongs to another process, from which this one was forked: open it there")
+        self.lock.check_process("open it there")
         if self.tick >= self._last:
             raise StreamError(
                 f"the stream is past its last tick, {self._last:,}: declare a longer horizon for a new one"
             )
+
+    def check_label(self, label: str | None) -> None:
+        """Raise unless `label` may follow the last one, or is that of the tick that waits."""
+        if label is not None and not isinstance(label, str):
+            raise ArgumentError("label must be text: the public name of a tick")
+        if self._waiting is not None:
+            if label != self._waiting.label:
+                named = "no label" if self._waiting.label is None else f"label={safe_repr(self._waiting.label)}"
+                raise StreamError(f"label: the tick that waits to be recorded has {named}; call update with that first")
+            return
+        if self.tick and (label is None) != (self.label is None):
+            raise ArgumentError("label must be given for every tick, or for none")
+        if label is not None and self.label is not None and label <= self.label:
+            raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
 
     @property
     def waits(self) -> bool:
         """Whether a tick is computed that could not be recorded: it is the next one, whatever rows come."""
         return self._waiting is not None
 
-    def record(self) -> None:
-        """Record and show the tick that waits. Reads no rows: others would be released with the same noise.
+    def update(self, rows: object, label: str | None) -> None:
+        """Close a tick with its rows, or record and show the one that waits: others would have the same noise."""
+        with self.lock.held():
+            self.check_usable()
+            self.check_label(label)
+            if self.waits:
+                strip_context(self._record)
+                return
+            table = self.table(rows)
+            self.begin()
+            self.close([table], label)
 
-        StreamError or LedgerError if it cannot be recorded.
-        """
-        # Frames hold a release that nobody may see before it is on the disk.
-        strip_context(self._record)
+    def close(self, tables: Sequence[Table], label: str | None) -> None:
+        """Close a tick, whose rows are charged for."""
 
-    def _compute(self, step: Callable[[], Waiting]) -> None:
-        """Make the tick that `step` gives the one that waits, and record it."""
-        self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
-        self._waiting = step()
-        self._record()
+        def close() -> None:
+            step = self._compute(tables, label)
+            self._broken = True  # until the step is whole: half of one can neither be gone on from nor taken back
+            self._waiting = step()
+            self._record()
+
+        # Frames hold exact sums, and a release that nobody may see before it is on the disk.
+        strip_context(close)
 
     def _record(self) -> None:
         assert self._waiting is not None

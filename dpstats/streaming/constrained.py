@@ -56,16 +56,21 @@ def minimise(
     if ridge is not None:
         matrix = smooth_matrix(matrix, number("ridge", ridge, 0.0, math.inf))
     if constraint is None:
-        return _solve(matrix, vector)
-    outside = _mask(free, len(vector))
+        try:
+            return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix), vector))
+        except linalg.LinAlgError:
+            return np.asarray(linalg.pinvh(matrix) @ vector)
+    outside = np.zeros(len(vector), dtype=bool) if free is None else np.asarray(free)
+    if outside.shape != vector.shape or outside.dtype != np.bool_ or outside.all():
+        meaning = "which coefficients are not constrained"
+        raise ArgumentError(f"free must be {len(vector)} booleans, not all True: {meaning}")
     inner, moments, lift = without_free(matrix, vector, outside)
     constraint.check_size(len(moments))
     begin = np.zeros(len(vector)) if start is None else check_vector("start", start, len(vector))
-    found = descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
-    whole = np.empty(len(vector))
-    whole[~outside] = found
-    whole[outside] = lift(found)
-    return whole
+    theta = np.empty(len(vector))
+    theta[~outside] = descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
+    theta[outside] = lift(theta[~outside])
+    return theta
 
 
 def smooth_matrix(gram: ArrayLike, ridge: float = 0.0) -> Matrix:
@@ -77,9 +82,8 @@ def smooth_matrix(gram: ArrayLike, ridge: float = 0.0) -> Matrix:
     matrix = np.asarray(gram, dtype=np.float64)
     values, vectors = linalg.eigh((matrix + matrix.T) / 2)
     cut = np.maximum(values, 0.0)
-    kept = cut / 2 + np.sqrt(cut**2 / 4 + ridge**2)
-    made = (vectors * kept) @ vectors.T
-    return np.asarray((made + made.T) / 2)
+    smooth = (vectors * (cut / 2 + np.sqrt(cut**2 / 4 + ridge**2))) @ vectors.T
+    return np.asarray((smooth + smooth.T) / 2)
 
 
 def explained_by_noise(cross: ArrayLike, cross_sd: float, constraint: Constraint | None = None) -> bool:
@@ -111,8 +115,8 @@ def fit_noisy(
     """The coefficients of a tick: the null model where the sums are noise alone, else `minimise`."""
     vector, matrix = check_sums(cross, gram)
     if explained_by_noise(vector, cross_sd, constraint):
-        zero = np.zeros(len(vector))
-        return zero if constraint is None else constraint.project(zero)
+        null = np.zeros(len(vector))
+        return null if constraint is None else constraint.project(null)
     ridge = noise_ridge(len(vector), cross_sd, gram_sd, radius) if constraint is None else 0.0
     return minimise(vector, matrix, constraint, ridge, start)
 
@@ -125,30 +129,6 @@ def noise_ridge(size: int, cross_sd: float, gram_sd: float, radius: float) -> fl
     """
     reach = number("radius", radius, 0.0, math.inf, open_low=True)
     return math.sqrt(size * ((cross_sd / reach) ** 2 + gram_sd**2))
-
-
-def threshold_matrix(gram: ArrayLike, gram_sd: float) -> Matrix:
-    """Q with the entries off the diagonal that its noise alone explains set to 0, shape (p, p).
-
-    Of p (p - 1) / 2 normal entries the greatest is about sqrt(2 log(p (p - 1) / 2)) standard deviations: those below
-    are dropped. On the L1 ball of radius r this moves no sum of squares by more than r^2 times that threshold, as
-    |theta'N theta| is at most r^2 max |N_ij|; where rows are sparse it drops most of the noise.
-    """
-    matrix = np.asarray(gram, dtype=np.float64)
-    pairs = max(len(matrix) * (len(matrix) - 1) / 2, 2.0)
-    kept = np.abs(matrix) > math.sqrt(2 * math.log(pairs)) * number("gram_sd", gram_sd, 0.0, math.inf)
-    np.fill_diagonal(kept, True)
-    return np.where(kept, matrix, 0.0)
-
-
-def excess_gap(theta: ArrayLike, cross: ArrayLike, gram: ArrayLike, constraint: Constraint) -> float:
-    """A bound on what theta's sum of squares is above the least on the set: sup <gradient, theta - v> over v in it.
-
-    For positive Q (Frank and Wolfe's gap).
-    """
-    vector, matrix = check_sums(cross, gram)
-    point = check_vector("theta", theta, len(vector))
-    return _gap(point, vector, matrix, constraint)
 
 
 class Sandwich:
@@ -179,26 +159,29 @@ def descend(
     largest = _largest_eigenvalue(gram)
     least = tolerance * (float(np.linalg.norm(moments)) * constraint.reach + constraint.reach**2 * largest)
     point, ahead, weight = start, start, 1.0
-    best, best_gap = start, _gap(start, moments, gram, constraint)
+    best, best_gap = start, duality_gap(start, moments, gram, constraint)
     for step in range(1, most_steps + 1):
         if best_gap <= least or largest == 0 or (enough is not None and enough(best, best_gap)):
             break
-        moved = constraint.project(ahead - (gram @ ahead - moments) / largest)
-        if (ahead - moved) @ (moved - point) > 0:
+        next_point = constraint.project(ahead - (gram @ ahead - moments) / largest)
+        if (ahead - next_point) @ (next_point - point) > 0:
             weight, ahead = 1.0, point
-            moved = constraint.project(ahead - (gram @ ahead - moments) / largest)
+            next_point = constraint.project(ahead - (gram @ ahead - moments) / largest)
         following = (1 + math.sqrt(1 + 4 * weight**2)) / 2
-        ahead = moved + (weight - 1) / following * (moved - point)
-        point, weight = moved, following
+        ahead = next_point + (weight - 1) / following * (next_point - point)
+        point, weight = next_point, following
         if step % 10 == 0 or step == most_steps:
-            gap = _gap(point, moments, gram, constraint)
+            gap = duality_gap(point, moments, gram, constraint)
             if gap < best_gap:
                 best, best_gap = point, gap
     return best
 
 
-def _gap(point: Vector, moments: Vector, gram: Matrix | Sandwich, constraint: Region) -> float:
-    """Frank and Wolfe's gap: sup <gradient, point - v> over v in the set."""
+def duality_gap(point: Vector, moments: Vector, gram: Matrix | Sandwich, constraint: Region) -> float:
+    """How far the sum of squares at `point` is above the least on the set, at most; of a positive matrix.
+
+    sup <gradient, point - v> over v in the set (Frank and Wolfe).
+    """
     gradient = 2 * (gram @ point - moments)
     return float(gradient @ point + constraint.support(-gradient))
 
@@ -225,21 +208,13 @@ def without_free(
 ) -> tuple[Matrix, Vector, Callable[[Vector], Vector]]:
     """The problem left when the free coefficients take their best values, and what those are."""
     if not free.any():
-        return matrix, vector, lambda kept: np.zeros(0)
+        return matrix, vector, lambda others: np.zeros(0)
     factor = linalg.pinvh(matrix[np.ix_(free, free)])
     across = factor @ matrix[np.ix_(free, ~free)]
     constant = factor @ vector[free]
     inner = matrix[np.ix_(~free, ~free)] - matrix[np.ix_(~free, free)] @ across
     moments = vector[~free] - matrix[np.ix_(~free, free)] @ constant
-    return (inner + inner.T) / 2, moments, lambda kept: constant - across @ kept
-
-
-def _solve(matrix: Matrix, vector: Vector) -> Vector:
-    """The least solution of S theta = q in the least squares sense."""
-    try:
-        return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix), vector))
-    except linalg.LinAlgError:
-        return np.asarray(linalg.pinvh(matrix) @ vector)
+    return (inner + inner.T) / 2, moments, lambda others: constant - across @ others
 
 
 def check_sums(cross: ArrayLike, gram: ArrayLike) -> tuple[Vector, Matrix]:
@@ -256,13 +231,6 @@ def check_vector(name: str, given: ArrayLike, size: int) -> Vector:
     if vector.shape != (size,) or not np.isfinite(vector).all():
         raise ArgumentError(f"{name} must be a vector of {size} finite numbers, one for each coefficient")
     return vector
-
-
-def _mask(free: ArrayLike | None, size: int) -> NDArray[np.bool_]:
-    mask = np.zeros(size, dtype=bool) if free is None else np.asarray(free)
-    if mask.shape != (size,) or mask.dtype != np.bool_ or mask.all():
-        raise ArgumentError(f"free must be {size} booleans, not all True: which coefficients are not constrained")
-    return mask
 
 
 MOST_PRINTED_STEPS = 1_000_000
@@ -287,9 +255,9 @@ def printed_descent(
     """
     vector, matrix = check_sums(cross, gram)
     alpha = number("error", error, 0.0, math.inf, open_low=True)
-    whole = alpha + number("lipschitz", lipschitz, 0.0, math.inf)
-    steps = max(1, min(most_steps, math.ceil((whole / alpha) ** 2)))
-    length = 2 * constraint.reach / (math.sqrt(steps) * whole)
+    slope = alpha + number("lipschitz", lipschitz, 0.0, math.inf)
+    steps = max(1, min(most_steps, math.ceil((slope / alpha) ** 2)))
+    length = 2 * constraint.reach / (math.sqrt(steps) * slope)
     point = constraint.project(np.zeros(len(vector)) if start is None else check_vector("start", start, len(vector)))
     total = np.zeros(len(vector))
     for _ in range(steps):

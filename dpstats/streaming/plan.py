@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_number
+from dpstats.arguments import is_number, is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -23,7 +23,6 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
-from dpstats.plan.tables import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -34,6 +33,7 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,21 +156,6 @@ class StreamPlan:
         return len(self.names) - int(self.design.has_intercept)
 
     @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Every column, shape (p,): streams select none."""
-        return np.ones(len(self.names), dtype=bool)
-
-    @property
-    def screening(self) -> None:
-        """Nothing: as `kept`."""
-        return
-
-    @property
-    def stages(self) -> tuple[()]:
-        """None: coefficients follow from released sums."""
-        return ()
-
-    @property
     def horizon(self) -> int | None:
         """The last tick; None of a stream that runs for ever."""
         return self.sums.mechanism.horizon
@@ -261,6 +246,9 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+        given: Any = ticks
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) or not all(map(is_whole, given)):
+            raise ArgumentError("ticks must be a list of integers: the ticks to predict")
         # w of a row at a linear predictor of 0.
         typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
         rows = []
@@ -374,6 +362,18 @@ class StreamPlan:
         name = shorten(self.design.response_name, 40)
         return f"stream of {self.family.name} regressions of {name} on {len(self.names)} columns"
 
+    def on_noise_of(self, stored: SumsPlan) -> StreamPlan:
+        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise.
+
+        Examples
+        --------
+        >>> plan.on_noise_of(plan.sums).sums == plan.sums
+        True
+        """
+        if not self.sums.repeats(stored):
+            return self
+        return replace(self, sums=stored, guarantee=replace(self.guarantee, rho=stored.guarantee.rho))
+
     def digests(self) -> dict[str, str]:
         """Hashes of the public facts that the stream is bound to, by the argument that they come from."""
         facts = self.to_dict()
@@ -418,17 +418,23 @@ class StreamPlan:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StreamPlan:
         """The plan whose `to_dict` gave `stored`."""
-        return cls(
-            design=DesignSpec.from_dict(stored["design"]),
-            vector=RowVector.from_dict(stored["vector"]),
-            sums=plan_from_dict(stored["sums"]),
-            radius=float(stored["radius"]),
-            penalty=None if stored["penalty"] is None else penalty_from_dict(stored["penalty"]),
-            constraint=None if stored["constraint"] is None else constraint_from_dict(stored["constraint"]),
-            solver=stored["solver"],
-            rows_guess=float(stored["rows_guess"]),
-            guarantee=Guarantee(**stored["guarantee"]),
-        )
+        return cls(**cls._stored_facts(stored))
+
+    @staticmethod
+    def _stored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields whose `to_dict` gave `stored`."""
+        penalty, constraint = stored["penalty"], stored["constraint"]
+        return {
+            "design": DesignSpec.from_dict(stored["design"]),
+            "vector": RowVector.from_dict(stored["vector"]),
+            "sums": plan_from_dict(stored["sums"]),
+            "radius": float(stored["radius"]),
+            "penalty": None if penalty is None else penalty_from_dict(penalty),
+            "constraint": None if constraint is None else constraint_from_dict(constraint),
+            "solver": stored["solver"],
+            "rows_guess": float(stored["rows_guess"]),
+            "guarantee": Guarantee(**stored["guarantee"]),
+        }
 
 
 def ticks_table(frame: pd.DataFrame) -> SimpleTable:

@@ -19,10 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpstats.cached import cached_property
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError, NotReleasedError
-from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties.base import number
-from dpstats.privacy.guarantee import Guarantee
 from dpstats.streaming.constrained import (
     Sandwich,
     check_sums,
@@ -35,24 +33,23 @@ from dpstats.streaming.constrained import (
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.sums import plan_from_dict
 from dpstats.streaming.vectors import Integers, RowVector
 
 MOST_NUMBERS = 250_000
 """Sums that "auto" directions make at most, unless it is told otherwise."""
 
 
-def region_width(columns: int, region: Constraint | int | None, reach: float = 1.0) -> float:
-    """w(G), an upper bound, for rows of Euclidean norm at most `reach`.
+def region_width(columns: int, region: Constraint | int | None) -> float:
+    """w(G), an upper bound, for rows of Euclidean norm at most 1.
 
     k entries that are not 0: sup |g restricted to k| is at most sqrt(k) + sqrt(2 k log(e d / k)) on average.
     """
     if isinstance(region, Constraint):
         return region.gaussian_width(columns)
     if region is None or region >= columns:
-        return reach * math.sqrt(columns)
+        return math.sqrt(columns)
     sparse = math.sqrt(region) + math.sqrt(2 * region * math.log(math.e * columns / region))
-    return reach * min(sparse, math.sqrt(columns))
+    return min(sparse, math.sqrt(columns))
 
 
 def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
@@ -73,12 +70,11 @@ def choose_directions(
     *,
     rows: float,
     noise_sd: float,
-    row_reach: float = 1.0,
     most_numbers: int = MOST_NUMBERS,
 ) -> int:
     """m by balancing what the sketch and the noise are likely to add, from public facts: "auto".
 
-    A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T X^2 R^2 / m, R the reach of the set.
+    A row's <x, theta> is off by about |x| |theta| / sqrt(m), which adds up to T R^2 / m, R the reach of the set.
     The noise adds 2 noise_sd (1 + R) w, w the width of the set's image: that of the set itself, or R sqrt(m) if that
     is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows:
     m (m + 3) / 2 is at most `most_numbers`.
@@ -88,7 +84,7 @@ def choose_directions(
     most = min(columns, int((math.sqrt(9 + 8 * number("most_numbers", most_numbers, 2, math.inf)) - 3) / 2))
     sizes = np.unique(np.round(np.geomspace(1, most, 200)))
     wide = np.minimum(constraint.gaussian_width(columns), reach * np.sqrt(sizes))
-    return int(sizes[np.argmin(many * (row_reach * reach) ** 2 / sizes + scale * wide)])
+    return int(sizes[np.argmin(many * reach**2 / sizes + scale * wide)])
 
 
 Vector = NDArray[np.float64]
@@ -260,7 +256,6 @@ def plan_projection(
     noise_sd: float,
     directions: int | str = "auto",
     region: Constraint | int | None = None,
-    row_reach: float = 1.0,
     most_numbers: int = MOST_NUMBERS,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
@@ -269,12 +264,10 @@ def plan_projection(
     ArgumentError if `directions` is neither, or no fewer than d.
     """
     rows_inside(np.zeros((1, columns)), region)  # its type
-    width = region_width(columns, region, row_reach) + constraint.gaussian_width(columns)
+    width = region_width(columns, region) + constraint.gaussian_width(columns)
     printed = printed_directions(round(rows), width)
     if directions == "auto":
-        chosen = choose_directions(
-            columns, constraint, rows=rows, noise_sd=noise_sd, row_reach=row_reach, most_numbers=most_numbers
-        )
+        chosen = choose_directions(columns, constraint, rows=rows, noise_sd=noise_sd, most_numbers=most_numbers)
     elif directions == "printed":
         chosen = printed
     elif isinstance(directions, (int, np.integer)) and not isinstance(directions, bool):
@@ -347,7 +340,7 @@ class ProjectedVector(RowVector):
 
     def exact(self, rows: Rows[Block], params: Float) -> Integers:
         """As `RowVector.exact`, of projected rows."""
-        return super().exact(rows.each(self.image), params)
+        return super().exact(rows.map(self.image), params)
 
     def image(self, block: Block) -> Block:
         """Rows as they are summed, those outside the region as zeros with their response."""
@@ -366,8 +359,7 @@ class ProjectedVector(RowVector):
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ProjectedVector:
         """What `to_dict` gave `stored` of."""
-        own = {"projection", "region"}
-        plain = RowVector.from_dict({name: value for name, value in stored.items() if name not in own})
+        plain = RowVector.from_dict(stored)
         region = constraint_from_dict(stored["region"]) if isinstance(stored["region"], dict) else stored["region"]
         values = {field.name: getattr(plain, field.name) for field in fields(plain)}
         return cls(**values, projection=Projection.from_dict(stored["projection"]), region=region)
@@ -454,19 +446,8 @@ class ProjectedPlan(StreamPlan):
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """The plan whose `to_dict` gave `stored`."""
-        return cls(
-            design=DesignSpec.from_dict(stored["design"]),
-            vector=ProjectedVector.from_dict(stored["vector"]),
-            sums=plan_from_dict(stored["sums"]),
-            radius=float(stored["radius"]),
-            penalty=None,
-            constraint=constraint_from_dict(stored["constraint"]),
-            solver=stored["solver"],
-            rows_guess=float(stored["rows_guess"]),
-            guarantee=Guarantee(**stored["guarantee"]),
-            said=tuple(stored["said"]),
-            lift=bool(stored["lift"]),
-        )
+        facts = cls._stored_facts(stored) | {"vector": ProjectedVector.from_dict(stored["vector"])}
+        return cls(**facts, said=tuple(stored["said"]), lift=bool(stored["lift"]))
 
 
 def stored_plan(stored: Mapping[str, Any]) -> StreamPlan:

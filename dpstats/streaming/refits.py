@@ -11,36 +11,32 @@ import hashlib
 import json
 import math
 import os
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from dpstats.arguments import explain_calls
-from dpstats.call import SEEDED, PlanKeywords, Request, RowKeywords, expand_signature, make_request, split_kwargs
+from dpstats.arguments import is_whole
+from dpstats.call import SEEDED, make_request
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
-from dpstats.frames import WideFrame
-from dpstats.ledger import Ledger, Part
 from dpstats.ledger.ledger import LedgerLike
-from dpstats.models.charging import check_rows
 from dpstats.models.glm import GLM
-from dpstats.models.sources import FormulaSource, model_formula
+from dpstats.models.release import check_rows
+from dpstats.models.sources import FormulaSource
 from dpstats.penalties.base import number
 from dpstats.plan import Plan
-from dpstats.plan.tables import wrap_notes
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_budget
-from dpstats.quiet import fail_closed, hide_frames, strip_context
+from dpstats.quiet import fail_closed
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.checkpoint import DurableTicks, Waiting
+from dpstats.summaries import wrap_notes
 
 MOST_TICKS = 10**6
 
@@ -182,18 +178,18 @@ def printed_period(
 
     ArgumentError if the case is unknown, or misses what it needs.
     """
-    many, wide = _whole("rows", rows, 10**15), _whole("columns", columns)
-    budget = number("eps", eps, 0.0, math.inf, open_low=True)
-    size = number("reach", reach, 0.0, math.inf, open_low=True)
-    slope = number("lipschitz", lipschitz, 0.0, math.inf, open_low=True)
+
+    def positive(name: str, value: Any) -> float:
+        return number(name, value, 0.0, math.inf, open_low=True)
+
+    many, wide, budget = _whole("rows", rows, 10**15), _whole("columns", columns), positive("eps", eps)
+    size, slope = positive("reach", reach), positive("lipschitz", lipschitz)
     if case == 1:
         period = (many * wide) ** (1 / 3) / budget ** (2 / 3)
     elif case == 2:
-        nu = number("convexity", _needed("convexity", convexity), 0.0, math.inf, open_low=True)
-        period = math.sqrt(wide * slope) / (math.sqrt(nu) * budget * math.sqrt(size))
+        period = math.sqrt(wide * slope) / (math.sqrt(positive("convexity", convexity)) * budget * math.sqrt(size))
     elif case == 3:
-        across = number("width", _needed("width", width), 0.0, math.inf, open_low=True)
-        bend = number("curvature", _needed("curvature", curvature), 0.0, math.inf, open_low=True)
+        across, bend = positive("width", width), positive("curvature", curvature)
         period = math.sqrt(many * across) * bend**0.25 / ((slope * size) ** 0.25 * math.sqrt(budget))
     else:
         raise ArgumentError("case must be 1, 2 or 3, those of Theorem 3.1")
@@ -234,14 +230,8 @@ def share(
     return low, each_delta, spent[low]
 
 
-def _needed(name: str, value: float | None) -> float:
-    if value is None:
-        raise ArgumentError(f"{name} must be given for this case of Theorem 3.1")
-    return value
-
-
 def _whole(name: str, value: object, most: int = MOST_TICKS) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+    if not is_whole(value) or not 1 <= value <= most:
         raise ArgumentError(f"{name} must be integers from 1 to {most:,}")
     return int(value)
 
@@ -299,22 +289,58 @@ class RefitsPlan:
         return "\n".join(wrap_notes(self.notes()))
 
 
-class RefitTicks(DurableTicks):
-    """The ticks of a stream of refits, from its state on if there is one; StreamError if that is another stream's."""
+def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
+    """The schedule asked for, or the default. ArgumentError if it is neither a schedule for `horizon` nor a period."""
+    if schedule is None:
+        return Schedule.geometric(horizon, RATIO)
+    if isinstance(schedule, Schedule):
+        if schedule.horizon != horizon:
+            raise ArgumentError(f"horizon must be the schedule's, {schedule.horizon:,}")
+        return schedule
+    return Schedule.every(schedule, horizon)
 
-    def __init__(self, plan: RefitsPlan, state: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
+
+class RefitModel(NamedTuple):
+    """What is fitted at each of the ticks."""
+
+    formula: str
+    family: str | Family
+    domain: Domain
+    options: Mapping[str, Any]  # of `dpstats.glm`
+
+
+def make_refits_plan(model: RefitModel, schedule: Schedule, eps: float, delta: float, *, seeded: bool) -> RefitsPlan:
+    """The plan; reads nothing."""
+    eps, delta = check_budget(eps, delta)
+    source = FormulaSource(model.formula, None, model.domain)
+
+    def each(eps: float, delta: float) -> Plan:
+        return source.plan(make_request(eps=eps, delta=delta, family=model.family, **model.options))
+
+    *budget, total = share(eps, delta, len(schedule.times), lambda *spent: each(*spent).guarantee)
+    if seeded:
+        total = total.uncertified(SEEDED)
+    return RefitsPlan(schedule, each(*budget), replace(total, basis=BASIS))
+
+
+class RunningRefits(DurableTicks):
+    """What changes while a stream of refits runs."""
+
+    def __init__(
+        self,
+        model: RefitModel,
+        plan: RefitsPlan,
+        *,
+        ledger: LedgerLike,
+        state: str | os.PathLike[str] | None,
+        seed: int | None,
+    ) -> None:
         super().__init__(state, ledger, plan.schedule.horizon)
-        self.plan, self._digest = plan, plan.digest()
+        self.model, self.plan, self._digest, self._seed = model, plan, plan.digest(), seed
+        self._budget = plan.each.request.eps, plan.each.request.delta
         self._tick, self.results = 0, None
         self.history: list[dict[str, Any]] = []
-        self._identity, self._begun = secrets.token_hex(16), False
-        facts = self._keeper.load()
-        if facts is not None:
-            if facts.get("stream") != "refits" or facts["plan"] != self._digest:
-                raise StreamError("state: it belongs to another stream; open it as it was begun, or give another file")
-            self._identity, self._begun = facts["identity"], True
-            self._tick, self.history = int(facts["tick"]), facts["history"]
-            self.results = None if facts["results"] is None else GLMResults.from_dict(facts["results"])
+        self._load()
 
     results: GLMResults | None
 
@@ -322,30 +348,44 @@ class RefitTicks(DurableTicks):
     def tick(self) -> int:
         return self._tick
 
-    @property
-    def ledger(self) -> Ledger | Part | None:
-        """What the fits are charged to."""
-        return self._keeper.ledger
+    def table(self, rows: object) -> Table:
+        """As `DurableTicks.table`: rows whose fit costs what was planned."""
+        table = as_table(rows)
+        check_rows(self._keeper.ledger, self.plan.guarantee, table)
+        eps, delta = self._budget
+        if self._glm(table).plan(eps, delta=delta, **self.model.options).guarantee != self.plan.each.guarantee:
+            raise ArgumentError(
+                "domain must declare every column that the formula reads, so that all fits cost the same"
+            )
+        return table
 
-    def begin(self, domain: Domain) -> None:
-        """Charge the ledger and write the first state, once."""
+    def begin(self) -> None:
         if not self._begun:
             names = {"label": self.plan.title, "method": "refits", "formula": str(self.plan.each.formula)}
+            domain = self.model.domain
             entry = {**names, "domain": domain, "columns": FormulaSource(names["formula"], None, domain).columns}
             self._keeper.begin(self._facts(0, None, []), self.plan.guarantee, **entry)
             self._begun = True
 
-    def close(self, fit: Callable[[int], GLMResults]) -> None:
-        """Close a tick that is paid for, with `fit` of its number if one is due."""
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
         tick, results, history = self.tick + 1, self.results, self.history
         if tick in self.plan.schedule.times:
-            results = fit(tick)
+            results = self._fit(tables[0], tick)
             values = results.params.items()
-            history = [
-                *history,
-                *({"tick": tick, "term": str(name), "estimate": float(value)} for name, value in values),
-            ]
-        self._compute(lambda: Waiting(self._facts(tick, results, history), (results, history)))
+            new = ({"tick": tick, "term": str(name), "estimate": float(value)} for name, value in values)
+            history = [*history, *new]
+        return lambda: Waiting(self._facts(tick, results, history), (results, history))
+
+    def _fit(self, table: Table, tick: int) -> GLMResults:
+        """Read rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
+        ledger = self._keeper.ledger
+        paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
+        eps, delta = self._budget
+        seed = None if self._seed is None else self._seed + tick
+        return self._glm(paid).fit(eps, delta=delta, seed=seed, **self.model.options)
+
+    def _glm(self, table: Table) -> GLM:
+        return GLM.from_formula(self.model.formula, table, self.model.family, self.model.domain)
 
     def _show(self, release: tuple[GLMResults | None, list[dict[str, Any]]], label: str | None) -> None:
         (self.results, self.history), self._tick = release, self._tick + 1
@@ -361,228 +401,8 @@ class RefitTicks(DurableTicks):
             "history": history,
         }
 
-
-class Refits:
-    """A private regression of a stream of rows, fitted anew at ticks fixed beforehand.
-
-    The rows stay where they are: at every tick all rows so far are passed, and read only if the tick is one of the
-    schedule's. A result is on the disk before it is returned, so a process that is killed never makes a second one.
-
-    Parameters
-    ----------
-    formula : str
-    domain : Domain or dict
-    eps, delta : float
-        The budget of all fits together.
-    horizon : int
-        The last tick.
-    schedule : Schedule or int, optional
-        When to fit: `dpstats.streaming.Schedule`; a number tau means every tau ticks. By default geometric with the
-        ratio 1.6: few fits, none of which is missing more than the last 3/8 of the ticks and one.
-    family, method, penalty, alpha, weights, offset, exposure, subset, adjacency, seed
-        As for `dpstats.glm`.
-    ledger : Ledger, Part or path, optional
-        Charged once, durably, before the first fit; it keeps the tick.
-    state : path, optional
-        Of the file from which the stream goes on after the process has ended, however it ended.
-    **options
-        As for `dpstats.glm`, such as ``unit``; ``inference`` is off unless it is asked for.
-
-    Attributes
-    ----------
-    tick : int
-        Ticks closed so far.
-    results : GLMResults or None
-        The latest fit.
-
-    Raises
-    ------
-    ArgumentError, FormulaError, DomainError
-        Naming the argument and the fix; nothing is read or charged.
-    StreamError
-        If `state` holds another stream, or is not the valid state of this one.
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> days = dp.streaming.Refits("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1, family="huber_svm", horizon=60)
-    >>> days.plan().schedule.times
-    (1, 2, 3, 5, 7, 11, 17, 27, 43)
-    >>> days.update({"x": [0.1, 0.9], "y": [0, 1]}).params.index.tolist()
-    ['Intercept', 'x']
-    """
-
-    @explain_calls()
-    @expand_signature(PlanKeywords, without=("delta", "seed"))
-    def __init__(
-        self,
-        formula: str,
-        domain: Domain | Mapping[str, Any],
-        eps: float,
-        delta: float = 0.0,
-        *,
-        horizon: int,
-        schedule: Schedule | int | None = None,
-        family: str | Family = "gaussian",
-        ledger: LedgerLike = None,
-        state: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        **arguments: Any,
-    ) -> None:
-        row_terms, asked = split_kwargs(arguments, RowKeywords)
-        self._arguments = {"inference": None, **asked}
-        model = model_formula(formula, family, **row_terms)
-        self._model = (model, family, Domain.coerce(domain))
-        times = make_schedule(schedule, horizon)
-        self._plan, self._budget = make_refits_plan(self._model, times, eps, delta, self._arguments, seed)
-        self._seed = seed
-        self._ticks = RefitTicks(self._plan, state, ledger)
-
-    @property
-    def tick(self) -> int:
-        """Ticks closed so far."""
-        return self._ticks.tick
-
-    @property
-    def results(self) -> GLMResults | None:
-        """The latest fit; None before the first."""
-        return self._ticks.results
-
-    def plan(self) -> RefitsPlan:
-        """When fits will be made and what they cost; reads nothing.
-
-        Examples
-        --------
-        >>> days.plan().guarantee == days.guarantee
-        True
-        """
-        return self._plan
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Of everything that the stream ever shows."""
-        return self._plan.guarantee
-
-    @property
-    def fitted(self) -> int:
-        """The tick of the latest fit; 0 before the first."""
-        return self._plan.schedule.latest(self.tick)
-
-    @property
-    def history(self) -> pd.DataFrame:
-        """The coefficients of every fit: tick, term, estimate."""
-        return WideFrame(self._ticks.history, columns=["tick", "term", "estimate"])
-
-    @hide_frames
-    def update(self, so_far: object) -> GLMResults | None:
-        """Close a tick, and fit anew if it is one of the schedule's.
-
-        A tick that cannot be recorded, on a full disk or while the ledger stays locked, waits: the next call records
-        and shows it and does not look at `so_far`.
-
-        Parameters
-        ----------
-        so_far : DataFrame or another table, or path
-            All rows of the ticks so far, this one's too; whatever `dpstats.glm` takes. Read only if a fit is due.
-
-        Returns
-        -------
-        GLMResults or None
-            The latest fit, `fitted` ticks after the beginning; None before the first.
-
-        Raises
-        ------
-        ArgumentError, DataError, DomainError
-            By the schema of the rows alone; nothing was read, charged or released.
-        StreamError
-            If the stream is past its horizon, or its state is not the valid one or cannot be written: nothing was
-            released.
-        BudgetExceeded, LedgerError
-            If the ledger does not take the charge, before the first tick, or cannot be written.
-        ReleaseError
-            If it fails after rows were read; the tick is still open.
-
-        Examples
-        --------
-        >>> days.update({"x": [0.1, 0.9, 0.5], "y": [0, 1, 1]}).params.shape
-        (2,)
-        >>> days.fitted, len(days.history["tick"].unique())
-        (2, 2)
-        """
-        ticks = self._ticks
-        with ticks.alone():
-            ticks.check_usable()
-            if ticks.waits:
-                ticks.record()
-                return self.results
-            table = self._checked(as_table(so_far))
-            ticks.begin(self._model[2])
-            # Frames hold a fit that nobody may see before it is on the disk.
-            strip_context(lambda: ticks.close(lambda tick: self._fit(table, tick)))
-            return self.results
-
-    def _checked(self, table: Table) -> Table:
-        """These rows, whose fit costs what was planned: by the schema alone."""
-        check_rows(self._ticks.ledger, self._plan.guarantee, table)
-        eps, delta = self._budget
-        if self._on(table).plan(eps, delta=delta, **self._arguments).guarantee != self._plan.each.guarantee:
-            raise ArgumentError(
-                "domain must declare every column that the formula reads, so that all fits cost the same"
-            )
-        return table
-
-    def _on(self, table: Table) -> GLM:
-        """The model of these rows."""
-        formula, family, domain = self._model
-        return GLM.from_formula(formula, table, family, domain)
-
-    def _fit(self, table: Table, tick: int) -> GLMResults:
-        """Read the rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
-        ledger = self._ticks.ledger
-        paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
-        eps, delta = self._budget
-        seed = None if self._seed is None else self._seed + tick
-        return self._on(paid).fit(eps, delta=delta, seed=seed, **self._arguments)
-
-    def __repr__(self) -> str:
-        return f"<Refits: tick {self.tick}, fitted at {self.fitted}; {self._plan.guarantee}>"
-
-    def __reduce__(self) -> Any:
-        raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
-
-
-def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
-    """The schedule asked for, or the default. ArgumentError if it is neither a schedule for `horizon` nor a period."""
-    if schedule is None:
-        return Schedule.geometric(horizon, RATIO)
-    if isinstance(schedule, Schedule):
-        if schedule.horizon != horizon:
-            raise ArgumentError(f"horizon must be the schedule's, {schedule.horizon:,}")
-        return schedule
-    return Schedule.every(schedule, horizon)
-
-
-def make_refits_plan(
-    model: tuple[str, str | Family, Domain],
-    schedule: Schedule,
-    eps: float,
-    delta: float,
-    arguments: Mapping[str, Any],
-    seed: int | None,
-) -> tuple[RefitsPlan, tuple[float, float]]:
-    """The plan, and what eps and delta each fit is given."""
-    eps, delta = check_budget(eps, delta)
-    formula, family, domain = model
-    source = FormulaSource(formula, None, domain)
-
-    def request(each_eps: float, each_delta: float) -> Request:
-        return make_request(eps=each_eps, delta=each_delta, family=family, **arguments)
-
-    def guarantee(each_eps: float, each_delta: float) -> Guarantee:
-        return source.plan(request(each_eps, each_delta)).guarantee
-
-    each_eps, each_delta, total = share(eps, delta, len(schedule.times), guarantee)
-    if seed is not None:
-        total = total.uncertified(SEEDED)
-    guarantee_of_all = replace(total, basis=BASIS)
-    return RefitsPlan(schedule, source.plan(request(each_eps, each_delta)), guarantee_of_all), (each_eps, each_delta)
+    def _resume(self, facts: dict[str, Any]) -> None:
+        if facts.get("stream") != "refits" or facts["plan"] != self._digest:
+            raise StreamError("state: it belongs to another stream; open it as it was begun, or give another file")
+        self._tick, self.history = int(facts["tick"]), facts["history"]
+        self.results = None if facts["results"] is None else GLMResults.from_dict(facts["results"])

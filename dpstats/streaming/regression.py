@@ -5,41 +5,43 @@ What it has released is looked at again at no charge: past ticks, intervals, cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice
+from dpstats.arguments import check_choice, explain_calls, is_whole
+from dpstats.call import PlanKeywords, RowKeywords, expand_signature, split_kwargs
+from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
+from dpstats.families import Family
 from dpstats.frames import WideFrame
-from dpstats.plots import style
+from dpstats.ledger.ledger import LedgerLike
+from dpstats.models.sources import model_formula
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.quiet import quiet
-from dpstats.streaming.plan import StreamPlan, promise
-from dpstats.streaming.results import StreamResults, change_table
+from dpstats.quiet import hide_frames, quiet
+from dpstats.results.glm_results import GLMResults
+from dpstats.streaming.plan import StreamPlan
+from dpstats.streaming.refits import (
+    RefitModel,
+    RefitsPlan,
+    RunningRefits,
+    Schedule,
+    make_refits_plan,
+    make_schedule,
+)
+from dpstats.streaming.request import StreamKeywords, StreamRequest, make_plan
+from dpstats.streaming.results import StreamResults, change_table, coefficient_picture
 from dpstats.streaming.running import RunningStream
 from dpstats.streaming.sums.workloads import Window
+from dpstats.streaming.ticks import TickFeed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import Self, Unpack
-
-from dpstats.arguments import explain_calls
-from dpstats.call import expand_signature
-from dpstats.domain import Domain
-from dpstats.ledger.ledger import LedgerLike
-from dpstats.quiet import hide_frames
-from dpstats.streaming.refits import Refits
-from dpstats.streaming.request import StreamKeywords, StreamRequest, make_plan
-from dpstats.streaming.ticks import TickFeed
 
 Float = NDArray[np.float64]
 
@@ -47,18 +49,33 @@ RECALL = 512
 """Releases kept in memory where no file keeps them."""
 
 
-class _Chosen:
-    """What `Regression` makes: itself, or a `Refits`, which has no sums and arguments of its own."""
+class _Stream:
+    """What a regression has whose strategy is chosen by `mechanism`: sums of all ticks, or fits made anew."""
+
+    _running: RunningStream | RunningRefits
 
     def __new__(cls, *arguments: Any, mechanism: str | None = None, **options: Any) -> Self:
-        if not isinstance(mechanism, str) or mechanism != "refits":
+        if not _is_refits(mechanism):
             return super().__new__(cls)
         if options.get("horizon") is None:
             raise ArgumentError("horizon must be given for mechanism='refits', whose fits share the budget")
-        return Refits(*arguments, **options)  # type: ignore[return-value]
+        return super().__new__(Refits)  # type: ignore[return-value]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of everything that the stream ever shows."""
+        return self._running.plan.guarantee
+
+    @property
+    def tick(self) -> int:
+        """Ticks closed so far."""
+        return self._running.tick
+
+    def __reduce__(self) -> Any:
+        raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
 
 
-class Regression(_Chosen):
+class Regression(_Stream):
     """A regression of a stream of rows, released again at every tick.
 
     A stream is a sequence of ticks, a public clock: a batch, a day, a month. How many rows a tick brings is private. At
@@ -77,8 +94,8 @@ class Regression(_Chosen):
     mechanism : {"linear", "renewable", "projected", "refits"}, optional
         "linear" releases the sums of x y and x x'; the default of the Gaussian family. "renewable" linearises a tick's
         rows at the coefficients released before it; that of all others. "projected" is "linear" along few public random
-        directions, for wide rows. "refits" makes a `Refits` with all its arguments, which fits any method of
-        `dpstats.glm` anew at a few ticks: its `update` takes all rows so far.
+        directions, for wide rows. "refits" fits any method of `dpstats.glm` anew at a few ticks: the
+        stream is a `Refits`, with all its arguments, and its `update` takes all rows so far.
     weights, offset, exposure, subset : str, optional
         As for `dpstats.glm`: a column or an expression of columns, or terms of the formula. Weighted streams have no
         errors.
@@ -195,7 +212,7 @@ class Regression(_Chosen):
     ) -> None:
         request = StreamRequest(formula, domain, eps, delta, **arguments, seeded=seed is not None)
         plan = make_plan(request)
-        self._plan, self._running = plan, RunningStream(plan, ledger=ledger, state=state, recall=recall, seed=seed)
+        self._running: RunningStream = RunningStream(plan, ledger=ledger, state=state, recall=recall, seed=seed)
         self._domain = Domain.coerce(domain)
 
     @hide_frames
@@ -234,17 +251,8 @@ class Regression(_Chosen):
         >>> stream.update({"x": [0.2, 0.4], "y": [0.1, 0.9]}).params.index.tolist()
         ['Intercept', 'x']
         """
-        running = self._running
-        with running.alone():
-            running.check_usable()
-            running.check_label(label)
-            if running.waits:
-                running.record()
-                return self.at(self.tick)
-            table = running.table(rows)
-            running.begin()
-            running.close([table], label)
-            return self.at(self.tick)
+        self._running.update(rows, label)
+        return self.results
 
     def run(self, data: object, *, tick: int | str | None = None, until: int | None = None) -> Iterator[StreamResults]:
         """Close one tick after another with the rows of a table, of files, or of an iterator.
@@ -282,7 +290,7 @@ class Regression(_Chosen):
         ['May', 'June']
         """
         feed = TickFeed(self._running, self._domain, data, tick, until)
-        return (self.at(self.tick) for _ in feed)
+        return (self.results for _ in feed)
 
     def plan(self) -> StreamPlan:
         """What the stream releases and costs, by tick: reads nothing and charges nothing.
@@ -292,17 +300,7 @@ class Regression(_Chosen):
         >>> stream.plan().horizon
         12
         """
-        return self._plan
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Of everything that the stream ever shows."""
-        return self._plan.guarantee
-
-    @property
-    def tick(self) -> int:
-        """Ticks closed so far."""
-        return self._running.tick
+        return self._running.plan
 
     @property
     def label(self) -> str | None:
@@ -312,9 +310,9 @@ class Regression(_Chosen):
     @property
     def params(self) -> pd.Series[float]:
         """The latest coefficients in the user's units; before the first tick those of the null model."""
-        matrix, shift = self._plan.design.back_transform()
+        matrix, shift = self._running.plan.design.back_transform()
         return pd.Series(
-            matrix @ self._running.releases.last.params + shift, index=list(self._plan.names), name="params"
+            matrix @ self._running.releases.last.params + shift, index=list(self._running.plan.names), name="params"
         )
 
     @property
@@ -339,9 +337,9 @@ class Regression(_Chosen):
         if tick < 1:
             raise ArgumentError("tick must be at least 1: nothing has been released before the first tick")
         release = self._running.releases.at(tick)
-        workload = self._plan.sums.mechanism.workload
+        workload = self._running.plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(release.start[0])
-        plan = self._plan
+        plan = self._running.plan
         deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
         return self._results(release.params, release.released, deviation, start, tick)
 
@@ -367,16 +365,15 @@ class Regression(_Chosen):
         if not 0 <= a < b <= self.tick:
             raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far")
         sums = self._running.releases.at(b).total - self._running.releases.at(a).total
-        deviation = self._plan.interval_deviation(a, b)
+        deviation = self._running.plan.interval_deviation(a, b)
         with quiet():
-            params = self._plan.fitting.params(sums, deviation, ticks=b - a)
+            params = self._running.plan.fitting.params(sums, deviation, ticks=b - a)
         return self._results(params, sums, deviation, a, b)
 
     def _results(self, params: Float, sums: Float, deviation: float, a: int, b: int) -> StreamResults:
         """The regression of the ticks a + 1, ..., b."""
         linearised, weights = self._running.linearised(a, b)
-        ticks: dict[str, Any] = {"first": a + 1, "last": b, "linearised": linearised, "weights": weights}
-        return StreamResults(self._plan, params, sums=sums, deviation=deviation, **ticks)
+        return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights)
 
     def window(self, ticks: int) -> StreamResults:
         """The regression of the last `ticks` ticks; see `between`.
@@ -418,17 +415,17 @@ class Regression(_Chosen):
             raise ArgumentError(f"change needs twice its ticks, {2 * ticks}, and there are {self.tick} so far")
         ends = [(self.tick - ticks, self.tick), (self.tick - 2 * ticks, self.tick - ticks)]
         later, earlier = (self.between(a, b) for a, b in ends)
-        covariance = self._plan.sums.covariance(ends)
+        covariance = self._running.plan.sums.covariance(ends)
         correlation = float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
-        return change_table(self._plan.names, later, earlier, correlation)
+        return change_table(self._running.plan.names, later, earlier, correlation)
 
     @property
     def history(self) -> pd.DataFrame:
         """The coefficients of every remembered tick, a row a coefficient: tick, term, estimate, scaled_estimate."""
-        matrix, shift = self._plan.design.back_transform()
+        matrix, shift = self._running.plan.design.back_transform()
         ticks = list(range(self._running.releases.first, self.tick + 1))
         scaled = np.array([self._running.releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
-        names = list(self._plan.names)
+        names = list(self._running.plan.names)
         return WideFrame(
             {
                 "tick": np.repeat(np.array(ticks, dtype=np.int64), len(names)),
@@ -460,61 +457,186 @@ class Regression(_Chosen):
         >>> stream.plot("x").get_xlabel()  # with the extra "plots"
         'tick'
         """
-        check_choice("term", term, self._plan.names)
+        check_choice("term", term, self._running.plan.names)
         first = self._running.releases.first + (0 if window is None else _whole("window", window))
         ticks = range(first if window is None else max(first - 1, window), self.tick + 1)
         if not ticks or (window is not None and window < 1):
             raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
         results = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
-        of = self._plan.workload if window is None else f"the last {window} ticks"
+        of = self._running.plan.workload if window is None else f"the last {window} ticks"
         return coefficient_picture(results, term, f"{term}: {of}", ax)
 
     def __repr__(self) -> str:
-        return f"<Regression: tick {self.tick}, {self._plan.description}>"
+        return f"<Regression: tick {self.tick}, {self._running.plan.description}>"
 
-    def __reduce__(self) -> Any:
-        raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
+
+class Refits(Regression):
+    """A private regression of a stream of rows, fitted anew at ticks fixed beforehand.
+
+    The rows stay where they are: at every tick all rows so far are passed, and read only if the tick is one of the
+    schedule's. A result is on the disk before it is returned, so a process that is killed never makes a second one.
+
+    Parameters
+    ----------
+    formula : str
+    domain : Domain or dict
+    eps, delta : float
+        The budget of all fits together.
+    horizon : int
+        The last tick.
+    schedule : Schedule or int, optional
+        When to fit: `dpstats.streaming.Schedule`; a number tau means every tau ticks. By default geometric with the
+        ratio 1.6: few fits, none of which is missing more than the last 3/8 of the ticks and one.
+    family, method, penalty, alpha, weights, offset, exposure, subset, adjacency, seed
+        As for `dpstats.glm`.
+    ledger : Ledger, Part or path, optional
+        Charged once, durably, before the first fit; it keeps the tick.
+    state : path, optional
+        Of the file from which the stream goes on after the process has ended, however it ended.
+    **options
+        As for `dpstats.glm`, such as ``unit``; ``inference`` is off unless it is asked for.
+
+    Attributes
+    ----------
+    tick : int
+        Ticks closed so far.
+    results : GLMResults or None
+        The latest fit.
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        Naming the argument and the fix; nothing is read or charged.
+    StreamError
+        If `state` holds another stream, or is not the valid state of this one.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> days = dp.streaming.Refits("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1, family="huber_svm", horizon=60)
+    >>> days.plan().schedule.times
+    (1, 2, 3, 5, 7, 11, 17, 27, 43)
+    >>> days.update({"x": [0.1, 0.9], "y": [0, 1]}).params.index.tolist()
+    ['Intercept', 'x']
+    """
+
+    @explain_calls()
+    @expand_signature(PlanKeywords, without=("delta", "seed"))
+    def __init__(
+        self,
+        formula: str,
+        domain: Domain | Mapping[str, Any],
+        eps: float,
+        delta: float = 0.0,
+        *,
+        horizon: int,
+        schedule: Schedule | int | None = None,
+        family: str | Family = "gaussian",
+        ledger: LedgerLike = None,
+        state: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        if _is_refits(arguments.get("mechanism")):  # made by `Regression`
+            del arguments["mechanism"]
+        row_terms, options = split_kwargs(arguments, RowKeywords)
+        formula = model_formula(formula, family, **row_terms)
+        model = RefitModel(formula, family, Domain.coerce(domain), {"inference": None, **options})
+        times = make_schedule(schedule, horizon)
+        plan = make_refits_plan(model, times, eps, delta, seeded=seed is not None)
+        self._running: RunningRefits = RunningRefits(  # type: ignore[assignment]
+            model, plan, ledger=ledger, state=state, seed=seed
+        )
+
+    @property
+    def results(self) -> GLMResults | None:  # type: ignore[override]
+        """The latest fit; None before the first."""
+        return self._running.results
+
+    def plan(self) -> RefitsPlan:  # type: ignore[override]
+        """When fits will be made and what they cost; reads nothing.
+
+        Examples
+        --------
+        >>> days.plan().guarantee == days.guarantee
+        True
+        """
+        return self._running.plan
+
+    @property
+    def fitted(self) -> int:
+        """The tick of the latest fit; 0 before the first."""
+        return self.plan().schedule.latest(self.tick)
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """The latest coefficients in the user's units; ArgumentError before the first fit."""
+        if self.results is None:
+            raise ArgumentError(f"params: the first fit is that of tick {self.plan().schedule.times[0]}")
+        return self.results.params
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The coefficients of every fit: tick, term, estimate."""
+        return WideFrame(self._running.history, columns=["tick", "term", "estimate"])
+
+    @hide_frames
+    def update(self, so_far: object) -> GLMResults | None:  # type: ignore[override]
+        """Close a tick, and fit anew if it is one of the schedule's.
+
+        A tick that cannot be recorded, on a full disk or while the ledger stays locked, waits: the next call records
+        and shows it and does not look at `so_far`.
+
+        Parameters
+        ----------
+        so_far : DataFrame or another table, or path
+            All rows of the ticks so far, this one's too; whatever `dpstats.glm` takes. Read only if a fit is due.
+
+        Returns
+        -------
+        GLMResults or None
+            The latest fit, `fitted` ticks after the beginning; None before the first.
+
+        Raises
+        ------
+        ArgumentError, DataError, DomainError
+            By the schema of the rows alone; nothing was read, charged or released.
+        StreamError
+            If the stream is past its horizon, or its state is not the valid one or cannot be written: nothing was
+            released.
+        BudgetExceeded, LedgerError
+            If the ledger does not take the charge, before the first tick, or cannot be written.
+        ReleaseError
+            If it fails after rows were read; the tick is still open.
+
+        Examples
+        --------
+        >>> days.update({"x": [0.1, 0.9, 0.5], "y": [0, 1, 1]}).params.shape
+        (2,)
+        >>> days.fitted, len(days.history["tick"].unique())
+        (2, 2)
+        """
+        self._running.update(so_far, None)
+        return self.results
+
+    def _without_sums(self, *_: Any, **__: Any) -> NoReturn:
+        """ArgumentError: what other streams answer from their sums."""
+        raise ArgumentError(
+            "a stream of refits keeps its latest fit, results, and the coefficients of all, history: give all rows so "
+            "far to update; other ticks, intervals and changes are answered by a stream of sums"
+        )
+
+    run = at = between = window = change = plot = _without_sums
+
+    def __repr__(self) -> str:
+        return f"<Refits: tick {self.tick}, fitted at {self.fitted}; {self.guarantee}>"
+
+
+def _is_refits(mechanism: object) -> bool:
+    return isinstance(mechanism, str) and mechanism == "refits"
 
 
 def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if not is_whole(value):
         raise ArgumentError(f"{name} must be an integer: a number of ticks")
     return int(value)
-
-
-MOST_TICKS = 60
-"""Ticks of which a picture has intervals, evenly spread."""
-
-
-def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
-    """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
-    ax = style.new_axes(ax)
-    plan = results[0].plan
-    ticks = np.array([result.last for result in results])
-    values = np.array([result.params[term] for result in results])
-    if results[0].has_errors:
-        drawn_at = list(results)
-        if len(results) > MOST_TICKS:
-            drawn_at = [results[place] for place in np.linspace(0, len(results) - 1, MOST_TICKS).astype(int)]
-        ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in drawn_at])
-        middle = np.array([result.debiased[term] for result in drawn_at])
-        at = np.array([result.last for result in drawn_at])
-        finite = np.isfinite(ends).all(axis=1)
-        if finite.any():
-            ax.fill_between(
-                at[finite],
-                ends[finite, 0],
-                ends[finite, 1],
-                color=style.SKY,
-                alpha=0.3,
-                linewidth=0,
-                label="95 % interval",
-            )
-            ax.plot(at[finite], middle[finite], color=style.BLUE, linewidth=1.6, label="without shrinkage")
-    ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    style.name_axes(ax, "tick", f"coefficient of {term}")
-    lines = style.show_legend_above(ax)
-    style.finish(
-        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
-    )
-    return ax

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import pandas as pd
@@ -19,14 +18,15 @@ from dpstats.frames import WideFrame
 from dpstats.inference import Inference
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.estimates import LEVEL
-from dpstats.plan.tables import Summary, format_number, full_width, wrap_notes
+from dpstats.plots import style
 from dpstats.quiet import quiet
-from dpstats.results import stored
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.glm_results import GLMResults, as_ratios
+from dpstats.results.glm_results import as_ratios
+from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.streaming.plan import StreamPlan, header, ticks_table
+from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
+from dpstats.summaries import Summary, format_number, full_width, wrap_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ MOST_REMAINDER = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class StreamResults(GLMResults):
+class StreamResults(FittedModel):
     """The regression of the ticks first, ..., last of a stream.
 
     Attributes
@@ -64,15 +64,34 @@ class StreamResults(GLMResults):
     >>> fit = stream.update({"x": [0.2, 0.4], "y": [0.1, 0.9]})
     >>> fit.noise_sd.index.tolist()
     ['Intercept', 'x']
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/fit.json"
+    >>> fit.save(path)
+    >>> bool((dp.streaming.StreamResults.load(path).params == fit.params).all())
+    True
+    >>> dp.streaming.StreamResults.from_dict(fit.to_dict()).last
+    1
+    >>> "Ticks:" in fit.summary(full=True).as_text(), "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
+    (True, True, True)
+    >>> list(fit.tidy().columns[:2]), fit.glance()["last_tick"].item()
+    (['term', 'estimate'], 1)
+    >>> fit.excess_risk()
+    Traceback (most recent call last):
+    dpstats.errors.NotReleasedError: excess_risk: bounds are proved for single fits; plan.ticks() predicts ...
     """
 
-    plan: StreamPlan  # type: ignore[assignment]
-    sums: Float = ()  # type: ignore[assignment]
-    deviation: float = 1.0
-    first: int = 1
-    last: int = 0
-    linearised: Float = ()  # type: ignore[assignment]
-    weights: Float = ()  # type: ignore[assignment]
+    plan: StreamPlan
+    sums: Float
+    deviation: float
+    first: int
+    last: int
+    linearised: Float
+    weights: Float
+
+    @property
+    def nobs(self) -> None:
+        """None: the number of rows is private, or not one of a single charge."""
+        return
 
     @cached_property
     def _inferred(self) -> ReleasedErrors:
@@ -107,7 +126,7 @@ class StreamResults(GLMResults):
             return 0.0
         with quiet():
             return self.plan.fitting.remainder(
-                self.sums, self.deviation, self.scaled_params, np.asarray(self.linearised), np.asarray(self.weights)
+                self.sums, self.deviation, self.scaled_params, self.linearised, self.weights
             )
 
     @property
@@ -181,6 +200,7 @@ class StreamResults(GLMResults):
         """
         if n is not None:
             raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
+        full = check_flag("full", full)
         errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
         summary = Summary()
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
@@ -219,43 +239,29 @@ class StreamResults(GLMResults):
     def __repr__(self) -> str:
         return f"<StreamResults: ticks {self.first} to {self.last}, {self.plan.description}>"
 
-    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
-        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`."""
-        return super().plot(kind, **arguments)
-
-    def save(self, path: str | Path) -> None:
-        """Write the released values and the public plan as JSON."""
-        facts = {
+    def to_dict(self) -> dict[str, Any]:
+        """The released values and the public plan, for JSON."""
+        return {
             "plan": self.plan.to_dict(),
             "scaled_params": self.scaled_params.tolist(),
-            "sums": np.asarray(self.sums).tolist(),
+            "sums": self.sums.tolist(),
             "deviation": self.deviation,
             "ticks": [self.first, self.last],
-            "linearised": np.asarray(self.linearised).tolist(),
-            "weights": np.asarray(self.weights).tolist(),
+            "linearised": self.linearised.tolist(),
+            "weights": self.weights.tolist(),
         }
-        stored.save_released(path, "StreamResults", facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> StreamResults:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        DataError
-            If there is no such file, or it is not one that `save` wrote.
-        """
-
-        def build(facts: dict[str, Any]) -> StreamResults:
-            plan, sums = stored_plan(facts["plan"]), np.asarray(facts["sums"], dtype=np.float64)
-            params = np.asarray(facts["scaled_params"], dtype=np.float64)
-            if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
-                raise ValueError("the stored values do not suit the plan")
-            (first, last), far = facts["ticks"], np.asarray(facts["linearised"], dtype=np.float64)
-            rest: dict[str, Any] = {"linearised": far, "weights": np.asarray(facts["weights"], dtype=np.float64)}
-            return cls(plan, params, sums=sums, deviation=facts["deviation"], first=first, last=last, **rest)
-
-        return stored.load_released(path, "StreamResults", build)
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of."""
+        plan = stored_plan(facts["plan"])
+        params, sums, linearised, weights = (
+            np.asarray(facts[name], dtype=np.float64) for name in ("scaled_params", "sums", "linearised", "weights")
+        )
+        if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
+            raise ValueError("the stored values do not suit the plan")
+        first, last = facts["ticks"]
+        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights)
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:
@@ -327,3 +333,32 @@ def change_table(
         "high": change + half,
     }
     return WideFrame(columns, index=pd.Index(list(names), name="term"))
+
+
+MOST_TICKS = 60
+"""Ticks of which a picture has intervals, evenly spread."""
+
+
+def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
+    """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
+    ax = style.new_axes(ax)
+    plan = results[0].plan
+    ticks = np.array([result.last for result in results])
+    values = np.array([result.params[term] for result in results])
+    if results[0].has_errors:
+        spread = np.linspace(0, len(results) - 1, min(len(results), MOST_TICKS)).astype(int)
+        shown = [results[place] for place in spread]
+        ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in shown])
+        finite = np.isfinite(ends).all(axis=1)
+        if finite.any():
+            at, (low, high) = np.array([result.last for result in shown])[finite], ends[finite].T
+            middle = np.array([result.debiased[term] for result in shown])[finite]
+            ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
+            ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
+    ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
+    style.name_axes(ax, "tick", f"coefficient of {term}")
+    lines = style.show_legend_above(ax)
+    style.finish(
+        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
+    )
+    return ax

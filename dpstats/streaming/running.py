@@ -10,28 +10,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
 from dpstats.data import Block, Table, as_table
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
 from dpstats.ledger import Part
 from dpstats.ledger.ledger import LedgerLike
-from dpstats.models.charging import check_rows
+from dpstats.models.release import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
 from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_at
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
 from dpstats.streaming.plan import StreamPlan, rows_of_one
-from dpstats.streaming.sums import PrefixSums
+from dpstats.streaming.sums import PrefixSums, stored_plan
 
 Float = NDArray[np.float64]
 
@@ -201,7 +199,7 @@ def choose_burn_in(
 
 
 class RunningStream(DurableTicks):
-    """What changes while a stream runs."""
+    """What changes while a stream of sums runs."""
 
     def __init__(
         self,
@@ -214,24 +212,21 @@ class RunningStream(DurableTicks):
     ) -> None:
         if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
-        self.plan = plan
         super().__init__(state, ledger, plan.sums.mechanism.workload.ticks)
         path = self._keeper.path
         releases_path = None if path is None else path.with_name(f"{path.name}.releases")
+        self.plan = plan
         self.releases = Releases(plan.vector.size, len(plan.names), releases_path, int(recall))
-        self.label: str | None = None
         self._counted = False
-        facts = self._keeper.load()
-        self._begun = facts is not None
-        if facts is None:
-            self._identity = f"{plan.digest()}:{secrets.token_hex(16)}"
+        self._load()
+        if not self._begun:
+            self._identity = f"{plan.digest()}:{self._identity}"
             self._sums = plan.sums.start(seed=seed)
-        else:
-            self._resume(facts)
+
+    _sums: PrefixSums
 
     @property
     def tick(self) -> int:
-        """Ticks closed so far."""
         return self.releases.tick
 
     @property
@@ -241,38 +236,20 @@ class RunningStream(DurableTicks):
         return [*self.plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
 
     def table(self, rows: object) -> Table:
-        """`rows` as a table that the formula can read and the ledger pays for, judged by its schema alone.
-
-        ArgumentError, DataError, DomainError if it is not.
-        """
         table = as_table(rows)
         self.plan.design.check_schema(table)
         check_rows(self._keeper.ledger, self.plan.guarantee, table)
         return table
 
-    def check_label(self, label: str | None) -> None:
-        """Raise unless `label` may follow the last one, or is that of the tick that waits."""
-        if label is not None and not isinstance(label, str):
-            raise ArgumentError("label must be text: the public name of a tick")
-        if self._waiting is not None:
-            if label != self._waiting.label:
-                named = "no label" if self._waiting.label is None else f"label={safe_repr(self._waiting.label)}"
-                raise StreamError(f"label: the tick that waits to be recorded has {named}; call update with that first")
-            return
-        if self.tick and (label is None) != (self.label is None):
-            raise ArgumentError("label must be given for every tick, or for none")
-        if label is not None and self.label is not None and label <= self.label:
-            raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
-
     def begin(self, counted: int | None = None) -> None:
-        """Charge the ledger and write the first state, once.
-
-        StreamError if rows are counted in a stream that was charged for without.
-        """
-        if self._begun or self._keeper.entry is not None:
-            self._check_counted(counted)
-        else:
+        """As `DurableTicks.begin`; StreamError if rows are counted in a stream that was charged for without."""
+        if not self._begun and self._keeper.entry is None:
             self._counted = counted is not None
+        elif counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
+            raise StreamError(
+                "tick: this stream was begun with ticks whose number of rows is private, and ticks of so many rows "
+                "would tell it; close them with update or by a column, or begin a new stream"
+            )
         if self._begun:
             return
         plan = self.plan
@@ -282,29 +259,18 @@ class RunningStream(DurableTicks):
             label = f"{label}; one {plan.guarantee.unit} {often}, which is not checked"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         entry = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
+        # The first state holds noise.
         strip_context(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
         self._begun = True
 
-    def _check_counted(self, counted: int | None) -> None:
-        if counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
-            raise StreamError(
-                "tick: this stream was begun with ticks whose number of rows is private, and ticks of so many rows "
-                "would tell it; close them with update or by a column, or begin a new stream"
-            )
-
-    def close(self, tables: Sequence[Table], label: str | None) -> None:
-        """Close a tick, whose rows are charged for; see `begin`."""
-        # Frames hold the exact sums, and a release that nobody may see before it is on the disk.
-        strip_context(lambda: self._close(tables, label))
-
-    def _close(self, pieces: Sequence[Table], label: str | None) -> None:
-        vector = fail_closed(lambda: self._vector(pieces))
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+        vector = fail_closed(lambda: self._vector(tables))
 
         def step() -> Waiting:
             release = self._step(vector)
             return Waiting(self._facts(self.tick + 1, release, label), release, label)
 
-        self._compute(step)
+        return step
 
     def _show(self, release: Release, label: str | None) -> None:
         self.releases.append(release)
@@ -333,7 +299,7 @@ class RunningStream(DurableTicks):
             if self._keeper.ledger is not None:
                 paid = self._keeper.ledger.rows_of(paid)
             try:
-                rows = plan.design.rows(paid).each(_Capped(plan.family))
+                rows = plan.design.rows(paid).map(_Capped(plan.family))
                 total = total + plan.vector.exact(rows, self.releases.last.params)
             finally:
                 paid.forget()
@@ -372,13 +338,14 @@ class RunningStream(DurableTicks):
         """Go on from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
             raise StreamError("state: this is no state of a regression")
-        ours = self.plan.digests()
-        if changed := [name for name, digest in ours.items() if facts["plan"].get(name) != digest]:
+        self.plan = self.plan.on_noise_of(stored_plan(facts["sums"].encode()))
+        digests = self.plan.digests()
+        if changed := [name for name, digest in digests.items() if facts["plan"].get(name) != digest]:
             raise StreamError(
                 f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
                 "begin a new stream with a state of its own"
             )
-        self._identity, self.label, self._counted = facts["identity"], facts["label"], facts["counted"]
+        self.label, self._counted = facts["label"], facts["counted"]
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
         numbers = np.array([float.fromhex(value) for value in facts["release"]])
         self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))

@@ -148,10 +148,10 @@ class TickFeed:
     @hide_frames
     def __next__(self) -> int:
         """Close the next tick; its number."""
-        with self._running.alone():
-            return self._closed()
+        with self._running.lock.held():
+            return self._close()
 
-    def _closed(self) -> int:
+    def _close(self) -> int:
         running = self._running
         if running.tick >= self._last:
             raise StopIteration

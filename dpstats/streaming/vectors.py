@@ -135,8 +135,9 @@ class RowVector:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> RowVector:
         """What `to_dict` gave `stored` of."""
+        facts = {name: stored[name] for name in ("method", "inner", "cross", "square", "reach")}
         family, metric = family_from_dict(stored["family"]), MatrixNoise.from_dict(stored["metric"])
-        return cls(**{**stored, "family": family, "metric": metric})
+        return cls(**facts, family=family, metric=metric)
 
 
 def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:

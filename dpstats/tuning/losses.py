@@ -17,7 +17,7 @@ from dpstats.data import Block, MemoryRows, Rows, Table, slices
 from dpstats.data.persons import OwnedRows, shared_weights
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
-from dpstats.formula import cells
+from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.public_frame import public_frame
@@ -59,8 +59,8 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
         if person is None:
             return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
         names = list(dict.fromkeys([*losses.columns, person]))
-        owned = table.batches(names).through(partial(_owned, losses, person))
-        owned = owned.held() if isinstance(owned, MemoryRows) else owned
+        owned = table.batches(names).map_shards(partial(_owned, losses, person))
+        owned = owned.persist() if isinstance(owned, MemoryRows) else owned
         return shared_weights(owned).total(partial(_shared_steps, low), operator.add)
 
 
@@ -110,16 +110,10 @@ def shared_steps(each: Array, weights: Array, low: float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ModelLosses:
-    """Losses of released models of one response.
-
-    Attributes
-    ----------
-    fits : tuple of GLMResults
-    loss : {"mistakes", "absolute_error", "squared_error"}
-    """
+    """Losses of released models of one response."""
 
     fits: tuple[GLMResults, ...]
-    loss: str
+    loss: str  # one of `MODEL_LOSSES`
 
     def __post_init__(self) -> None:
         responses = [_design(fit).response for fit in self.fits]
@@ -153,24 +147,17 @@ class ModelLosses:
         design = _design(self.fits[0])
         center, scale = design.response_scaling()
         response = center + scale * design.endog_of(table)
-        return np.column_stack([self._of(fit, response, table) for fit in self.fits])
-
-    def _of(self, fit: GLMResults, response: Array, table: Table) -> Array:
-        exog, _, offset = _design(fit).predicting(table, offset=True)
-        return model_loss(fit, self.loss, exog, response, offset)
+        losses = []
+        for fit in self.fits:
+            exog, _, offset = _design(fit).predicting(table, offset=True)
+            losses.append(model_loss(fit, self.loss, exog, response, offset))
+        return np.column_stack(losses)
 
 
 def block_loss(fit: GLMResults, loss: str, rows: Rows[Block]) -> int:
-    """What all rows cost one model, in steps, each by its weight. Reads rows: charge first.
+    """What all rows of the fit's own design, in model units, cost it in steps, each by its weight. Charge first.
 
     Rows of a person share one row's.
-
-    Parameters
-    ----------
-    fit : GLMResults
-    loss : {"mistakes", "absolute_error", "squared_error"}
-    rows : Rows of Block
-        Of the fit's own design, in model units.
     """
     return rows.total(partial(_block_loss, fit, loss), operator.add)
 
@@ -190,19 +177,7 @@ def _block_loss(fit: GLMResults, loss: str, blocks: Iterable[Block]) -> int:
 
 
 def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset: Array | None = None) -> Array:
-    """What rows cost one model, shape (rows,).
-
-    Parameters
-    ----------
-    fit : GLMResults
-    loss : {"mistakes", "absolute_error", "squared_error"}
-    exog : ndarray, shape (rows, p)
-        In model units.
-    response : ndarray, shape (rows,)
-        In the user's units.
-    offset : ndarray, shape (rows,), optional
-        In model units; 0 by default.
-    """
+    """What rows cost one model, shape (rows,); columns (rows, p), offsets in model units, responses in the user's."""
     linear = np.zeros(len(exog)) if offset is None else offset.copy()
     # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
     for column, coefficient in zip(exog.T, fit.scaled_params, strict=True):
@@ -228,18 +203,10 @@ def _design(fit: GLMResults) -> DesignSpec:
 
 @dataclass(frozen=True)
 class RuleLosses:
-    """Losses that an expression gives, one a candidate.
+    """Losses that an expression gives, one a candidate."""
 
-    Attributes
-    ----------
-    codes : tuple of str
-        The expressions, each with its candidate in place.
-    declared : str
-        The Domain, as JSON.
-    """
-
-    codes: tuple[str, ...]
-    declared: str
+    codes: tuple[str, ...]  # the expressions, each with its candidate in place
+    declared: str  # the Domain, as JSON
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -249,16 +216,15 @@ class RuleLosses:
 
     def check(self, table: Table) -> None:
         """Raise by names and declared types alone."""
-        domain = Domain.from_json(self.declared)
-        cells.check_columns(table, domain, self.columns)
+        reader.check_columns(table, Domain.from_json(self.declared), self.columns)
 
     def each(self, table: Table) -> Array:
         """Losses, shape (rows, k)."""
         domain = Domain.from_json(self.declared)
-        columns = cells.read_columns(table, self.columns)
-        encoded, complete = cells.encode(columns, domain, slice(0, table.rows))
+        columns = reader.read_columns(table, self.columns)
+        encoded, complete = reader.encode(columns, domain, slice(0, table.rows))
         values = np.full((table.rows, len(self.codes)), np.nan)
-        chosen = cells.take(encoded, complete)
+        chosen = reader.take(encoded, complete)
         for place, code in enumerate(self.codes):
             values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), chosen))
         return values
@@ -276,13 +242,8 @@ def _bound(code: str, declared: str) -> Node:
 def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: float = 0.0) -> RuleLosses:
     """The losses of rules or numbers put into an expression in place of the name ``candidate``.
 
-    Raises
-    ------
-    ArgumentError
-        If `score` does not read ``candidate``, a candidate is neither a finite number nor an expression, or losses
-        leave [low, 1] on the declared ranges: they would be clipped, and another candidate chosen than the best.
-    FormulaError, DomainError
-        If an expression is not row-wise, or a column it reads is not declared.
+    ArgumentError too if losses leave [low, 1] on the declared ranges: they would be clipped, and another candidate
+    chosen than the best.
     """
     codes = tuple(_substituted(score, candidate) for candidate in candidates)
     declared = domain.to_json()
@@ -295,8 +256,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
             # It may quote the candidate, and so many may be a column.
             raise type(error)(
                 f"candidate {place} of {len(codes)}, put into score {safe_repr(score)}, is refused; select() with a "
-                "few "
-                "candidates says why"
+                "few candidates says why"
             ) from None
         if most > 1 + CLOSE or least < low - CLOSE:
             raise ArgumentError(_beyond(score, place, (least, most) if len(codes) <= MOST_SHOWN else None, low))
@@ -305,7 +265,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
 
 def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, float]:
     """The least and the greatest loss on the declared ranges, and 0."""
-    columns = list(dict.fromkeys(columns_of(compile_factor(code).node)))
+    columns = columns_of(compile_factor(code).node)
     if missing := [name for name in columns if name not in domain]:
         raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
     try:
@@ -316,20 +276,20 @@ def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, fl
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
 
-def _beyond(score: str, place: int, found: tuple[float, float] | None, low: float) -> str:
+def _beyond(score: str, place: int, losses: tuple[float, float] | None, low: float) -> str:
     """What to do about losses that are not within [low, 1]."""
-    said = f"score {safe_repr(score)} with candidate {place}"
-    if found is None:
-        return f"{said} leaves [{low:g}, 1] on the declared ranges: divide by the width of what it can be"
-    least, most = found
+    start = f"score {safe_repr(score)} with candidate {place}"
+    if losses is None:
+        return f"{start} leaves [{low:g}, 1] on the declared ranges: divide by the width of what it can be"
+    least, most = losses
     negative = " and pass monotone=False" if low == 0 and least < -CLOSE else ""
     return (
-        f"{said} lies between {least:.4g} and {most:.4g} on the declared ranges; losses must lie within "
+        f"{start} lies between {least:.4g} and {most:.4g} on the declared ranges; losses must lie within "
         f"[{low:g}, 1]: divide by {max(most, -least):.4g}{negative}"
     )
 
 
-class _Put(ast.NodeTransformer):
+class _Substitution(ast.NodeTransformer):
     """Puts an expression in place of the name ``candidate``."""
 
     def __init__(self, value: ast.expr) -> None:
@@ -351,11 +311,11 @@ def _substituted(score: str, candidate: Any) -> str:
         )
     text = candidate if isinstance(candidate, str) else repr(float(candidate))
     try:
-        put = _Put(ast.parse(text.strip(), mode="eval").body)
-        tree = put.visit(ast.parse(score.strip(), mode="eval").body)
+        substitution = _Substitution(ast.parse(text.strip(), mode="eval").body)
+        tree = substitution.visit(ast.parse(score.strip(), mode="eval").body)
     except (SyntaxError, ValueError) as error:
         raise FormulaError(f"score {safe_repr(score)} with a candidate put in is not an expression") from error
-    if not put.times:
+    if not substitution.times:
         raise ArgumentError(
             f"score must be one of {list(MODEL_LOSSES)} for fitted models, or an expression that reads the name "
             f"candidate, such as 'candidate != (income == \">50K\")'; got {safe_repr(score)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,20 +13,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpstats.arguments import MOST_LETTERS, check_choice, explain_calls, safe_repr
-from dpstats.call import DELTA_LEAST, SEEDED, make_request
+from dpstats.arguments import MOST_LETTERS, check_choice, explain_calls, is_number, safe_repr
+from dpstats.call import DELTA_LEAST, make_request
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.frames import WideFrame
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.privacy.gaussian import check_delta
 from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_planned, make_unit
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
-from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
+from dpstats.results.stored import Printed, guarantee_sentence, marked_title
+from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.tuning.losses import MODEL_LOSSES
 
 FIXED = (
@@ -47,20 +48,9 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
 def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The arguments of each candidate's fit, by a name that says what it sets.
+    """The arguments of each candidate's fit, by a name that says what it sets; `common` are those of all.
 
-    Parameters
-    ----------
-    grid : dict or list of dict
-        Lists of values by argument, of which every combination is a candidate; or the candidates one by one.
-    common : dict
-        Arguments that all candidates share unless they set them.
-
-    Raises
-    ------
-    ArgumentError
-        If the grid is of another form, has fewer than two different candidates or more than `MOST`, or sets what all
-        candidates must share; or if their families have responses of different kinds.
+    ArgumentError unless they are 2 to `MOST` different ones with responses of one kind, and set nothing that is fixed.
     """
     chosen = _combinations(grid)
     for name in itertools.chain(common, *chosen):
@@ -72,7 +62,7 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
         for name in one:
             if not isinstance(name, str) or name in FIXED:
                 raise ArgumentError(f"grid cannot set {safe_repr(name)}: it is the same for all candidates")
-    named = {", ".join(f"{name}={_said(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
+    named = {", ".join(f"{name}={_quoted(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
     if len(named) < max(2, len(chosen)):
         raise ArgumentError("grid must hold at least two candidates, all of them different")
     kinds = {get_family(arguments.get("family", "gaussian")).response for arguments in named.values()}
@@ -83,7 +73,7 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
 
 def _combinations(grid: Grid) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping) and all(isinstance(values, (list, tuple)) for values in grid.values()):
-        if not 0 < _product(grid.values()) <= MOST:
+        if not 0 < math.prod(map(len, grid.values())) <= MOST:
             raise ArgumentError(f"grid must hold between 2 and {MOST} combinations")
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     if isinstance(grid, (list, tuple)) and len(grid) <= MOST and all(isinstance(one, Mapping) for one in grid):
@@ -91,14 +81,7 @@ def _combinations(grid: Grid) -> list[dict[str, Any]]:
     raise ArgumentError("grid must be a dict of lists, such as {'curvature': [1, 10]}, or a list of dicts of arguments")
 
 
-def _product(values: Any) -> int:
-    size = 1
-    for each in values:
-        size *= len(each)
-    return size
-
-
-def _said(value: Any) -> str:
+def _quoted(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return value if isinstance(value, str) and len(value) <= MOST_LETTERS else safe_repr(value)
@@ -120,7 +103,7 @@ SHARES = {"stopping": 0.2, "all": 0.1}
 """Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
 
 
-def checked_share(strategy: str, share: float | None) -> float:
+def check_share(strategy: str, share: float | None) -> float:
     """The share of eps that scores or the choice take; ArgumentError if it is none."""
     if strategy not in SHARES:
         if share is not None:
@@ -128,13 +111,12 @@ def checked_share(strategy: str, share: float | None) -> float:
         return 0.0
     if share is None:
         return SHARES[strategy]
-    real = isinstance(share, (int, float)) and not isinstance(share, bool)
-    if not (real and 0 < share < 1):
+    if not (is_number(share) and 0 < share < 1):
         raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {safe_repr(share)}")
     return float(share)
 
 
-def checked_score(score: str | None, response: str) -> str:
+def check_score(score: str | None, response: str) -> str:
     """The score's name, by the kind of response unless one is given."""
     if score is None:
         return "mistakes" if response == "binary" else "absolute_error"
@@ -158,7 +140,7 @@ UNTUNED = (
 
 
 @dataclass(frozen=True, eq=False)
-class TuningPlan:
+class TuningPlan(Printed):
     """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
 
     Attributes
@@ -261,8 +243,7 @@ class TuningPlan:
         True
         """
         title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         rows = [
             (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
             for name, *figures in self.table.itertuples()
@@ -284,26 +265,18 @@ class TuningPlan:
         >>> all(isinstance(note, str) for note in plan.notes())
         True
         """
-        guarantee = self.guarantee
-        spent = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
-        said = [
-            f"The released fit and which candidate it is are {spent}-differentially private under "
-            f"{guarantee.neighbours}, by {cite_proof(guarantee.basis)}."
-            if guarantee.certified
-            else f"No guarantee is claimed for this output: {guarantee.reason}.",
-            UNTUNED,
-        ]
+        notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
         if self.runs is not None:
-            said.append(
+            notes.append(
                 f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
                 f"readers of the result time the call. A given candidate is tried with probability "
                 f"{self.runs.coverage(len(self.names)):.2f}."
             )
         if any(stage.plan.information is not None for plan in self.plans for stage in plan.stages):
-            said.append("Standard errors do not know that the data chose among the candidates.")
+            notes.append("Standard errors do not know that the data chose among the candidates.")
         if self.strategy == "public":
-            said.append("The rows given as public are taken to be so: nothing protects them.")
-        return said
+            notes.append("The rows given as public are taken to be so: nothing protects them.")
+        return notes
 
     def summary(self) -> Summary:
         """Candidates, budget and notes; as_text, as_html and as_latex.
@@ -312,14 +285,13 @@ class TuningPlan:
         --------
         >>> "stopping" in plan.summary().as_text()
         True
+        >>> "tabular" in plan.to_latex(), "---:|" in plan.to_markdown()
+        (True, True)
         """
         summary = Summary()
         summary.tables = self.tables()
         summary.add_extra_txt(wrap_notes(self.notes()))
         return summary
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
@@ -421,7 +393,7 @@ def tuning_plan(
     notion = check_adjacency(adjacency)
     record = make_unit(common.get("unit"))
     _check_strategy(strategy, delta, record)
-    share = checked_share(strategy, score_share)
+    share = check_share(strategy, score_share)
     # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
     common = {"inference": None, **common}
     named = candidates_of(grid, common)
@@ -436,14 +408,16 @@ def tuning_plan(
     for plan in plans:
         if strategy == "parts" and plan.response is not None:
             raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
-    guarantee = _guarantee(Guarantee(eps, delta, notion, basis=PROOF, unit=record.column), plans, seed)
+    guarantee = Guarantee(eps, delta, notion, basis=PROOF, unit=record.column)
+    for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
+        guarantee = guarantee if reason is None else guarantee.uncertified(reason)
     return TuningPlan(
         strategy=strategy,
         formula=source.formula,
         names=tuple(named),
         plans=tuple(plans),
         default=_default(source, {**common, **shared, "eps": eps, "delta": delta}),
-        score=checked_score(score, plans[0].family.response),
+        score=check_score(score, plans[0].family.response),
         score_eps=score_eps,
         runs=law,
         choice=PermuteAndFlip(len(named), score_eps, notion) if strategy in ("all", "parts") else None,
@@ -463,21 +437,13 @@ def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
         )
 
 
-def _guarantee(whole: Guarantee, plans: Sequence[Plan], seed: int | None) -> Guarantee:
-    """Of the tuning: uncertified for the reasons of any of its fits, or because it is seeded."""
-    reasons = dict.fromkeys(plan.guarantee.reason for plan in plans if plan.guarantee.reason is not None)
-    for reason in reasons or ({} if seed is None else {SEEDED: None}):
-        whole = whole.uncertified(reason)
-    return whole
-
-
-def _planned(source: FormulaSource, arguments: Mapping[str, Any], whose: str = "") -> Plan:
+def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = "") -> Plan:
     try:
         request = make_request(**arguments)
         undeclared = source.undeclared(request.family)
         plan = None if undeclared else source.plan(request)
     except ArgumentError as error:  # one of public arguments
-        raise ArgumentError(f"{whose}{error}") from error
+        raise ArgumentError(f"{prefix}{error}") from error
     if plan is None:
         raise ArgumentError(
             f"domain must declare the range of {', '.join(undeclared)}: tuning buys none; dp.buy_ranges does, once for "

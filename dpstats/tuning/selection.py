@@ -5,51 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
 from dpstats.arguments import explain_calls, is_number, safe_repr
-from dpstats.call import SEEDED
+from dpstats.call import check_privacy
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import check_for_unit, run_charged
-from dpstats.models.persons import check_unit
-from dpstats.plan.tables import Summary, format_number, full_width, shorten, wrap_notes
-from dpstats.privacy.guarantee import Guarantee, check_adjacency, check_budget, make_unit
-from dpstats.privacy.randomness import random_source
+from dpstats.models.release import Release, check_for_unit, check_unit
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.selection import PermuteAndFlip
-from dpstats.proof_pages import cite_proof
 from dpstats.quiet import hide_frames
-from dpstats.results import stored
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Released, guarantee_sentence, marked_title
+from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 
 def utility(choice: PermuteAndFlip, beta: float, n: float | None) -> pd.DataFrame:
-    """Bounds that fail with probability at most `beta`.
+    """Bounds that fail with probability at most `beta`; with `n`, a public number of rows, also those on new rows.
 
-    Parameters
-    ----------
-    choice : Choice
-    beta : float
-    n : float or None
-        A public number of rows, or a guess, for the bounds on new rows.
-
-    Returns
-    -------
-    DataFrame
-        bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row, the same
-        divided by n, or the expected loss of a new row beyond that of the best candidate; holds, "proved" or "printed".
-
-    Raises
-    ------
-    ArgumentError
-        If `beta` or `n` is not usable.
+    Columns bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row, the same
+    over n, or the expected loss of a new row beyond that of the best; holds, "proved" or "printed".
     """
     ours = choice.bound(beta)
     if n is not None and not (is_number(n) and n > 0):
@@ -89,7 +70,7 @@ BETA = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Released):
     """What `select` chose.
 
     Attributes
@@ -147,11 +128,12 @@ class Selection:
         --------
         >>> found.chosen in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         summary = Summary()
         title = f"Choice of the least {shorten(self.score, 40)}"
-        if not self.guarantee.certified:
-            title = f"*** NOT CERTIFIED ***\n{title}"
+        title = marked_title(title, self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
         bounds = self.utility()
         rows = [
@@ -165,32 +147,23 @@ class Selection:
             full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
             full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
         ]
-        summary.add_extra_txt(wrap_notes(self._said()))
+        summary.add_extra_txt(wrap_notes(self._notes()))
         return summary
 
-    def _said(self) -> list[str]:
-        guarantee = self.guarantee
-        first = (
-            f"The choice is {guarantee.eps:.4g}-differentially private under {guarantee.neighbours}, by "
-            f"{cite_proof(guarantee.basis)}; what the candidates themselves cost comes on top."
-            if guarantee.certified
-            else f"No guarantee is claimed for this output: {guarantee.reason}."
-        )
-        who = "A row adds" if guarantee.unit is None else f"All rows of one {guarantee.unit} together add"
+    def _notes(self) -> list[str]:
+        unit = self.guarantee.unit
+        who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
         return [
-            first,
+            guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
 
-    def save(self, path: str | Path) -> None:
-        """Write what was released as JSON, without the candidates themselves.
+    def to_dict(self) -> dict[str, Any]:
+        """What was released, for JSON, without the candidates themselves.
 
         Examples
         --------
@@ -201,19 +174,19 @@ class Selection:
         True
         """
         facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
-        stored.save_released(
-            path, "Selection", {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
-        )
+        return {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
 
     @classmethod
-    def load(cls, path: str | Path) -> Selection:
-        """Read what `save` wrote; DataError if it is no such file."""
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of.
 
-        def build(facts: dict[str, Any]) -> Selection:
-            choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
-            return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
-
-        return stored.load_released(path, "Selection", build)
+        Examples
+        --------
+        >>> dp.Selection.from_dict(found.to_dict()).names
+        ('0.25', '0.5')
+        """
+        choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
+        return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
 
 
 @hide_frames
@@ -293,49 +266,40 @@ def select(
     >>> found.chosen in ("0.25", "0.5", "0.75")
     True
     """
-    eps, _ = check_budget(eps)
-    notion = check_adjacency(adjacency)
-    random = random_source(seed)
+    privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit)
     if not isinstance(monotone, bool):
         raise ArgumentError(f"monotone must be True or False, got {safe_repr(monotone)}")
     named = named_candidates(candidates)
     losses = losses_of(tuple(named.values()), score, domain, 0.0 if monotone else -1.0)
-    choice = PermuteAndFlip(len(named), eps, notion, monotone)
-    record = make_unit(unit)
-    guarantee = Guarantee(eps, 0.0, notion, basis=PROOF, unit=record.column)
-    if seed is not None:
-        guarantee = guarantee.uncertified(SEEDED)
+    choice = PermuteAndFlip(len(named), privacy.eps, privacy.adjacency, monotone)
+    guarantee = privacy.guarantee(PROOF)
     table = as_table(data)
     losses.check(table)
-    check_unit(table, record)
+    check_unit(table, privacy.record)
     check_for_unit(ledger, unit, "dp.select")
     names = tuple(named)
 
-    def release(rows: Table) -> Selection:
-        total = total_losses(losses, rows, 0.0 if monotone else -1.0, record.column)
-        name = names[choice.choose(total, random)]
+    def work(rows: Table) -> Selection:
+        total = total_losses(losses, rows, 0.0 if monotone else -1.0, privacy.record.column)
+        name = names[choice.choose(total, privacy.random())]
         return Selection(name, named[name], names, score, choice, guarantee)
 
-    return run_charged(
-        ledger,
+    return Release(
         guarantee,
         table,
-        release,
+        work,
         label=f"choice among {len(named)} candidates",
         method="select",
-        columns=tuple(dict.fromkeys((*losses.columns, *record.columns))),
+        columns=losses.columns,
         formula=score,
         domain=Domain.coerce(domain),
-    )
+    ).run(ledger)
 
 
 def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     """The candidates by name: a dict's own names, else texts and numbers themselves, or their places from 1.
 
-    Raises
-    ------
-    ArgumentError
-        If they are not at least two, with different names.
+    ArgumentError unless they are at least two, with different names.
     """
     if isinstance(candidates, (str, bytes)) or not isinstance(candidates, (Mapping, Sequence)) or len(candidates) < 2:
         raise ArgumentError("candidates must be a dict or a list of at least two, such as [fit1, fit2]")

@@ -18,17 +18,17 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
-from dpstats.models.charging import check_for_unit, run_charged
 from dpstats.models.glm import release_rows
-from dpstats.models.persons import person_rows
+from dpstats.models.release import Release, check_for_unit, person_rows
 from dpstats.models.sources import FormulaSource, cap_rows
 from dpstats.plan import Plan
-from dpstats.plan.tables import WIDTH, Summary, wrap_notes
 from dpstats.privacy.guarantee import Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers, random_source, secret_key
 from dpstats.privacy.selection import STEPS
 from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.stored import Printed
+from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
 from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, tuning_plan
 
@@ -37,17 +37,11 @@ PUBLIC_FITS = 10
 
 
 class CandidateFits:
-    """Fits of candidates to one table.
+    """Fits of candidates to the rows of one table."""
 
-    Parameters
-    ----------
-    source : FormulaSource
-        With the table as its data.
-    random : RandomSource
-    """
-
-    def __init__(self, source: FormulaSource, random: RandomSource) -> None:
+    def __init__(self, source: FormulaSource, data: Table, random: RandomSource) -> None:
         self.source = source
+        self.data = data
         self.random = random
         self._shared: dict[int, Rows[Block]] = {}
 
@@ -62,17 +56,14 @@ class CandidateFits:
         return self._shared[id(design)]
 
     def _encoded(self, design: DesignSpec, record: Unit) -> Rows[Block]:
-        assert self.source.data is not None
         with quiet():
-            return person_rows(design, self.source.data, record, self.random).held()
+            return person_rows(design, self.data, record, self.random).persist()
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
         """A candidate's fit to all rows, and these in its design."""
-        completed = self.source.complete(plan, self.random)
+        completed = self.source.complete(plan, self.data, self.random)
         rows = self.rows(completed)
-        public = plan.request.adjacency == "replace_one" and plan.request.options.unit is None
-        nobs = self.source.public_rows() if public else None
-        return self.fit_to(completed, rows, nobs), rows
+        return self.fit_to(completed, rows, self.source.nobs(plan.request, self.data)), rows
 
     def fit_to(self, completed: Plan, rows: Rows[Block], nobs: int | None = None) -> GLMResults:
         """The fit of a completed plan to some rows."""
@@ -119,19 +110,13 @@ def disjoint_parts(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMRe
     return place, fits[place]
 
 
-def public_rows_choice(plan: TuningPlan, fitting: CandidateFits, public: Table) -> tuple[int, GLMResults]:
-    """The candidate that does best on public rows, with one fit to the private ones."""
-    place = best_on_public_rows(plan, CandidateFits(fitting.source.with_data(public), fitting.random))
-    return place, fitting.fit(plan.plans[place])[0]
-
-
 def best_on_public_rows(plan: TuningPlan, fitting: CandidateFits) -> int:
     """Which candidate errs least on halves of the rows, fitted to the other halves with the noise that a fit has."""
     losses = np.zeros(len(plan.plans))
     for _ in range(PUBLIC_FITS):
         key = secret_key(fitting.random)
         for place, one in enumerate(plan.plans):
-            completed = fitting.source.complete(one, fitting.random)
+            completed = fitting.source.complete(one, fitting.data, fitting.random)
             train, test = partition(fitting.rows(completed), key, 2)
             losses[place] += block_loss(fitting.fit_to(completed, train), plan.score, test)
     return int(np.argmin(losses))
@@ -148,7 +133,7 @@ _log = logging.getLogger("dpstats")
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class Tuned(Printed):
     """A tuned fit.
 
     Attributes
@@ -215,24 +200,23 @@ class Tuned:
         --------
         >>> "alpha" in found.summary().as_text()
         True
+        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
+        (True, True)
         """
         summary, own = self.fit.summary(full=full, n=n), Summary()
         if full:
             own.tables = [*self.plan.tables(self.chosen), *summary.tables]
             own.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *summary.extra_txt.splitlines()])
             return own
-        said = textwrap.fill(
+        choice = textwrap.fill(
             f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}.",
             WIDTH,
             subsequent_indent="  ",
         )
         aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
         own.tables = summary.tables
-        own.add_extra_txt([f"{said}\n{summary.extra_txt}{aware}"])
+        own.add_extra_txt([f"{choice}\n{summary.extra_txt}{aware}"])
         return own
-
-    def __str__(self) -> str:
-        return self.summary().as_text()
 
     def __repr__(self) -> str:
         return f"<Tuned: {self.chosen}; {self.guarantee}>"
@@ -330,7 +314,8 @@ def tune(
     >>> found.chosen in found.plan.names
     True
     """
-    source = FormulaSource(formula, as_table(data), domain)
+    table = as_table(data)
+    source = FormulaSource(formula, table, domain)
     plan = tuning_plan(
         source,
         grid,
@@ -349,30 +334,27 @@ def tune(
     if public is not None and public is data:
         raise ArgumentError("public must be rows that need no protection: these are the rows of data, which do")
     shown = _public_rows(plan, source, public)
-    random = random_source(seed)
-    unit = plan.guarantee.unit
-    check_for_unit(ledger, unit, "dp.tune")
+    check_for_unit(ledger, plan.guarantee.unit, "dp.tune")
     _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
-    return run_charged(
-        ledger,
+    return Release(
         plan.guarantee,
-        source.data,
-        lambda rows: release_tuned(plan, source.with_data(rows), shown, random),
+        table,
+        lambda rows: release_tuned(plan, CandidateFits(source, rows, random_source(seed)), shown),
         label=f"tuning of {plan.plans[0].title}, {len(plan.names)} candidates",
         method=f"tune, {plan.strategy}",
-        columns=source.columns if unit is None else (*source.columns, unit),
+        columns=source.columns,
         formula=formula,
-        plan_hash=plan.digest(),
+        digest=plan.digest,
         domain=source.domain,
-    )
+    ).run(ledger)
 
 
-def release_tuned(plan: TuningPlan, source: FormulaSource, public: Table | None, random: RandomSource) -> Tuned:
+def release_tuned(plan: TuningPlan, fitting: CandidateFits, public: Table | None) -> Tuned:
     """Carry the plan out. Reads rows: charge first."""
-    fitting = CandidateFits(source, random)
     if plan.strategy == "public":
         assert public is not None
-        place, fit = public_rows_choice(plan, fitting, public)
+        place = best_on_public_rows(plan, CandidateFits(fitting.source, public, fitting.random))
+        fit, _ = fitting.fit(plan.plans[place])
     else:
         place, fit = {"stopping": random_stopping, "all": every_candidate, "parts": disjoint_parts}[plan.strategy](
             plan, fitting

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.audit import Pair, worst_cases
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
-from dpstats.models.glm import GLM, _release
+from dpstats.models.glm import GLM, release_fit
 from dpstats.penalties import Bridge, ElasticNet
 from dpstats.plan import Plan
 
@@ -82,7 +82,9 @@ class Release:
 
     def __call__(self, data: Any, rng: np.random.Generator) -> Any:
         seed = None if self.secure else int(rng.integers(2**62))
-        fit = _release(self.case.model(data)._source, self.plan, replace(self.plan.request, seed=seed))
+        source = self.case.model(data)._source
+        plan = replace(self.plan, request=replace(self.plan.request, seed=seed))
+        fit = release_fit(source, plan, source.data)
         return [fit.params, *([fit.plan.curvature] if len(self.plan.stages) > 1 else [])]
 
 

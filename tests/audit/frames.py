@@ -14,12 +14,12 @@ import pandas as pd
 from dpstats.call import make_request
 from dpstats.data import Block, Rows, as_table
 from dpstats.formula.design import DesignSpec
-from dpstats.models.glm import _release
+from dpstats.models.glm import release_fit
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.tuning import tuned as strategies
 from dpstats.tuning.plan import TuningPlan, plan_tuning
-from dpstats.tuning.tuned import release_tuned
+from dpstats.tuning.tuned import CandidateFits, release_tuned
 
 DOMAIN = {"x": (-1, 1), "y": (0, 1)}
 WITHOUT_NOISE = 1e6
@@ -44,7 +44,7 @@ def by_place(rows: Rows[Block], _: bytes, parts: int) -> tuple[Rows[Block], ...]
     def part(number: int, block: Block) -> Block:
         return block.take(np.arange(len(block.endog)) % parts == number)
 
-    return tuple(rows.each(lambda block, number=number: part(number, block)).held() for number in range(parts))
+    return tuple(rows.map(lambda block, number=number: part(number, block)).persist() for number in range(parts))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ class Tuning:
         def tuned(data: pd.DataFrame, rng: np.random.Generator) -> Any:
             shown = as_table(data if own else PUBLIC) if plan.strategy == "public" else None
             with patch.object(strategies, "partition", parted or strategies.partition):
-                found = release_tuned(plan, FormulaSource(plan.formula, as_table(data), DOMAIN), shown, rng)
+                source = FormulaSource(plan.formula, None, DOMAIN)
+                found = release_tuned(plan, CandidateFits(source, as_table(data), rng), shown)
             return [float(plan.names.index(found.chosen)), float(found.fit.scaled_params[0])]
 
         return tuned
@@ -124,7 +125,7 @@ class Kernel:
 
     @property
     def source(self) -> FormulaSource:
-        return FormulaSource(f"y ~ 0 + {self.term}", frame(), DOMAIN)
+        return FormulaSource(f"y ~ 0 + {self.term}", as_table(frame()), DOMAIN)
 
     @cached_property
     def plan(self) -> Plan:
@@ -155,8 +156,8 @@ class Kernel:
         assert isinstance(plan.design, DesignSpec)
 
         def fitted(data: pd.DataFrame, rng: np.random.Generator) -> Any:
-            request = replace(plan.request, seed=int(rng.integers(2**62)))
-            return _release(FormulaSource(plan.formula, data, DOMAIN), plan, request).scaled_params
+            seeded = replace(plan, request=replace(plan.request, seed=int(rng.integers(2**62))))
+            return release_fit(FormulaSource(plan.formula, None, DOMAIN), seeded, as_table(data)).scaled_params
 
         return fitted
 

@@ -13,7 +13,6 @@ from certified import CASES, Case, weakened
 from dpstats.audit import audit, sensitivity
 
 RUNS = 600
-SLOW_RUNS = 200  # penalised fits take several times as long
 SEED = 11
 ONE_STAGE = [case for case in CASES if len(case.plan.stages) == 1]
 

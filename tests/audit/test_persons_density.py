@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from covers import pairwise
 from objective_density import ObjectiveDensity
 from scipy.linalg import hadamard
 
@@ -91,10 +92,11 @@ def neighbours(
     return [*others, one], [*others, another]
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("family", FAMILIES, ids=label)
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("rows", [2, 3])
+@pytest.mark.parametrize(
+    ("family", "adjacency", "share", "rows"),
+    pairwise(FAMILIES, ["add_remove", "replace_one"], SHARES, [2, 3]),
+    ids=label,
+)
 class TestGuaranteeHolds:
     """One column, by quadrature: no persons exceed eps."""
 

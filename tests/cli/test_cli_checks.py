@@ -13,7 +13,7 @@ import pytest
 import dpstats as dp
 from dpstats.cli import main
 from dpstats.cli.shared import shell_message, shell_summary
-from dpstats.plan.tables import Summary, full_width, wrap_notes
+from dpstats.summaries import Summary, full_width, wrap_notes
 
 YAML = """
 age: {range: [17, 90]}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 import pytest
@@ -67,15 +65,6 @@ def test_export_as_json_keeps_every_digit(path: Path, capsys: pytest.CaptureFixt
     (entry,) = json.loads(capsys.readouterr().out)
     assert (entry["eps"], entry["delta"], entry["formula"], entry["method"]) == (0.1, 1e-16, "y ~ x", None)
     assert entry["time"].endswith("+00:00")
-
-
-def test_the_demo_is_imported_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = []
-    demo = ModuleType("dpstats.cli.main")
-    demo.main = lambda: shown.append(True)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dpstats.cli.main", demo)
-    assert main(["demo"]) == 0
-    assert shown == [True]
 
 
 def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -695,7 +695,7 @@ def copied(name: str) -> str:
 def loaded(kind: Any, name: str) -> dict[str, Any]:
     """What was saved, what it prints in full, what it answers, and whether it is kept as it is."""
     found = kind.load(copied(name))
-    full = found.summary(full=True).as_text() if isinstance(found, dp.GLMResults) else None
+    full = found.summary(full=True).as_text() if isinstance(found, (dp.GLMResults, streaming.StreamResults)) else None
     return {
         "": found,
         "full": full,

@@ -8,14 +8,16 @@ import socket
 from collections.abc import Callable
 from importlib.resources import files
 
+import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
-from dpstats.datasets import Dataset, load_adult, load_fair, load_randhie
+from dpstats.datasets import Dataset, load_adult, load_fair, load_randhie, load_wages
 from dpstats.domain import Levels, Range
 from dpstats.errors import ArgumentError
 
-LOADERS = [load_adult, load_randhie, load_fair]
+LOADERS = [load_adult, load_wages, load_randhie, load_fair]
 
 
 @pytest.mark.parametrize("loader", LOADERS)
@@ -72,6 +74,25 @@ def test_licence_and_citation_lie_beside_the_data() -> None:
     for part in ("train", "test"):
         with folder.joinpath(f"adult_{part}.csv.gz").open("rb") as stream:
             assert gzip.decompress(stream.read()).startswith(b"age,workclass,")
+
+
+def test_wages_lie_in_their_domain_and_give_the_published_regression() -> None:
+    """Least squares as dp-statsmodels' paper has it: a year of school .0979 (.0010), women -.390 (.0068)."""
+    dataset = load_wages()
+    assert not dataset.data.isna().to_numpy().any()
+    for name, facts in dataset.domain.items():
+        assert isinstance(facts, Range)
+        assert dataset.data[name].between(facts.low, facts.high).all(), name
+    data = dataset.data.assign(log_wage=np.log(dataset.data["wage"]))
+    fit = smf.ols("log_wage ~ education_years + experience + I(experience**2) + female", data).fit()
+    assert fit.params[["education_years", "female"]].round(4).tolist() == [0.0979, -0.3901]
+    assert fit.bse[["education_years", "female"]].round(4).tolist() == [0.0010, 0.0068]
+
+
+def test_citation_and_licence_of_wages_lie_beside_them() -> None:
+    notice = files("dpstats.datasets").joinpath("wages.md").read_text()
+    assert load_wages().licence in notice
+    assert "U.S. Census Bureau (2024)" in notice
 
 
 def test_unknown_split_is_refused() -> None:

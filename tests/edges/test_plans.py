@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpstats as dp
 from benchmarks.audits import plans
 from benchmarks.audits.plans import Case
-from dpstats.errors import ArgumentError, FormulaError
+from dpstats.errors import ArgumentError, DPStatsError, FormulaError
 from dpstats.formula import vanishing_forms
 
 CASES = 200
@@ -19,13 +21,14 @@ CASES = 200
 
 
 @pytest.mark.slow
-def test_every_accepted_plan_is_carried_out(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("part", range(4))
+def test_every_accepted_plan_is_carried_out(part: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "dpstats")
-    found = list(plans.search(range(CASES)))
+    found = list(plans.search(range(part, CASES, 4)))
     assert not [plans.told(one) for one in found if one.faulty]
     kinds = [one.kind for one in found]
-    assert kinds.count("carried out") >= 0.3 * CASES
-    assert kinds.count("refused") >= 0.1 * CASES
+    assert kinds.count("carried out") >= 0.3 * len(found)
+    assert kinds.count("refused") >= 0.1 * len(found)
 
 
 ONE_LEVEL: list[tuple[str, dict[str, Any]]] = [
@@ -99,6 +102,24 @@ def test_coefficients_that_no_double_holds_are_refused() -> None:
         dp.plan("y ~ x", {"x": (0, 1e-200), "y": (0, 1e200)}, 1.0)
 
 
+@pytest.mark.parametrize(
+    "family",
+    [
+        lambda cap: dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, family=dp.families.Gaussian(residual_cap=cap)),
+        lambda cap: dp.GLM([0.0], np.ones((1, 1)), dp.families.Gaussian(residual_cap=cap), 1.0).plan(1.0),
+        lambda cap: dp.families.Poisson(y_max=cap),
+        lambda cap: dp.families.Poisson(mean_cap=cap, y_max=5.0),
+        lambda cap: dp.families.HuberSVM(h=cap),
+        lambda cap: dp.families.SmoothSVM(h=cap),
+    ],
+)
+def test_caps_whose_squares_are_no_numbers_are_refused(family: Callable[[float], Any]) -> None:
+    """Below 1e-162 a release failed for some rows and not for others, after it was charged."""
+    for cap in (1e-300, 1e-162, 1e-51, 1e51, 1e300):
+        with pytest.raises(DPStatsError, match="must be a positive number from 1e-50 to 1e\\+50"):
+            family(cap)
+
+
 def test_the_search_finds_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The fault put back that lost fits with a factor of one level: the greatest of none of its columns."""
     sizes = vanishing_forms._sizes
@@ -113,3 +134,11 @@ def test_the_search_finds_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     case = Case("y ~ x + g", domain, {"eps": 2.0, "family": "gaussian", "inference": "robust"})
     found = [plans.carried_out(case, seed, tmp_path) for seed in range(2)]
     assert all(one.faulty and "ReleaseError" in one.said for one in found), found
+
+
+def test_units_too_far_apart_for_errors_are_refused_whichever_columns_screening_keeps() -> None:
+    """The plan's stand-ins are the widest terms; the others may be the ones that no double holds the errors of."""
+    domain = {"x": (17, 90), "z": (0, 1e-140), "y": (0, 1)}
+    with pytest.raises(ArgumentError, match="1e70 times apart"):
+        dp.plan("y ~ cc(x, df=3) + z", domain, 1.0, family="binomial", inference="robust", screen=1)
+    assert dp.plan("y ~ cc(x, df=3) + z", domain, 1.0, family="binomial", screen=1).screening is not None

@@ -210,6 +210,11 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     again = dp.Check.load(tmp_path / "check.json")
     assert str(again) == str(check)
     assert repr(again) == repr(check)
+    facts = check.to_dict()
+    # Files of before have the inner ends of a range alone.
+    facts["places"] = [[column, names, ends[1:-1]] for column, names, ends in facts["places"]]
+    assert str(dp.Check.from_dict(facts)) == str(check)
+    assert dp.Check.from_dict(facts).places == check.places
     with pytest.raises(dp.errors.DataError, match="no file"):
         dp.Check.load(tmp_path / "nothing.json")
     with pytest.raises(dp.errors.DataError, match=r"Evaluation\.save"):

@@ -15,8 +15,8 @@ import pytest
 from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
-from dpstats.formula.cells import check_columns, column_kind, encode, read_columns
 from dpstats.formula.public_frame import Codes, Encoded
+from dpstats.formula.reader import check_columns, column_kind, encode, read_columns
 
 pa = pytest.importorskip("pyarrow")
 

@@ -18,7 +18,7 @@ from test_design import DOMAIN, FORMULAS, frame_of
 import dpstats as dp
 from dpstats.data import as_table
 from dpstats.families import Gaussian
-from dpstats.formula import cells, scaled_design
+from dpstats.formula import reader, scaled_design
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.privacy.k_norm import shrink_block
 
@@ -60,8 +60,10 @@ def in_model_units(spec: DesignSpec, raw: Array) -> Array:
 def by_patsy(spec: DesignSpec, frame: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:
     """The columns of the rows that have all cells, and which of those are finite and in a level of every factor."""
     table = as_table(frame)
-    encoded, complete = cells.encode(cells.read_columns(table, spec.exog_columns), spec.domain, slice(0, len(frame)))
-    encoded = cells.take(encoded, complete)
+    encoded, complete = reader.encode(
+        reader.read_columns(table, spec.parsed.exog_columns), spec.domain, slice(0, len(frame))
+    )
+    encoded = reader.take(encoded, complete)
     with np.errstate(all="ignore"):
         raw = np.asarray(patsy.build_design_matrices([spec.coding], encoded, NA_action=NO_NA)[0])
         raw = np.broadcast_to(raw, (int(complete.sum()), raw.shape[1]))
@@ -110,7 +112,7 @@ def test_opened_rows_are_patsys_whatever_the_formula_and_the_cells(formula: str,
 
 def test_levels_are_kept_in_place_of_dummies() -> None:
     spec = design_spec("y ~ a*b + x + a:x + C(b, Sum):(z > 1)", DOMAIN, family=Gaussian())
-    (block,) = spec.rows(frame_of(50)).packed.collected()
+    (block,) = spec.rows(frame_of(50)).packed.collect()
     assert spec.packing.size == len(spec.names) == 17
     assert [spec.names[place] for place in spec.packing.numbers] == ["x", "a[T.q]:x", "a[T.r]:x"]
     assert block.exog.shape == (50, 3)
@@ -136,7 +138,7 @@ def test_two_bytes_tell_many_levels_apart() -> None:
     levels = [f"l{number}" for number in range(400)]
     frame = pd.DataFrame({"y": 0.5, "g": levels})
     spec = design_spec("y ~ g", {"y": (0, 1), "g": levels}, family=Gaussian())
-    (block,) = spec.rows(frame).packed.collected()
+    (block,) = spec.rows(frame).packed.collect()
     assert block.levels is not None
     assert block.levels.dtype == np.uint16
     exog = spec.blocks(frame)[0].exog[:, 1:]

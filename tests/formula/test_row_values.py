@@ -11,9 +11,9 @@ import pytest
 
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, Poisson
-from dpstats.formula.auxiliary_terms import add_terms, auxiliary_call
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
+from dpstats.formula.syntax import add_terms, auxiliary_call
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "t": (0.5, 8), "w": (1, 4), "s": (0, 6), "f": (0, 5), "g": ["a", "b"]}
 CELLS = [0.0, 0.3, 1.0, 2.5, 4.0, 7.0, 1e9, -1.0, np.nan, np.inf, -np.inf]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
 from dpstats.families import Binomial
@@ -16,24 +17,24 @@ FRAME = pd.DataFrame({name: [0.5, 1.0] for name in ("y", "x", "z")}).assign(
 
 
 def test_undeclared_columns_by_schema() -> None:
-    frame = FRAME
-    assert numeric_columns_undeclared("y ~ x + z:a + b", {"x": (0, 1), "a": ["p"]}, frame) == ["y", "z", "b"]
-    assert numeric_columns_undeclared("y ~ flag + x", {"x": (0, 1)}, frame) == ["y"]
-    assert numeric_columns_undeclared("flag ~ x", {}, frame, family=Binomial()) == ["x"]
-    assert numeric_columns_undeclared("b ~ x", {}, frame, family=Binomial()) == ["x"]
-    assert numeric_columns_undeclared("y ~ x", {}, None) == ["y", "x"]
+    frame, nothing = as_table(FRAME), Domain()
+    assert numeric_columns_undeclared("y ~ x + z:a + b", Domain(x=(0, 1), a=["p"]), frame) == ["y", "z", "b"]
+    assert numeric_columns_undeclared("y ~ flag + x", Domain(x=(0, 1)), frame) == ["y"]
+    assert numeric_columns_undeclared("flag ~ x", nothing, frame, family=Binomial()) == ["x"]
+    assert numeric_columns_undeclared("b ~ x", nothing, frame, family=Binomial()) == ["x"]
+    assert numeric_columns_undeclared("y ~ x", nothing, None) == ["y", "x"]
     for name in ("text", "category"):
         with pytest.raises(DomainError, match=f"'{name}' is not numeric and not declared.*levels"):
-            numeric_columns_undeclared(f"y ~ {name}", {}, frame)
+            numeric_columns_undeclared(f"y ~ {name}", nothing, frame)
         with pytest.raises(DomainError, match=f"'{name}' is not numeric and not declared"):
-            numeric_columns_undeclared(f"{name} ~ x", {}, frame, family=Binomial())
+            numeric_columns_undeclared(f"{name} ~ x", nothing, frame, family=Binomial())
     with pytest.raises(DataError, match="no column 'nowhere'"):
-        numeric_columns_undeclared("y ~ nowhere", {}, frame)
+        numeric_columns_undeclared("y ~ nowhere", nothing, frame)
     with pytest.raises(DomainError, match="datetime64"):
-        numeric_columns_undeclared("y ~ when", {}, frame.assign(when=pd.Timestamp("2020-01-01")))
+        numeric_columns_undeclared("y ~ when", nothing, as_table(FRAME.assign(when=pd.Timestamp("2020-01-01"))))
 
 
 def test_boolean_columns_declare_themselves() -> None:
-    domain = schema_domain("y ~ flag + x", {"y": (0, 1)}, FRAME)
+    domain = schema_domain("y ~ flag + x", Domain(y=(0, 1)), as_table(FRAME))
     assert domain == Domain(y=(0, 1), flag=(0, 1))
-    assert schema_domain("flag ~ x", {}, FRAME, family=Binomial()) == Domain(flag=(0, 1))
+    assert schema_domain("flag ~ x", Domain(), as_table(FRAME), family=Binomial()) == Domain(flag=(0, 1))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.inference.core import Cell, draw, minimum, projected
-from dpstats.inference import Estimates, ModelSpread, wald_test, wishart_difference
+from benchmarks.inference.entry_noise import wishart_difference
+from dpstats.inference import Estimates, ModelSpread, wald_test
 
 REPETITIONS = 150
 

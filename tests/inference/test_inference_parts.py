@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
+from benchmarks.inference.entry_noise import project, symmetric_normal, wishart_difference
 from dpstats.errors import ArgumentError
 from dpstats.inference import (
     Estimates,
@@ -17,14 +18,11 @@ from dpstats.inference import (
     ReleasedLaw,
     identify,
     noise_bound,
-    project,
     self_consistent_inverse,
-    symmetric_normal,
     wald_test,
-    wishart_difference,
 )
-from dpstats.inference.joint_tests import simulated_tail, standardised_law
-from dpstats.inference.linear_noise import simulated_draws, standard_laws
+from dpstats.inference.noise_laws import simulated_draws, standard_laws
+from dpstats.inference.table import simulated_tail, standardised_law
 from dpstats.privacy.k_norm import ball, box, cross, intercept, k_norm_noise, simplex, unit_images
 from dpstats.privacy.noise import Noise
 

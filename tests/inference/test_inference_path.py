@@ -5,8 +5,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
+from benchmarks.inference.entry_noise import wishart_difference
 from dpstats.families import NegativeBinomial
-from dpstats.inference import Dummies, Identified, MeanFunction, average_along_path, wishart_difference
+from dpstats.inference import Dummies, Identified, MeanFunction, average_along_path
 from dpstats.inference.debiasing_path import moment_matched_rows, path_average, perturb_information
 
 Float = NDArray[np.float64]

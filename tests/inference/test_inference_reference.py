@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.inference.entry_noise import EntryNoise, wishart_difference
 from dpstats.errors import ArgumentError
 from dpstats.inference import (
-    EntryNoise,
     Estimates,
     Inference,
     ModelSpread,
@@ -22,7 +22,6 @@ from dpstats.inference import (
     RobustSpread,
     Spread,
     mean_response,
-    wishart_difference,
 )
 from dpstats.inference.delta_method import GUARD, SecondOrder
 from dpstats.privacy.noise import Noise

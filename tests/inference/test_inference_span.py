@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.inference.entry_noise import project, wishart_difference
 from dpstats.errors import ArgumentError
 from dpstats.formula.vanishing_forms import vanishing_forms
-from dpstats.inference import LevelSpanNoise, SpanNoise, identify, project, project_forms, wishart_difference
-from dpstats.privacy.information import LevelNoise, MatrixNoise, design_metric, level_maps
+from dpstats.inference import SpanNoise, identify, project_forms
+from dpstats.privacy.information import MatrixNoise, design_metric
 from dpstats.privacy.k_norm import box, intercept, simplex, unit_images
 
 
@@ -30,12 +31,18 @@ def law(of: MatrixNoise) -> SpanNoise:
     return SpanNoise(of.metric, of.entry_variance)
 
 
+@pytest.fixture(scope="module")
+def drawn() -> np.ndarray:
+    """Matrices of the noise, shape (40,000, 4, 4)."""
+    random, of = np.random.default_rng(1), noise()
+    return np.array([of.sample(random) for _ in range(40_000)])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("projected", [False, True])
-def test_second_moments(projected: bool) -> None:
+def test_second_moments(projected: bool, drawn: np.ndarray) -> None:
     """S(A) and Var(g'Em) against draws, and of a part of the columns."""
-    random = np.random.default_rng(1)
-    draws, found = np.array([noise().sample(random) for _ in range(40_000)]), law(noise())
+    draws, found = drawn, law(noise())
     if projected:
         forms = vanishing_forms(rows())
         draws = np.array([project_forms(draw, found, forms)[0] for draw in draws[:15_000]])
@@ -111,26 +118,3 @@ def test_errors() -> None:
     same, unchanged = project_forms(np.eye(4), plain, np.zeros((0, 4, 4)))
     assert unchanged is plain
     assert np.array_equal(same, np.eye(4))
-
-
-@pytest.mark.slow
-def test_levels() -> None:
-    """Second moments of noise by levels against draws, whole and in part."""
-    part = MatrixNoise("wishart", 0.8, *design_metric(unit_images([intercept(), box()])))
-    coding = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    levels = LevelNoise(part, level_maps(coding, np.array([2, 3]), np.array([0, 1]), 1.0, 4))
-    law = LevelSpanNoise(levels.maps, part.metric, part.entry_variance)
-    random = np.random.default_rng(6)
-    draws = np.array([levels.sample(random) for _ in range(20_000)])
-    matrix = np.diag([1.0, 3, 0.5, 2]) + 0.4
-    assert law.square(matrix) == pytest.approx(levels.sandwich(matrix))
-    for kept in (np.arange(4), np.array([1, 3])):
-        inner, noisy = law.restrict(kept), draws[:, kept][:, :, kept]
-        left, right = np.random.default_rng(3).normal(size=(2, 5, len(kept)))
-        squares = np.einsum("ki,nij,kj->nk", left, noisy, right) ** 2
-        errors = squares.std(axis=0) / np.sqrt(len(draws))
-        assert np.all(np.abs(squares.mean(axis=0) - inner.bilinear(left, right)) <= 6 * errors)
-    exact = 400 * np.eye(4) + 100
-    assert identify(exact + draws[0], law).active.all()
-    with pytest.raises(ArgumentError):
-        LevelSpanNoise(levels.maps, np.eye(3), 1.0)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from covers import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,10 +32,12 @@ from dpstats.mechanisms.information import (
     matrix_metric,
     with_final_step,
 )
-from dpstats.mechanisms.napp import StagesRelease, plan_stages, recentre, release_stages
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.release import LatticeRelease
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import StagesRelease
 from dpstats.penalties import Lasso, Ridge
 from dpstats.privacy.information import (
     headroom,
@@ -179,7 +182,7 @@ class TestPrices:
             stage = stage_of(family, eps, adjacency=adjacency, delta=delta)
             if stage.information is None:
                 continue
-            left = eps - stage.information.purchase.beside
+            left = eps - stage.information.purchase.extra_eps
             alone = stage_of(
                 family, left, adjacency=adjacency, delta=delta, inference=None, release_share=0.01 * eps / left
             )
@@ -244,43 +247,48 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 class TestBudgets:
     @pytest.mark.slow
-    @pytest.mark.parametrize("inference", ["auto", True, "robust", None])
-    @pytest.mark.parametrize("setting", SETTINGS)
-    def test_parts_add_up_and_the_ledger_is_charged_once(self, setting: str, inference: Any, tmp_path: Any) -> None:
+    @pytest.mark.parametrize(
+        ("setting", "inference", "family"),
+        pairwise(
+            list(SETTINGS), ["auto", True, "robust", None], [Poisson(2.0, 4.0), Gaussian(), Binomial(), HuberSVM()]
+        ),
+        ids=str,
+    )
+    def test_parts_add_up_and_the_ledger_is_charged_once(
+        self, setting: str, inference: Any, family: Family, tmp_path: Any
+    ) -> None:
         """Before and after the release, which follows released values; one entry of the ledger."""
         asked = dict(SETTINGS[setting])
         left_open = asked.pop("open", ())
-        for family in (Binomial(), Poisson(2.0, 4.0), Gaussian(), HuberSVM()):
-            if asked.get("response") == "bought" and family.response == "binary":
-                continue
-            known = {name: facts for name, facts in domain_of(family).items() if name not in left_open}
-            adjacency = asked.get("adjacency", "add_remove")
-            with dp.Ledger(
-                tmp_path / f"{family.name}.db", dataset="d", eps=3.0, delta=1e-6, adjacency=adjacency
-            ) as ledger:
-                result = dp.glm(
-                    "y ~ x + z + g", rows(300, family), 2.0, domain=known, family=family, ledger=ledger,
-                    inference=inference, **asked,
-                )  # fmt: skip
-                entries = ledger.entries()
-            assert len(entries) == 1
-            assert float(entries["eps"].iloc[0]) == pytest.approx(2.0)
-            for plan in (result.plan, dp.GLM.from_formula("y ~ x + z + g", rows(0, family), family, known).plan(
-                2.0, inference=inference, **asked
-            )):  # fmt: skip
-                table = plan.budget
-                # Two parts of the rows pay side by side.
-                times = 2 if "split" in asked else 1
-                assert table["eps"].iloc[:-1].sum() == pytest.approx(times * plan.guarantee.eps, rel=1e-9)
-                assert table["delta"].iloc[:-1].sum() <= plan.guarantee.delta * (1 + 1e-9)
-                assert plan.guarantee.eps == pytest.approx(2.0, rel=1e-9)
-                assert plan.guarantee.certified
-                assert ("information" in table.index) == (plan.stages[-1].plan.information is not None)
-            if inference is None:
-                assert result.released is None
-            last = result.plan.stages[-1].plan
-            if last.information is not None and last.noise.kind == "laplace":
-                assert charged_loss(last) <= (last.eps + last.information.eps) * (1 + 1e-9)
+        if asked.get("response") == "bought" and family.response == "binary":
+            family = Poisson(2.0, 4.0)
+        known = {name: facts for name, facts in domain_of(family).items() if name not in left_open}
+        adjacency = asked.get("adjacency", "add_remove")
+        with dp.Ledger(tmp_path / "books.db", dataset="d", eps=3.0, delta=1e-6, adjacency=adjacency) as ledger:
+            result = dp.glm(
+                "y ~ x + z + g", rows(300, family), 2.0, domain=known, family=family, ledger=ledger,
+                inference=inference, **asked,
+            )  # fmt: skip
+            entries = ledger.entries()
+        assert len(entries) == 1
+        assert float(entries["eps"].iloc[0]) == pytest.approx(2.0)
+        planned = dp.GLM.from_formula("y ~ x + z + g", rows(0, family), family, known).plan(
+            2.0, inference=inference, **asked
+        )
+        for plan in (result.plan, planned):
+            table = plan.budget
+            # Two parts of the rows pay side by side.
+            times = 2 if "split" in asked else 1
+            assert table["eps"].iloc[:-1].sum() == pytest.approx(times * plan.guarantee.eps, rel=1e-9)
+            assert table["delta"].iloc[:-1].sum() <= plan.guarantee.delta * (1 + 1e-9)
+            assert plan.guarantee.eps == pytest.approx(2.0, rel=1e-9)
+            assert plan.guarantee.certified
+            assert ("information" in table.index) == (plan.stages[-1].plan.information is not None)
+        if inference is None:
+            assert result.released is None
+        last = result.plan.stages[-1].plan
+        if last.information is not None and last.noise.kind == "laplace":
+            assert charged_loss(last) <= (last.eps + last.information.eps) * (1 + 1e-9)
 
     def test_too_little_left_releases_nothing(self, tmp_path: Any) -> None:
         with dp.Ledger(tmp_path / "b.db", dataset="d", eps=1.0) as ledger:
@@ -306,9 +314,8 @@ def array_rows(family: Family, count: int = 400) -> Arrays:
 def carried_out(
     family: Family, options: Options, penalty: Any = None, seed: int = 0, eps: float = 4.0
 ) -> StagesRelease:
-    weights = np.ones(SIZE)
-    stages = plan_stages(DESIGN, family, penalty, weights, eps=eps, delta=0.0, adjacency="add_remove", options=options)
-    return release_stages(stages, DESIGN, penalty, weights, [array_rows(family)], random_source(seed), options)
+    spec = FitSpec(DESIGN, family, penalty, np.ones(SIZE), options)
+    return release_stages(plan_stages(spec, eps, 0.0), spec, [array_rows(family)], random_source(seed))
 
 
 def stated(family: Family) -> str:
@@ -477,7 +484,7 @@ class TestEtaError:
         stage = stage_of(family, 1.0, inference=True)
         assert stage.information is not None
         for shift in (0.1, 1e4):
-            moved = recentre(stage, 3 * stage.curvature, -3 * shift * stage.curvature)
+            moved = stage.recentred(3 * stage.curvature, -3 * shift * stage.curvature)
             # The noise still suffices for the larger ratio that it was planned for.
             assert charged_loss(moved) <= (stage.eps + stage.information.eps) * (1 + 1e-9)
             assert moved.cost == pytest.approx(stage.cost, rel=1e-12)
@@ -487,9 +494,7 @@ class TestWithheld:
     """Whether the information is withheld is a function of what is released and public."""
 
     def plan(self) -> tuple[InformationPlan, ObjectivePlan]:
-        stage = plan_stages(
-            DESIGN, Binomial(), None, np.ones(SIZE), eps=1.0, delta=0.0, adjacency="add_remove", options=Options()
-        )[0].plan
+        stage = plan_stages(FitSpec(DESIGN, Binomial(), None, np.ones(SIZE), Options()), 1.0, 0.0)[0].plan
         assert stage.information is not None
         return stage.information, stage
 
@@ -536,10 +541,11 @@ class TestWithheld:
         exog, endog = array_rows(family)
         # The coefficients of such fits do not get far: eps is small.
         cases = [(exog[:0], endog[:0]), (exog[:1], endog[:1]), (np.zeros_like(exog), endog), (exog, endog)]
-        options, weights = Options(inference=stated(family)), np.ones(SIZE)  # type: ignore[arg-type]
-        stages = plan_stages(DESIGN, family, None, weights, eps=1.0, delta=0.0, adjacency="add_remove", options=options)
+        options = Options(inference=stated(family))  # type: ignore[arg-type]
+        spec = FitSpec(DESIGN, family, None, np.ones(SIZE), options)
+        stages = plan_stages(spec, 1.0, 0.0)
         for case in cases:
-            fitted = release_stages(stages, DESIGN, None, weights, [case], random_source(1), options)
+            fitted = release_stages(stages, spec, [case], random_source(1))
             assert fitted.information is not None
             assert np.isfinite(fitted.information.matrix).all()
 
@@ -569,10 +575,8 @@ class TestRefit:
     def test_ridge_is_part_of_the_curvature(self) -> None:
         """Whatever the strength of the ridge, its curvature is there and the price is kept."""
         for strength in (0.1, 5.0, 500.0):
-            stage = plan_stages(
-                DESIGN, Binomial(), Ridge(strength), np.ones(SIZE), eps=1.0, delta=0.0, adjacency="add_remove",
-                options=Options(inference=True),
-            )[0].plan  # fmt: skip
+            spec = FitSpec(DESIGN, Binomial(), Ridge(strength), np.ones(SIZE), Options(inference=True))
+            stage = plan_stages(spec, 1.0, 0.0)[0].plan
             assert np.all(stage.curvature >= strength)
             assert stage.information is not None
             assert charged_loss(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-12)
@@ -715,9 +719,7 @@ class TestOnePass:
     def plan(kind: Any, family: Family) -> InformationPlan:
         design = ArrayDesign(("a", "b", "c"), array_norms({"l2": 4.0}, SIZE))
         options = Options(inference=kind)
-        stages = plan_stages(
-            design, family, None, np.ones(SIZE), eps=4.0, delta=0.0, adjacency="add_remove", options=options
-        )
+        stages = plan_stages(FitSpec(design, family, None, np.ones(SIZE), options), 4.0, 0.0)
         plan = stages[-1].plan.information
         assert plan is not None
         return plan

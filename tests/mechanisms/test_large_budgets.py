@@ -134,6 +134,32 @@ def test_a_posterior_draw_is_as_near_as_it_says(frame: pd.DataFrame) -> None:
         dp.glm("b ~ 0 + x + z", frame, 1e7, method="posterior", **how)
 
 
+def square(family: Family | str) -> dp.GLM:
+    endog, exog = np.array([0.0, 1.0, 1.0]), np.eye(3)
+    return dp.GLM(endog, exog, family=family, row_norm=1.0)
+
+
+@pytest.mark.parametrize("family", ["binomial", "gaussian", Poisson(y_max=20.0, mean_cap=15.0)], ids=str)
+@pytest.mark.parametrize(("eps", "curvature"), [(1e6, 1e-14), (1e6, 1e-30), (1e9, 1e-20), (1e9, 1e-30)])
+def test_a_curvature_that_floating_point_cannot_hold_is_refused(
+    family: Family | str, eps: float, curvature: float
+) -> None:
+    """The last step's noise grows as its inverse square: coefficients of 4e32 were released without a word."""
+    with pytest.raises(ArgumentError, match=r"curvature leaves .* Give ") as refused:
+        square(family).fit(eps, curvature=curvature)
+    enough = float(str(refused.value).split("Give ")[1].split()[0])
+    plan = square(family).plan(eps, curvature=enough).objective
+    assert plan.final_norm < 1e-2 * plan.radius
+
+
+def test_a_last_step_that_is_seen_is_said_to_be() -> None:
+    said = "More curvature has less of it."
+    for curvature, seen in [(1e-12, True), (1e-6, False), (None, False)]:
+        plan, fit = square("binomial").plan(1e6, curvature=curvature), square("binomial").fit(1e6, curvature=curvature)
+        for text in (plan, fit, fit.summary(full=True)):
+            assert (said in " ".join(str(text).split())) is seen
+
+
 @pytest.mark.parametrize("rows", [1.0, 1e7, 1e10])
 def test_the_lattice_holds_every_optimum_that_the_curvature_permits(rows: float) -> None:
     """||theta|| <= (rows L X + ||b||) / min(m), up to the largest eps that is accepted."""

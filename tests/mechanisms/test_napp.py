@@ -14,10 +14,12 @@ from dpstats.families import Binomial, Gaussian
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, array_norms
-from dpstats.mechanisms.napp import Stage, StagesRelease, plan_stages, release_stages
+from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.selection import noise_threshold
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.stage import Stage, StagesRelease
 from dpstats.penalties import L0, SCAD, Bridge, ElasticNet, Lasso, Penalty, Ridge
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.k_norm import KNormNoise
@@ -34,26 +36,21 @@ def rows(count: int = 3000, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]
     return [(exog, linear + 0.1 * rng.normal(size=count))]
 
 
+def spec_of(penalty: Penalty | None = None, **options: Any) -> FitSpec:
+    return FitSpec(DESIGN, Gaussian(1.0), penalty, np.ones(SIZE), Options(**options))
+
+
 def planned(
     penalty: Penalty | None = None, *, eps: float = 1.0, delta: float = 0.0, **options: Any
 ) -> tuple[Stage, ...]:
-    return plan_stages(
-        DESIGN,
-        Gaussian(1.0),
-        penalty,
-        np.ones(SIZE),
-        eps=eps,
-        delta=delta,
-        adjacency="add_remove",
-        options=Options(**{"noise": "gaussian" if delta else None, **options}),
-    )
+    return plan_stages(spec_of(penalty, **{"noise": "gaussian" if delta else None, **options}), eps, delta)
 
 
 def fitted(
     penalty: Penalty | None = None, *, seed: int = 1, eps: float = 1.0, delta: float = 0.0, **options: Any
 ) -> StagesRelease:
     stages = planned(penalty, eps=eps, delta=delta, **options)
-    return release_stages(stages, DESIGN, penalty, np.ones(SIZE), rows(), random_source(seed), Options(**options))
+    return release_stages(stages, spec_of(penalty, **options), rows(), random_source(seed))
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
@@ -105,7 +102,7 @@ def test_stage_2_keeps_its_noise_and_its_ratio(penalty: Penalty | None, delta: f
 def test_stage_2_is_centred_at_stage_1() -> None:
     """The same seed draws the same pilot, and the second objective's quadratic has its minimum there."""
     stages = planned(eps=50.0, stages=2)
-    pilot = release_stages(stages[:1], DESIGN, None, np.ones(SIZE), rows(), random_source(1), Options()).params
+    pilot = release_stages(stages[:1], spec_of(), rows(), random_source(1)).params
     after = dict(fitted(eps=50.0, stages=2).stages)["fit"]
     assert -after.linear / after.curvature == pytest.approx(pilot, rel=1e-9)
     assert after.sample(random_source(0)) - stages[1].plan.sample(random_source(0)) == pytest.approx(after.linear)
@@ -145,31 +142,15 @@ def test_noise_aware_thresholds_are_public_and_part_of_the_weight() -> None:
     assert not plain.threshold.any()
     assert aware.penalty_weights == pytest.approx(2.0 + aware.threshold)
     assert (stricter.threshold > aware.threshold).all()
-    unpenalised = plan_stages(
-        DESIGN,
-        Gaussian(1.0),
-        Lasso(2.0),
-        np.array([0.0, 1, 1, 1, 1, 1]),
-        eps=1.0,
-        delta=0.0,
-        adjacency="add_remove",
-        options=Options(selection="noise_aware"),
-    )[0].plan
+    aware_options = Options(selection="noise_aware")
+    weights = np.array([0.0, 1, 1, 1, 1, 1])
+    unpenalised = plan_stages(FitSpec(DESIGN, Gaussian(1.0), Lasso(2.0), weights, aware_options), 1.0, 0.0)[0].plan
     assert unpenalised.threshold[0] == unpenalised.penalty_weights[0] == 0
     # The law of the least thresholds is taken, whatever its variance.
     domain = Domain(y=(0, 1), g=[f"g{j}" for j in range(40)])
     spec = design_spec("y ~ g", domain, family=Binomial())
     weights = np.ones(len(spec.names))
-    stages = plan_stages(
-        spec,
-        Binomial(),
-        None,
-        weights,
-        eps=1.0,
-        delta=0.0,
-        adjacency="add_remove",
-        options=Options(selection="noise_aware"),
-    )
+    stages = plan_stages(FitSpec(spec, Binomial(), None, weights, aware_options), 1.0, 0.0)
     chosen = stages[0].plan
     for norm in ("l1", "l2", "linf", "design"):
         plan = plan_objective(spec, Binomial(), NoiseBudget(0.99, 0.0, 0.01, "add_remove", norm=norm))  # type: ignore[arg-type]
@@ -221,9 +202,7 @@ def test_a_column_that_is_zero_in_every_row_is_no_trouble() -> None:
     """Such as np.maximum(x - 9, 0) on (0, 5); warnings are errors here."""
     domain = Domain(y=(0, 1), x=(0, 5))
     spec = design_spec("y ~ x + np.maximum(x - 9, 0)", domain, family=Gaussian())
-    options, weights = Options(stages=2), np.ones(3)
-    bought: dict[str, Any] = {"eps": 1.0, "delta": 0.0, "adjacency": "add_remove", "options": options}
-    stages = plan_stages(spec, Gaussian(1.0), None, weights, **bought)
+    fit = FitSpec(spec, Gaussian(1.0), None, np.ones(3), Options(stages=2))
     none = [(np.empty((0, 3)), np.empty(0))]
-    released = release_stages(stages, spec, None, weights, none, random_source(1), options)
+    released = release_stages(plan_stages(fit, 1.0, 0.0), fit, none, random_source(1))
     assert np.isfinite(released.params).all()

@@ -11,6 +11,7 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import Lasso
 from dpstats.privacy.calibration import joint_loss
 from dpstats.privacy.randomness import random_source
@@ -37,12 +38,10 @@ def test_stages_cost_what_was_charged(family: Family, delta: float, options: str
     exog = rng.uniform(-1, 1, (400, SIZE)) / SIZE
     exog[:, 0] = 0.9
     endog = (rng.random(400) < 0.9).astype(float)
-    settings = Options(**OPTIONS[options])
-    bill: dict[str, Any] = {"eps": 5.0, "delta": delta, "adjacency": "add_remove", "options": settings}
-    penalty, weights = Lasso(25.0), np.ones(SIZE)
-    stages = plan_stages(DESIGN, family, penalty, weights, **bill)
+    spec = FitSpec(DESIGN, family, Lasso(25.0), np.ones(SIZE), Options(**OPTIONS[options]))
+    stages = plan_stages(spec, 5.0, delta)
     charged = sum(plan.eps + plan.final.eps for _, plan in stages)
-    fitted = release_stages(stages, DESIGN, penalty, weights, [(exog, endog)], random_source(1), settings)
+    fitted = release_stages(stages, spec, [(exog, endog)], random_source(1))
     spent = 0.0
     for _, plan in fitted.stages:
         # Which columns a refit kept does not matter here: an array's bounds treat them alike.

@@ -8,6 +8,7 @@ import dpstats as dp
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.spec import FitSpec
 
 DATA_SETS, ROWS, COLUMNS, LEVEL = 500, 60, 5, 0.1
 PENALTY = dp.penalties.Lasso(0.5)
@@ -35,20 +36,18 @@ class Fits:
     """One plan of a private lasso, released on as many data sets as wanted."""
 
     def __init__(self, name: str, delta: float, **options: object) -> None:
-        self.name, self.family, self.options = name, FAMILIES[name], Options(**options)
+        self.name, self.family = name, FAMILIES[name]
         norms = {"l2": 1.0, "linf": float(COLUMNS**-0.5)}
-        self.design = ArrayDesign(tuple(f"x{j}" for j in range(COLUMNS)), norms)
-        budget = {"eps": 1.0, "delta": delta, "adjacency": "add_remove", "options": self.options}
-        self.stages = plan_stages(self.design, self.family, PENALTY, np.ones(COLUMNS), **budget)
+        design = ArrayDesign(tuple(f"x{j}" for j in range(COLUMNS)), norms)
+        self.spec = FitSpec(design, self.family, PENALTY, np.ones(COLUMNS), Options(**options))
+        self.stages = plan_stages(self.spec, 1.0, delta)
 
     def caused_by_noise(self, seed: int) -> bool:
         """Draw null data, release, and look for a column that noise caused."""
         random = np.random.default_rng([11, seed])
         exog = random.uniform(-1, 1, (ROWS, COLUMNS)) / np.sqrt(COLUMNS)
         rows = (exog, null_response(self.name, random))
-        released = release_stages(
-            self.stages, self.design, PENALTY, np.ones(COLUMNS), [rows], random, self.options
-        ).params
+        released = release_stages(self.stages, self.spec, [rows], random).params
         return caused_by_noise(self.family, released, rows)
 
 

@@ -322,3 +322,12 @@ def test_a_formulas_intercept_is_kept_even_if_it_is_penalised(frame):
     assert fit.selection["how"][["Intercept", "x5"]].tolist() == ["always", "always"]
     assert fit.selection["selected"][["Intercept", "x5"]].all()
     assert fit.plan.screening.candidates == 12
+
+
+@pytest.mark.parametrize("options", [{"screen": 1}, {"penalty": "lasso", "alpha": 1.0, "refit_share": 0.3}], ids=str)
+def test_a_term_of_zeros_is_no_candidate(options):
+    """Chosen alone it would leave a fit without columns, and the charge would be lost."""
+    domain = {"x": (-1, 1), "y": [0, 1]}
+    with pytest.raises(ArgumentError, match=r"I\(0 \* x\).* is zero on the declared ranges"):
+        dp.plan("y ~ 0 + x + I(0 * x)", domain, 1.0, family="binomial", **options)
+    assert dp.plan("y ~ 0 + x + I(0 * x)", domain, 1.0, family="binomial").names[0] == "x"

@@ -15,6 +15,7 @@ import dpstats as dp
 from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms import napp
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.plan import paid_apart
 from dpstats.privacy.randomness import SystemRandom, secret_key
 
@@ -60,7 +61,7 @@ def test_every_row_is_in_one_part() -> None:
     """A draw a row: all rows once, about half in each part, no two divisions alike."""
     exog = np.arange(4000.0).reshape(2000, 2)
     blocks = block_rows([(exog[:700], np.arange(700.0)), (exog[700:], np.arange(700.0, 2000.0))])
-    found = [[part.collected() for part in divide(blocks, secret_key(SystemRandom()))] for _ in range(2)]
+    found = [[part.collect() for part in divide(blocks, secret_key(SystemRandom()))] for _ in range(2)]
     for first, second in found:
         rows = [np.concatenate([block.endog for block in part]) for part in (first, second)]
         assert sorted(np.concatenate(rows).tolist()) == list(range(2000))
@@ -74,17 +75,17 @@ def test_every_row_is_in_one_part() -> None:
 def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a refit on all rows would be paid for by those of one part only."""
     seen: list[set[float]] = []
-    whole = napp.release_objective
+    whole = ObjectivePlan.coefficients
 
-    def watched(plan: object, blocks: Rows[Block], random: object) -> np.ndarray:
-        seen.append({float(row[0]) for block in blocks.collected() for row in block.exog})
+    def watched(plan: ObjectivePlan, blocks: Rows[Block], random: object) -> np.ndarray:
+        seen.append({float(row[0]) for block in blocks.collect() for row in block.exog})
         return whole(plan, blocks, random)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(napp, "release_objective", watched)
+    monkeypatch.setattr(ObjectivePlan, "coefficients", watched)
     monkeypatch.setattr(
         napp,
         "divide",
-        lambda rows, key: tuple(rows.each(lambda block, at=at: block.part(slice(at, None, 2))) for at in (0, 1)),
+        lambda rows, key: tuple(rows.map(lambda block, at=at: block.part(slice(at, None, 2))) for at in (0, 1)),
     )
     exog = np.column_stack((np.linspace(0.1, 0.5, 600), np.full(600, 0.2)))
     endog = np.random.default_rng(1).integers(0, 2, 600).astype(float)

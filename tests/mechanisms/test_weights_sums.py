@@ -16,7 +16,7 @@ from dpstats.families import Binomial, BinomialCounts, Family, Gaussian, Poisson
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.screening import STEPS as SCORE_STEPS
 from dpstats.mechanisms.screening import NullResidual, split_terms, term_scores
-from dpstats.models.sources import ArrayBeside
+from dpstats.models.sources import AuxiliaryArrays
 from dpstats.privacy.ranges import MEAN_UNITS, rate_parts, weighted_mean_parts
 
 FAMILIES = [Binomial(), BinomialCounts(9.0), Gaussian(0.5), Poisson(3.0, 6.0)]
@@ -99,7 +99,7 @@ class TestHistograms:
         )  # fmt: skip
         fit = model.fit(5.0, seed=1)
         evaluated = plan_evaluation(fit, None, 5)
-        blocks = _weighted(evaluated.blocks(), fit.plan, ArrayBeside())
+        blocks = _weighted(evaluated.blocks(), fit.plan, AuxiliaryArrays())
         largest = sum(block.largest for block in blocks)
         square = sum(block.square for block in blocks)
         for seed in range(40):

@@ -20,7 +20,7 @@ CELLS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
 def blocks_of(endog: object, exog: object, family: Family, norms: dict[NormName, float]) -> list[Block]:
-    return array_blocks(as_endog(endog), as_exog(exog), family, norms).collected()
+    return array_blocks(as_endog(endog), as_exog(exog), family, norms).collect()
 
 
 @pytest.mark.slow
@@ -116,5 +116,5 @@ def test_wide_rows_are_within_the_bound_exactly(norm: NormName, monkeypatch: pyt
         return Fraction(float(kept[0, 0])) ** power * columns
 
     assert 1 - Fraction(1e-11) < length() <= 1
-    monkeypatch.setattr("dpstats.models.sources.inside", lambda norm, columns: 1 - 2.0**-48)
+    monkeypatch.setattr("dpstats.models.sources.safe_share", lambda norm, columns: 1 - 2.0**-48)
     assert length() > 1 + Fraction(1e-13)

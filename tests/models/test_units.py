@@ -13,7 +13,7 @@ import dpstats as dp
 from dpstats.call import make_request
 from dpstats.data import Block, as_table
 from dpstats.errors import ArgumentError, DataError, DomainError, LedgerError
-from dpstats.models.persons import counted_rows, counted_tables, counted_values
+from dpstats.models.release import counted_rows, counted_tables, counted_values
 from dpstats.models.sources import FormulaSource
 from dpstats.privacy.guarantee import make_unit
 from dpstats.privacy.randomness import random_source
@@ -45,8 +45,8 @@ def data(persons: int, seed: int = 0, most: int = 7) -> pd.DataFrame:
 def fit_rows(frame: pd.DataFrame, **options: Any) -> Block:
     """The rows that a fit would see, in one block."""
     request = make_request(eps=1.0, family="binomial", unit="who", **options)
-    source = FormulaSource(FORMULA, frame, DOMAIN)
-    blocks = source.rows(source.plan(request), random_source(4)).collected()
+    source = FormulaSource(FORMULA, as_table(frame), DOMAIN)
+    blocks = source.rows(source.plan(request), as_table(frame), random_source(4)).collect()
     parts = zip(*blocks, strict=True)
     return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))
 
@@ -83,16 +83,16 @@ class TestWhatRowsWeigh:
         """Rows, values and tables for all that counts rows: never more of a person than may be."""
         frame, record = data(150), make_unit("who", max_rows=most)
         table = as_table(frame)
-        source = FormulaSource(FORMULA, frame, DOMAIN)
+        source = FormulaSource(FORMULA, as_table(frame), DOMAIN)
         plan = source.plan(make_request(eps=1.0, family="binomial", unit="who"))
         random = random_source(1)
-        rows = counted_rows(plan.design, table, record, random).collected()  # type: ignore[arg-type]
+        rows = counted_rows(plan.design, table, record, random).collect()  # type: ignore[arg-type]
         assert np.bincount(rows[0].person).max() == most  # type: ignore[arg-type]
-        values = np.concatenate(counted_values(table, _number, ["x"], record, random).collected())
+        values = np.concatenate(counted_values(table, _number, ["x"], record, random).collect())
         known = frame.dropna(subset=["x", "who"])
         assert len(values) == known.groupby("who").size().clip(upper=most).sum()
         assert set(values) <= set(known["x"])
-        tables = counted_tables(table, ["x"], record, random).collected()
+        tables = counted_tables(table, ["x"], record, random).collect()
         everyone = frame.dropna(subset=["who"]).groupby("who").size().clip(upper=most).sum()
         assert sum(part.rows for part in tables) == everyone
 

@@ -16,13 +16,13 @@ import pytest
 from objective_density import ObjectiveDensity
 
 from dpstats.call import make_request
-from dpstats.data import Block
+from dpstats.data import Block, as_table
 from dpstats.data.persons import PersonTally
 from dpstats.families import Binomial, Family, Gaussian
 from dpstats.families.base import Derivatives
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.information import eta_error
-from dpstats.models import persons as person_code
+from dpstats.models import release as person_code
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.privacy.information import row_weights
@@ -77,13 +77,13 @@ def frames(
 
 def plan_of(family: str, frame: pd.DataFrame, adjacency: str, **options: Any) -> tuple[FormulaSource, Plan]:
     request = make_request(eps=EPS, family=FAMILIES[family], adjacency=adjacency, unit="who", inference=True, **options)
-    source = FormulaSource("y ~ 0 + x", frame, DOMAINS[family])
+    source = FormulaSource("y ~ 0 + x", as_table(frame), DOMAINS[family])
     return source, source.plan(request)
 
 
 def block_of(source: FormulaSource, plan: Plan) -> Block:
     """The rows as a fit sees them."""
-    blocks = source.rows(plan, random_source(2)).collected()
+    blocks = source.rows(plan, source.data, random_source(2)).collect()
     parts = zip(*blocks, strict=True)
     return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))
 
@@ -180,7 +180,7 @@ class TestPlantedBugs:
                 source, plan = plan_of("gaussian", frame, "add_remove", max_rows=2)
                 drawn.append(block_of(source, plan))
                 assert isinstance(plan.design, DesignSpec)
-                (block,) = plan.design.rows(frame).collected()
+                (block,) = plan.design.rows(frame).collect()
                 known = frame["who"].notna().to_numpy()[frame["x"].notna().to_numpy()]
                 whole.append(block.take(known))
             found.append(loss(plan, drawn[0], drawn[1], (whole[0], whole[1])))
@@ -195,7 +195,9 @@ class TestPlantedBugs:
 
             calls.append(1)
             tallied = persons.tally(rows, most, key)
-            return rows.numbered(lambda number, part: persons._drawn(most, key[::-1], choose, tallied, number, part))
+            return rows.map_numbered(
+                lambda number, part: persons._drawn(most, key[::-1], choose, tallied, number, part)
+            )
 
         monkeypatch.setattr(person_code, "draw_rows", other)
         people = pd.DataFrame({"who": np.repeat(np.arange(300), 6), "x": 0.5, "y": 1.0})

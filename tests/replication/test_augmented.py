@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+import dpstats as dp
+from benchmarks.replications import majorized
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.penalties import ElasticNet, Lasso, Ridge
 from dpstats.replication import augmented
-from dpstats.replication import augmented as majorize
 from dpstats.solvers import newton
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -30,7 +31,7 @@ def root_mean_square_gap(family, penalty, noise_rows, seeds):
     """Distance of the augmented fit from the analytic one, over `seeds` draws of the noise rows."""
     exog, endog = rows(family)
     objective = PerturbedObjective(family, [(exog, endog)], CURVATURE, NOISE)
-    analytic = majorize.iterate(objective, penalty, iterations=500, change=1e-9)
+    analytic = majorized.iterate(objective, penalty, iterations=500, change=1e-9)
     gaps = [
         augmented.minimize(
             family, [(exog, endog)], CURVATURE, NOISE, penalty, np.random.default_rng(seed),
@@ -135,3 +136,10 @@ def test_noise_rows_come_in_pairs(noise_rows):
 def test_families_without_an_ordinary_fitter_are_refused():
     with pytest.raises(ArgumentError, match="augmented"):
         augmented.augment(HuberSVM(), CURVATURE, NOISE, np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize("family", ["huber_svm", "smooth_svm", dp.families.NegativeBinomial(y_max=9.0)], ids=str)
+def test_a_family_without_noise_rows_is_refused_by_the_plan(family):
+    model = dp.GLM(np.ones(3), np.eye(3), family=family, row_norm=1.0)
+    with pytest.raises(ArgumentError, match="needs a family statsmodels fits"):
+        model.plan(1.0, realization="augmented", allow_uncertified=True)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.plan.tables import LATEX, Summary, full_width, wrap_notes
+from dpstats.summaries import LATEX, Summary, full_width, wrap_notes
 
 LEVELS = [
     *("a & b", "50 % [x]", "#1 {z}", "~tilde^2", "ümläut ß", "back\\slash", '<b> | "q"', "$5 _x_", "[T.[brackets]]"),

@@ -12,9 +12,9 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError
-from dpstats.plan.tables import WIDTH, full_width
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.summary import beyond_normal
+from dpstats.summaries import WIDTH, full_width
 
 DOMAIN = {"x": (0, 1), "z": (0, 1), "y": (0, 8000), "b": (0, 1)}
 

@@ -76,15 +76,15 @@ class RowsContract:
     def test_changes_are_made_block_by_block(self, sizes: list[int]) -> None:
         rows = self.make(blocks_of(sizes))
         expected = [2.0 * value for value in range(sum(sizes))]
-        assert rows.each(doubled).total(responses, operator.add) == expected
-        assert rows.each(doubled).held().total(responses, operator.add) == expected
-        assert rows.each(doubled).each(doubled).total(responses, operator.add) == [2 * value for value in expected]
-        assert row_count(rows.through(partial(repeated, 3))) == 3 * sum(sizes)
+        assert rows.map(doubled).total(responses, operator.add) == expected
+        assert rows.map(doubled).persist().total(responses, operator.add) == expected
+        assert rows.map(doubled).map(doubled).total(responses, operator.add) == [2 * value for value in expected]
+        assert row_count(rows.map_shards(partial(repeated, 3))) == 3 * sum(sizes)
         assert rows.total(responses, operator.add) == list(range(sum(sizes)))
 
     def test_every_block_has_a_number_of_its_own(self) -> None:
         rows = self.make(blocks_of([2, 7, 1, 5]))
-        numbers: list[Any] = [rows.numbered(tagged).collected() for _ in range(2)]
+        numbers: list[Any] = [rows.map_numbered(tagged).collect() for _ in range(2)]
         assert numbers[0] == numbers[1]
         assert len({number for number, _ in numbers[0]}) == 4
 

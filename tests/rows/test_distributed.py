@@ -74,11 +74,11 @@ class _Contract(RowsContract):
         # Dask's scheduler forgets no task that it is told to forget before it has heard of it.
         assert row_count(rows) == 3
         with pytest.raises(DataError, match="stay on its cluster"):
-            rows.collected()
+            rows.collect()
 
     def test_every_block_has_a_number_of_its_own(self) -> None:
         rows = self.make(blocks_of([2, 7, 1, 5]))
-        numbers: list[Any] = [rows.numbered(_numbered).total(list, operator.add) for _ in range(2)]
+        numbers: list[Any] = [rows.map_numbered(_numbered).total(list, operator.add) for _ in range(2)]
         assert numbers[0] == numbers[1]
         assert len(set(numbers[0])) == 4
 
@@ -95,14 +95,14 @@ class TestShards(_Contract):
 
 class TestKept(_Contract):
     def make(self, blocks: list[Block]) -> DaskRows[Block]:
-        return rows_of(self.client, blocks, 2).held()
+        return rows_of(self.client, blocks, 2).persist()
 
 
 class TestPacked(_Contract):
     """Workers keep levels, and open them in each pass."""
 
     def make(self, blocks: list[Block]) -> PackedRows:
-        return PackedRows(PACKING, rows_of(self.client, [packed(block) for block in blocks], 2)).held()
+        return PackedRows(PACKING, rows_of(self.client, [packed(block) for block in blocks], 2)).persist()
 
     @pytest.mark.slow
     def test_columns(self) -> None:
@@ -119,14 +119,14 @@ def _numbered(number: int, _: Block) -> int:
 def test_shards_are_kept_together(client: Any) -> None:
     """As many as there are threads: every pass is a task for each."""
     rows = rows_of(client, blocks_of([3] * 40), 20)
-    held = rows.held()
+    held = rows.persist()
     assert len(held._shards) == 2
     assert held.total(responses, operator.add) == list(range(120))
-    assert held.each(doubled).held().total(responses, operator.add) == [2.0 * value for value in range(120)]
-    assert held.held() is held
+    assert held.map(doubled).persist().total(responses, operator.add) == [2.0 * value for value in range(120)]
+    assert held.persist() is held
     # What goes by a shard's number goes by the one that it had.
-    numbers: list[int] = rows.numbered(_numbered).total(list, operator.add)
-    assert rows.numbered(_numbered).held().total(list, operator.add) == numbers
+    numbers: list[int] = rows.map_numbered(_numbered).total(list, operator.add)
+    assert rows.map_numbered(_numbered).persist().total(list, operator.add) == numbers
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_shards_are_kept_where_their_inputs_are(client: Any) -> None:
     rows = DaskRows(client, [Shard(given, (one,)) for one in futures])
     assert rows._homes(workers).tolist() == [workers[at % 2] for at in range(6)]
     assert rows._groups() == [[0, 2, 4], [1, 3, 5]]
-    assert row_count(rows.held()) == 18
+    assert row_count(rows.persist()) == 18
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_what_fails_on_a_worker_is_not_told(client: Any, part: Any) -> None:
         rows.total(part, operator.add)
     assert str(raised.value) == "a worker could not work out its shard"
     with pytest.raises(RuntimeError):
-        rows.each(part).held().total(responses, operator.add)
+        rows.map(part).persist().total(responses, operator.add)
     with pytest.raises(RuntimeError):
         rows.total(total_response, part)
     del raised
@@ -190,7 +190,7 @@ def test_names_of_tasks_are_drawn_anew(client: Any) -> None:
     """Dask's own are hashes of the data, which tell whoever can guess the data that the guess is right."""
     names = set[str]()
     for _ in range(2):
-        rows = rows_of(client, blocks_of([3, 4]), 2).held()
+        rows = rows_of(client, blocks_of([3, 4]), 2).persist()
         assert row_count(rows) == 7
         found = [name for name in task_names(client) if "rows" in name]
         assert all(name.startswith("dpstats-rows-") for name in found)
@@ -218,9 +218,9 @@ def kill_workers(client: Any) -> None:
 @pytest.mark.slow
 def test_rows_that_come_back_different_are_refused(client: Any, tmp_path: Path) -> None:
     """Shards that are lost are worked out again: alike they serve, else no pass may mix them with the former ones."""
-    unsteady = [DaskRows[Block](client, [Shard(partial(_unsteady, str(tmp_path / name)))]).held() for name in "ab"]
-    changed = [unsteady[0], unsteady[1].each(_doubled).held()]
-    steady = rows_of(client, blocks_of([30, 20, 10]), 3).held()
+    unsteady = [DaskRows[Block](client, [Shard(partial(_unsteady, str(tmp_path / name)))]).persist() for name in "ab"]
+    changed = [unsteady[0], unsteady[1].map(_doubled).persist()]
+    steady = rows_of(client, blocks_of([30, 20, 10]), 3).persist()
     before = [rows.total(responses, operator.add) for rows in (*changed, steady)]
     assert [rows.total(responses, operator.add) for rows in (*changed, steady)] == before
     kill_workers(client)
@@ -237,8 +237,8 @@ def _doubled(block: Block) -> Block:
 @pytest.mark.slow
 def test_what_is_kept_can_be_dropped_while_it_is_referred_to(client: Any) -> None:
     tasks = Tasks()
-    rows = DaskRows[Block](client, [Shard(partial(given, blocks_of([3])))], tasks=tasks).held()
-    derived = rows.each(_doubled).held()
+    rows = DaskRows[Block](client, [Shard(partial(given, blocks_of([3])))], tasks=tasks).persist()
+    derived = rows.map(_doubled).persist()
     assert row_count(derived) == 3
     assert len([name for name in task_names(client) if "rows" in name]) == 2
     tasks.release()

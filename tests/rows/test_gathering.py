@@ -99,7 +99,7 @@ def test_parts_have_the_rows_of_their_persons(cells: Any) -> None:
 def test_rows_share_a_weight_of_one_wherever_they_were(client: Any, shards: int) -> None:
     rows = shared_weights(owned_rows(client, shards))
     found = rows.total(rows_of_shards, operator.add)
-    assert rows.held().total(rows_of_shards, operator.add) == found
+    assert rows.persist().total(rows_of_shards, operator.add) == found
     numbers = np.concatenate([shard[0] for shard in found]).astype(int)
     weights = np.concatenate([shard[1] for shard in found])
     assert sorted(numbers.tolist()) == np.flatnonzero(PEOPLE >= 0).tolist()
@@ -126,7 +126,7 @@ def test_a_tally_of_each_shard_without_gathering_is_caught(client: Any, monkeypa
 @pytest.mark.parametrize("shards", [1, 4])
 def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, most: int) -> None:
     rows = draw_rows(owned_rows(client, shards), most, KEY, draw_block)
-    first, again = (rows.each(_number).total(list, operator.add) for _ in range(2))
+    first, again = (rows.map(_number).total(list, operator.add) for _ in range(2))
     assert [part.tolist() for part in first] == [part.tolist() for part in again]
     drawn = np.bincount(PEOPLE[np.concatenate(first).astype(int)], minlength=60)
     assert drawn.tolist() == np.minimum(np.bincount(PEOPLE[PEOPLE >= 0]), most).tolist()
@@ -136,8 +136,8 @@ def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, mo
 def test_persons_are_divided_by_coins_of_their_own(client: Any) -> None:
     """Whole persons to each side; persons of two shards that have one number there have different coins."""
     people = np.repeat(np.arange(3000), 2)
-    shared = shared_weights(owned_rows(client, 4, people)).held()
-    sides = [side.each(_number).total(list, operator.add) for side in divide(shared, KEY)]
+    shared = shared_weights(owned_rows(client, 4, people)).persist()
+    sides = [side.map(_number).total(list, operator.add) for side in divide(shared, KEY)]
     one, other = (set(people[np.concatenate(side).astype(int)].tolist()) for side in sides)
     assert not one & other
     assert len(one) + len(other) == 3000

@@ -77,7 +77,7 @@ class TestPacked(RowsContract):
 
     def test_opened(self) -> None:
         blocks = blocks_of([3, 0, 4])
-        for one, other in zip(self.make(blocks).collected(), blocks, strict=True):
+        for one, other in zip(self.make(blocks).collect(), blocks, strict=True):
             np.testing.assert_array_equal(one.exog, other.exog)
 
     def within(self, blocks: list[Block]) -> Rows[Block]:
@@ -95,7 +95,7 @@ def test_rows_have_all_of_their_columns() -> None:
         np.testing.assert_array_equal(PACKING.opened(block).exog, dense(block).exog)
     rows = PackedRows(PACKING, MemoryRows(blocks))
     assert rows.total(stacked, operator.add) == stacked(map(dense, blocks))
-    assert stacked(rows.collected()) == stacked(map(dense, blocks))
+    assert stacked(rows.collect()) == stacked(map(dense, blocks))
     assert PACKING.opened(blocks[2]).exog.flags.f_contiguous
 
 
@@ -125,7 +125,7 @@ def test_what_takes_whole_rows_takes_them_packed() -> None:
     for one, other in [*pairs, *zip(partition(ours, b"k", 3), partition(theirs, b"k", 3), strict=True)]:
         assert isinstance(one, PackedRows)
         assert one.total(stacked, operator.add) == other.total(stacked, operator.add)
-        assert one.packed.collected()[0].levels is not None
+        assert one.packed.collect()[0].levels is not None
 
 
 def test_counting_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +146,9 @@ def test_threads_open_what_they_work_on(monkeypatch: pytest.MonkeyPatch) -> None
     found = []
     for cores in (1, 3):
         monkeypatch.setattr(passes, "thread_count", lambda cores=cores: cores)
-        found.append(rows.added(stacked, operator.add))
+        found.append(rows.total_of_pieces(stacked, operator.add))
     assert found[0] == found[1] == stacked(map(dense, blocks))
-    assert threading.main_thread().name not in rows.added(names, operator.or_)
+    assert threading.main_thread().name not in rows.total_of_pieces(names, operator.or_)
 
 
 def test_memory_counts_what_is_kept() -> None:
@@ -156,7 +156,7 @@ def test_memory_counts_what_is_kept() -> None:
     packing = RowPacking(8, (CodedColumns(slice(0, 7), np.eye(8)[1:]),), np.array([7]))
     block = Block(np.ones((1000, 1)), np.ones(1000), levels=np.zeros((1000, 1), dtype=np.uint8))
     room = Memory(20_000)
-    rows = PackedRows(packing, ReadRows(lambda: [block], room)).held()
+    rows = PackedRows(packing, ReadRows(lambda: [block], room)).persist()
     assert room.taken == 1000 * (8 + 8 + 1)
     assert isinstance(rows.packed, MemoryRows)
     # With all columns it would not fit.
@@ -169,12 +169,12 @@ def test_what_goes_to_a_file_comes_back(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(reading, "PASSES", 1e9)
     monkeypatch.setattr(reading, "_file_costs", lambda spool, kept: [spool.write(kept[0]), 0.0][1])
     blocks = packed_blocks([50, 0, 9])
-    rows = PackedRows(PACKING, ReadRows(lambda: blocks, Memory(1))).held()
+    rows = PackedRows(PACKING, ReadRows(lambda: blocks, Memory(1))).persist()
     assert isinstance(rows.packed, ReadRows)
     for _ in range(2):
         assert rows.total(stacked, operator.add) == stacked(map(dense, blocks))
     # The numbers stand one column after the other, as they did.
-    assert all(block.exog.flags.f_contiguous for block in rows.packed.collected())
+    assert all(block.exog.flags.f_contiguous for block in rows.packed.collect())
 
 
 def test_rows_that_are_taken_stand_in_memory_as_before() -> None:

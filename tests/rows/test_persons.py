@@ -66,7 +66,7 @@ def test_tallies_do_not_depend_on_blocks(cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
 def test_a_persons_rows_share_a_weight_of_one(cuts: list[int]) -> None:
-    blocks = shared_weights(owned(PEOPLE, cuts)).collected()
+    blocks = shared_weights(owned(PEOPLE, cuts)).collect()
     rows = np.concatenate([block.endog for block in blocks])
     weights = np.concatenate([block.weights for block in blocks])  # type: ignore[misc]
     persons = np.concatenate([block.person for block in blocks])  # type: ignore[misc]
@@ -90,7 +90,7 @@ def test_shares_never_sum_to_more_than_one() -> None:
 
 def test_own_weights_are_kept() -> None:
     block = Block(np.ones((3, 1)), np.ones(3), weights=np.array([1.0, 0.5, 0.25]))
-    (found,) = shared_weights(MemoryRows([OwnedRows(block, ids_of(np.array([5, 5, 6])))])).collected()
+    (found,) = shared_weights(MemoryRows([OwnedRows(block, ids_of(np.array([5, 5, 6])))])).collect()
     assert found.weights == pytest.approx([0.5, 0.25, 0.25])
 
 
@@ -99,7 +99,7 @@ def test_what_others_have_changes_nothing() -> None:
     others = np.array([3, 3, 8, 8, 8])
     with_one = np.concatenate([others, np.full(6, 99)])
     alone, together = (
-        np.concatenate([block.weights for block in shared_weights(owned(people, [2])).collected()])  # type: ignore[misc]
+        np.concatenate([block.weights for block in shared_weights(owned(people, [2])).collect()])  # type: ignore[misc]
         for people in (others, with_one)
     )
     assert np.array_equal(alone, together[:5])
@@ -109,12 +109,12 @@ def test_what_others_have_changes_nothing() -> None:
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
 def test_at_most_so_many_rows_are_drawn(cuts: list[int], most: int) -> None:
     rows = draw_rows(owned(PEOPLE, cuts), most, KEY, draw_block)
-    first, again = (np.concatenate([block.endog for block in rows.collected()]).astype(int) for _ in range(2))
+    first, again = (np.concatenate([block.endog for block in rows.collect()]).astype(int) for _ in range(2))
     assert np.array_equal(first, again)  # every pass draws the same
     people, counts = np.unique(PEOPLE[first], return_counts=True)
     assert counts.tolist() == [min(most, int((person == PEOPLE).sum())) for person in people]
     assert people.tolist() == [1, 2, 4, 7, 10]
-    persons = np.concatenate([block.person for block in rows.collected()])  # type: ignore[misc]
+    persons = np.concatenate([block.person for block in rows.collect()])  # type: ignore[misc]
     assert np.bincount(persons).max() <= most
 
 
@@ -126,7 +126,7 @@ def test_every_set_of_rows_is_equally_likely() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for seed in range(4000):
         key = np.random.default_rng(seed).bytes(64)
-        kept = np.concatenate([block.endog for block in draw_rows(rows, 2, key, draw_block).collected()]).astype(int)
+        kept = np.concatenate([block.endog for block in draw_rows(rows, 2, key, draw_block).collect()]).astype(int)
         pair = tuple(row for row in kept.tolist() if row in places)
         seen[pair] = seen.get(pair, 0) + 1
     assert len(seen) == 10
@@ -160,17 +160,17 @@ def test_ranks_are_kept_through_merges(together: int, monkeypatch: pytest.Monkey
 
 def test_nobodys_rows_and_no_rows() -> None:
     nobody = MemoryRows([OwnedRows(Block(np.ones((2, 1)), np.ones(2)), ids_of(np.array([-1, -1])))])
-    assert [len(block.endog) for block in shared_weights(nobody).collected()] == [0]
-    assert [len(block.endog) for block in draw_rows(nobody, 1, KEY, draw_block).collected()] == [0]
+    assert [len(block.endog) for block in shared_weights(nobody).collect()] == [0]
+    assert [len(block.endog) for block in draw_rows(nobody, 1, KEY, draw_block).collect()] == [0]
     empty: MemoryRows[OwnedRows[Floats]] = MemoryRows([])
-    assert draw_rows(empty, 1, KEY, draw_values).collected() == []
+    assert draw_rows(empty, 1, KEY, draw_values).collect() == []
     found = tally_of(ids_of(np.array([1])))
     assert found.find(ids_of(np.array([-1, 2, 1, 10**6]))).tolist() == [-1, -1, 0, -1]
 
 
 def test_values_are_drawn_like_rows() -> None:
     values = MemoryRows([OwnedRows(np.arange(6.0), ids_of(np.array([1, 1, 1, 2, 2, 3])))])
-    (kept,) = draw_rows(values, 1, KEY, draw_values).collected()
+    (kept,) = draw_rows(values, 1, KEY, draw_values).collect()
     assert len(kept) == 3
     assert kept[0] < 3 <= kept[1] < 5 == kept[2]
 
@@ -196,9 +196,9 @@ def test_a_division_keeps_persons_whole(cuts: list[int]) -> None:
     people = rng.integers(0, 50, 400)
     for rows in (shared_weights(owned(people, cuts)), draw_rows(owned(people, cuts), 3, KEY, draw_block)):
         one, other = divide(rows, KEY)
-        sides = [np.concatenate([block.endog for block in side.collected()]).astype(int) for side in (one, other)]
+        sides = [np.concatenate([block.endog for block in side.collect()]).astype(int) for side in (one, other)]
         assert not set(people[sides[0]]) & set(people[sides[1]])
-        whole = np.concatenate([block.endog for block in rows.collected()]).astype(int)
+        whole = np.concatenate([block.endog for block in rows.collect()]).astype(int)
         assert sorted(np.concatenate(sides)) == sorted(whole)
         assert min(len(set(people[side])) for side in sides) > 10
 
@@ -206,7 +206,7 @@ def test_a_division_keeps_persons_whole(cuts: list[int]) -> None:
 def test_rows_divided_by_themselves_are_caught() -> None:
     """Planted: blocks that have forgotten their persons."""
     people = np.random.default_rng(3).integers(0, 50, 400)
-    forgotten = MemoryRows([block._replace(person=None) for block in shared_weights(owned(people, [7])).collected()])
+    forgotten = MemoryRows([block._replace(person=None) for block in shared_weights(owned(people, [7])).collect()])
     one, other = divide(forgotten, KEY)
-    sides = [np.concatenate([block.endog for block in side.collected()]).astype(int) for side in (one, other)]
+    sides = [np.concatenate([block.endog for block in side.collect()]).astype(int) for side in (one, other)]
     assert set(people[sides[0]]) & set(people[sides[1]])

@@ -51,7 +51,7 @@ class TestReadWithoutMemory(RowsContract):
 
 class TestSpooled(TestReadWithoutMemory):
     def make(self, blocks: list[Block]) -> ReadRows[Block]:
-        return super().make(blocks).held()  # type: ignore[return-value]
+        return super().make(blocks).persist()  # type: ignore[return-value]
 
 
 def _wrote(file: spool.Spool, kept: list[Block]) -> float:
@@ -68,16 +68,18 @@ def slow_blocks(count: int, rows: int = 1000) -> Iterator[Block]:
 
 
 def test_a_file_holds_what_was_written_to_it() -> None:
-    rows = ReadRows(lambda: slow_blocks(20), Memory(100_000)).held()
+    rows = ReadRows(lambda: slow_blocks(20), Memory(100_000)).persist()
     assert isinstance(rows, ReadRows)
-    assert rows.held() is rows
+    assert rows.persist() is rows
     for _ in range(2):
-        for found, expected in zip(rows.collected(), slow_blocks(20), strict=True):
+        for found, expected in zip(rows.collect(), slow_blocks(20), strict=True):
             np.testing.assert_array_equal(found.exog, expected.exog)
             assert found.weights is None
             np.testing.assert_array_equal(found.offset, expected.offset)
-    single = ReadRows(lambda: (block.exog[:, 1].astype(np.float32) for block in slow_blocks(20)), Memory(9000)).held()
-    assert {array.dtype for array in single.collected()} == {np.dtype(np.float32)}
+    single = ReadRows(
+        lambda: (block.exog[:, 1].astype(np.float32) for block in slow_blocks(20)), Memory(9000)
+    ).persist()
+    assert {array.dtype for array in single.collect()} == {np.dtype(np.float32)}
 
 
 def open_files(folder: Path) -> list[str]:
@@ -88,7 +90,7 @@ def open_files(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_file_is_invisible_private_and_gone(folder: Path) -> None:
-    rows = ReadRows(lambda: slow_blocks(5), Memory(1)).held()
+    rows = ReadRows(lambda: slow_blocks(5), Memory(1)).persist()
     assert not list(folder.iterdir())
     files = open_files(folder)
     assert [os.stat(file).st_mode & 0o777 for file in files] == [0o600]
@@ -107,7 +109,7 @@ def test_an_interrupted_pass_leaves_no_file(error: type[BaseException], folder: 
         raise error
 
     with pytest.raises(error):
-        ReadRows(broken, Memory(1)).held()
+        ReadRows(broken, Memory(1)).persist()
     gc.collect()
     assert not list(folder.iterdir())
     assert not open_files(folder)
@@ -117,21 +119,21 @@ def test_an_interrupted_pass_leaves_no_file(error: type[BaseException], folder: 
 def test_memory_is_lent_and_given_back() -> None:
     limit = Memory(1_300_000)
     size = sum(cells.nbytes for block in slow_blocks(10) for cells in block if cells is not None)
-    one, other = (ReadRows(lambda: slow_blocks(10), limit).held() for _ in range(2))
+    one, other = (ReadRows(lambda: slow_blocks(10), limit).persist() for _ in range(2))
     assert isinstance(one, MemoryRows)
     assert isinstance(other, MemoryRows)
     assert limit.taken == 2 * size
-    third = ReadRows(lambda: slow_blocks(10), limit).held()
+    third = ReadRows(lambda: slow_blocks(10), limit).persist()
     assert isinstance(third, ReadRows)
     assert limit.taken == 2 * size
     del one
     gc.collect()
     assert limit.taken == size
-    assert isinstance(ReadRows(lambda: slow_blocks(10), limit).held(), MemoryRows)
+    assert isinstance(ReadRows(lambda: slow_blocks(10), limit).persist(), MemoryRows)
 
 
 def test_what_is_kept_of_a_part_is_not_the_whole() -> None:
-    parts = ReadRows(lambda: (block.part(slice(0, 10)) for block in slow_blocks(5)), Memory(1e6)).held().collected()
+    parts = ReadRows(lambda: (block.part(slice(0, 10)) for block in slow_blocks(5)), Memory(1e6)).persist().collect()
     assert all(block.exog.base is None for block in parts)
 
 
@@ -139,13 +141,13 @@ def test_what_costs_less_to_read_again_is_not_written() -> None:
     """Elements that are there already cost nothing: no file is faster."""
     blocks = list(slow_blocks(20))
     rows = ReadRows(lambda: blocks, Memory(1000))
-    assert rows.held() is rows
-    assert isinstance(ReadRows(lambda: slow_blocks(20), Memory(1000)).held(), ReadRows)
+    assert rows.persist() is rows
+    assert isinstance(ReadRows(lambda: slow_blocks(20), Memory(1000)).persist(), ReadRows)
 
 
 def test_elements_that_are_no_arrays_are_read_again() -> None:
     rows = ReadRows(lambda: ["a", "b"], Memory(1000))
-    assert rows.held() is rows
+    assert rows.persist() is rows
 
 
 @pytest.mark.parametrize("where", ["first", "later", "write"])
@@ -164,7 +166,7 @@ def test_a_full_disk_means_reading_again(where: str, monkeypatch: pytest.MonkeyP
     else:
         monkeypatch.setattr(spool, "free_bytes", free)
     rows = ReadRows(lambda: slow_blocks(20), Memory(1000))
-    assert rows.held() is rows
+    assert rows.persist() is rows
     assert row_count(rows) == 20_000
 
 

@@ -29,14 +29,14 @@ def numbers(elements: Iterable[int]) -> list[int]:
 @pytest.mark.parametrize("cores", [1, 2, 7])
 def test_every_element_once_and_in_order(count: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "thread_count", lambda: cores)
-    assert MemoryRows[int](range(count)).added(numbers, operator.add) == list(range(count))
+    assert MemoryRows[int](range(count)).total_of_pieces(numbers, operator.add) == list(range(count))
     assert len(split_runs(range(count))) == (RUNS if count >= LEAST_ELEMENTS else 1)
 
 
 def test_what_is_made_in_every_pass_stays_together() -> None:
     """Changes may number elements, and coins hang on the numbers."""
-    rows = MemoryRows[int](range(100)).numbered(operator.mul)
-    assert rows.added(numbers, operator.add) == [number**2 for number in range(100)]
+    rows = MemoryRows[int](range(100)).map_numbered(operator.mul)
+    assert rows.total_of_pieces(numbers, operator.add) == [number**2 for number in range(100)]
 
 
 def test_threads_work_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +139,9 @@ def test_no_sound_and_no_cell_comes_out(monkeypatch: pytest.MonkeyPatch) -> None
     rows = MemoryRows([Block(np.ones((2, 1)), np.array([float(at == 13), 0.0])) for at in range(20)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert fail_closed(lambda: rows.added(overflowing, operator.add)) == np.inf
+        assert fail_closed(lambda: rows.total_of_pieces(overflowing, operator.add)) == np.inf
     assert not caught
     with pytest.raises(ReleaseError) as refused:
-        fail_closed(lambda: rows.added(failing, operator.add))
+        fail_closed(lambda: rows.total_of_pieces(failing, operator.add))
     assert refused.value.__context__ is None
     assert "cell" not in str(refused.value)

@@ -17,8 +17,9 @@ import pytest
 import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, ReleaseError, StreamError
 from dpstats.privacy.accounting import compose
+from dpstats.streaming import Refits, Regression, Schedule
 from dpstats.streaming.checkpoint import Checkpoint
-from dpstats.streaming.refits import Refits, Schedule
+from dpstats.streaming.refits import RunningRefits
 
 DOMAIN = dp.Domain(x=(-1, 1), z=(-1, 1), y=(0, 1))
 
@@ -82,15 +83,41 @@ def test_all_fits_together_keep_the_budget(fitted: dict[str, Any], delta: float,
     assert total.eps > 0.98
 
 
+def test_a_regression_by_refits_is_a_regression() -> None:
+    given: dict[str, Any] = {"eps": 5.0, "horizon": 6, "family": "binomial", "schedule": 2, "seed": 1}
+    made, same = Regression("y ~ x + z", DOMAIN, mechanism="refits", **given), Refits("y ~ x + z", DOMAIN, **given)
+    assert isinstance(made, Regression)
+    assert isinstance(made, Refits)
+    assert made.plan().digest() == same.plan().digest()
+    with pytest.raises(ArgumentError, match="the first fit is that of tick 2"):
+        _ = made.params
+    for tick in (1, 2):
+        made.update(so_far(tick))
+        same.update(so_far(tick))
+    pd.testing.assert_series_equal(made.params, same.results.params)
+    for ask in (
+        lambda: made.run(so_far(3)),
+        lambda: made.at(1),
+        lambda: made.between(0, 1),
+        lambda: made.window(1),
+        lambda: made.change(1),
+        lambda: made.plot("x"),
+    ):
+        with pytest.raises(ArgumentError, match="keeps its latest fit"):
+            ask()
+    with pytest.raises(ArgumentError, match="mechanism"):
+        Refits("y ~ x + z", DOMAIN, mechanism="linear", **given)
+
+
 def test_rows_are_read_only_where_a_fit_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    fit = Refits._fit
+    fit = RunningRefits._fit
 
-    def watched(self: Refits, model: Any, tick: int) -> Any:
+    def watched(self: RunningRefits, model: Any, tick: int) -> Any:
         read.append(tick)
         return fit(self, model, tick)
 
-    monkeypatch.setattr(Refits, "_fit", watched)
+    monkeypatch.setattr(RunningRefits, "_fit", watched)
     stream = make(schedule=Schedule((1, 4), 6), seed=3)
     for tick in range(1, 7):
         stream.update(so_far(tick))
@@ -211,7 +238,7 @@ def test_cells_make_no_error_and_no_second_charge(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_tick_open(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = make(schedule=1, seed=1)
     with monkeypatch.context() as patched:
-        patched.setattr("dpstats.models.glm._release", lambda *rest: 1 / 0)
+        patched.setattr("dpstats.models.glm.release_fit", lambda *rest: 1 / 0)
         with pytest.raises(ReleaseError):
             stream.update(so_far(1))
     assert stream.tick == 0

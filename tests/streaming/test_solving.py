@@ -41,7 +41,7 @@ def test_the_least_is_certified(constraint: Constraint) -> None:
     cross, gram = sums()
     theta = minimise(cross, gram, constraint)
     scale = np.linalg.norm(cross) * constraint.reach + constraint.reach**2 * np.linalg.norm(gram, 2)
-    assert 0 <= constrained.excess_gap(theta, cross, gram, constraint) + 1e-12 * scale <= 1.1e-9 * scale
+    assert 0 <= constrained.duality_gap(theta, cross, gram, constraint) + 1e-12 * scale <= 1.1e-9 * scale
     assert constraint.gauge(theta) <= 1 + 1e-9
     rng = np.random.default_rng(2)
     for point in rng.normal(size=(200, 5)):
@@ -148,21 +148,6 @@ def test_the_ridge_keeps_noise_within_the_radius() -> None:
         noise = np.triu(rng.normal(size=(size, size)), 1)
         found = minimise(rng.normal(size=size), noise + noise.T, None, constrained.noise_ridge(size, 1.0, 1.0, 2.0))
         assert np.linalg.norm(found) < 2.0
-
-
-def test_thresholds_keep_what_noise_does_not_explain() -> None:
-    """200 by 200 entries of noise alone; more than 5 of 19,900 survive once in a thousand times or less."""
-    rng = np.random.default_rng(8)
-    noise = np.triu(rng.normal(size=(200, 200)), 1)
-    gram = noise + noise.T + np.diag(rng.normal(size=200))
-    gram[3, 5] = gram[5, 3] = 40.0
-    kept = constrained.threshold_matrix(gram, 1.0)
-    assert kept[3, 5] == kept[5, 3] == 40.0
-    np.testing.assert_array_equal(np.diag(kept), np.diag(gram))
-    assert np.count_nonzero(np.triu(kept, 1)) <= 6
-    for _ in range(50):
-        theta = L1Ball(1.0).project(rng.normal(size=200))
-        assert abs(theta @ (gram - kept) @ theta) <= math.sqrt(2 * math.log(19_900))
 
 
 def test_the_printed_descent_reaches_its_bound() -> None:

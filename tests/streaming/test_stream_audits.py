@@ -23,6 +23,7 @@ def test_audits_do_not_refute_a_stream(name: str) -> None:
     assert point.hockey_stick.lower > 0.8 * point.delta  # the audit sees most of what there is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

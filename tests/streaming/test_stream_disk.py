@@ -23,6 +23,7 @@ import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Refits, Regression, checkpoint
 from dpstats.streaming.checkpoint import Checkpoint, StreamBooks, locked, write_durably
+from dpstats.streaming.refits import RunningRefits
 from dpstats.streaming.running import Releases, RunningStream
 
 
@@ -383,13 +384,13 @@ def test_a_tick_that_another_process_has_closed_meanwhile_is_never_shown(
 def test_a_refit_that_could_not_be_recorded_is_not_drawn_again(folder: Path, monkeypatch: Any) -> None:
     """Which of two fits is shown would depend on which of them the disk could take."""
     fits: list[int] = []
-    real = Refits._fit
+    real = RunningRefits._fit
 
-    def fit(self: Refits, table: Any, tick: int) -> Any:
+    def fit(self: RunningRefits, table: Any, tick: int) -> Any:
         fits.append(tick)
         return real(self, table, tick)
 
-    monkeypatch.setattr(Refits, "_fit", fit)
+    monkeypatch.setattr(RunningRefits, "_fit", fit)
     arguments: dict[str, Any] = {"family": "gaussian", "horizon": 3, "schedule": 1, "ledger": impatient(folder)}
     stream = Refits("y ~ x", DOMAIN, 1.0, **arguments)
     stream.update(rows(0))

@@ -23,6 +23,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.streaming import Regression
 from dpstats.streaming.checkpoint import digest_of
+from dpstats.streaming.sums import Buffers, toeplitz
 from dpstats.streaming.sums.running import pack, unpack
 
 DOMAIN: dict[str, Any] = {"x": (-1, 1), "y": (-2, 2)}
@@ -405,6 +406,7 @@ def lines_of(process: subprocess.Popen[str]) -> list[tuple[int, str]]:
     return [(int(tick), params) for tick, params in found if len(params) == 32]
 
 
+@pytest.mark.slow
 def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
     ticks = 12
     racing = list(processes(folder, 3, ticks))
@@ -421,6 +423,7 @@ def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
     one_charge(folder)
 
 
+@pytest.mark.slow
 def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
     """Real signals, at random instants of a fixed seed; the long run is in benchmarks/streams/kills.py."""
     random, shown = np.random.default_rng(0), dict[int, str]()
@@ -438,3 +441,89 @@ def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
     for tick, params in shown.items():
         assert stream.at(tick).scaled_params.tobytes().hex() == params
     assert len(dp.Ledger.open(folder / "ledger").entries()) <= 1
+
+
+# Another machine, whose fits end in other digits.
+
+
+def other_digits(buffers: Buffers) -> Buffers:
+    """What another processor's fit ends at, see `test_a_state_goes_on_on_another_processor`."""
+    return Buffers(buffers.decays, tuple(round(weight * (1 + 1e-6)) for weight in buffers.weights))
+
+
+@pytest.mark.parametrize("options", [{}, {"horizon": None, "halflife": 3}, {"participation": (0, 2)}], ids=str)
+def test_a_state_goes_on_where_fits_end_in_other_digits(
+    folder: Path, monkeypatch: Any, options: dict[str, Any]
+) -> None:
+    """The noise is that of the buffers in the state: none is drawn twice, and none is another for an old node."""
+    given = {"ledger": None, "seed": 1, **options}
+    at_home, away = opened(folder, **given, state=folder / "home"), opened(folder, **given)
+    for tick in range(2):
+        at_home.update(rows(tick))
+        away.update(rows(tick))
+    real = toeplitz.fit_buffers
+    monkeypatch.setattr(toeplitz, "fit_buffers", lambda *fitted: other_digits(real(*fitted)))
+    assert Regression("y ~ x", DOMAIN, 1.0, 1e-6, **{"horizon": TICKS, "seed": 1, **options}).plan() != away.plan()
+    moved = opened(folder, **given)
+    assert moved.plan().digest() == away.plan().digest()
+    for tick in range(2, TICKS):
+        want, found = at_home.update(rows(tick)), moved.update(rows(tick))
+        assert found.sums.tolist() == want.sums.tolist()
+        assert found.scaled_params.tolist() == want.scaled_params.tolist()
+        assert found.deviation == want.deviation
+    assert moved.guarantee == away.guarantee
+    monkeypatch.undo()
+    assert opened(folder, **given).params.tolist() == moved.params.tolist()
+
+
+@pytest.mark.parametrize("changed", ["scale", "filter", "reach", "rho"])
+def test_a_state_whose_noise_is_not_that_of_its_buffers_is_refused(folder: Path, changed: str) -> None:
+    """Planted: a state from elsewhere brings less noise than its own buffers need."""
+    stream = opened(folder, ledger=None)
+    stream.update(rows(0))
+    facts = unpack((folder / "state").read_bytes())
+    sums = unpack(facts["sums"].encode())
+    plan = sums["plan"]
+    if changed == "scale":
+        plan["draws"]["scale"] *= 1 - 1e-8
+    elif changed == "filter":
+        plan["mechanism"]["filter"]["weights"][0] //= 2
+    elif changed == "reach":
+        plan["row_sensitivity"] /= 2
+    else:
+        plan["guarantee"]["rho"] /= 2
+    (folder / "state").write_bytes(pack({**facts, "sums": pack(sums).decode()}))
+    with pytest.raises(StreamError, match="another"):
+        opened(folder, ledger=None)
+
+
+OTHER_PROCESSOR = {
+    "OPENBLAS_CORETYPE": "Prescott",
+    "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512_SKX",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA",
+}
+
+ANOTHER = """
+import sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+from test_stream_keeping import opened, rows
+stream = opened(Path({folder!r}))
+print(stream.tick)
+stream.update(rows(1))
+"""
+
+
+@pytest.mark.slow
+def test_a_state_goes_on_on_another_processor(folder: Path) -> None:
+    """Libraries are told not to use what this processor has: in trials buffers then differed in the sixth digit."""
+    stream = opened(folder)
+    stream.update(rows(0))
+    code = ANOTHER.format(here=str(Path(__file__).parent), folder=str(folder))
+    environment = {**os.environ, **OTHER_PROCESSOR}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    back = opened(folder)
+    assert back.tick == 2
+    back.update(rows(2))
+    one_charge(folder)

@@ -60,7 +60,7 @@ def test_each_tick_is_the_regression_of_all_rows_so_far() -> None:
         result = stream.update(month)
         want = least_squares(pd.concat(months[:tick]))
         np.testing.assert_allclose(result.params, want, atol=5e-3)
-        assert isinstance(result, dp.GLMResults)
+        assert isinstance(result, StreamResults)
         assert stream.tick == tick
         pd.testing.assert_series_equal(stream.params, result.params)
 
@@ -145,6 +145,7 @@ def test_results_and_plans_are_stored_and_shown(tmp_path: Path) -> None:
     result.save(tmp_path / "result.json")
     loaded = StreamResults.load(tmp_path / "result.json")
     pd.testing.assert_frame_equal(loaded.tidy(), result.tidy())
+    assert StreamResults.from_dict(result.to_dict()).to_dict() == loaded.to_dict() == result.to_dict()
     assert str(loaded.summary()) == str(result.summary())
     for text in (str(result.summary()), str(result.summary(full=True)), str(stream.plan())):
         assert max(map(len, text.splitlines())) <= 80
@@ -442,3 +443,5 @@ def test_pictures_of_a_window() -> None:
     assert "inference=True" not in " ".join(text.get_text() for text in window.plot("effect", column="x").figure.texts)
     with pytest.raises(ArgumentError, match="share one charge"):
         dp.etable([stream.results, window])
+    with pytest.raises(ArgumentError, match="fit must be a fitted model"):
+        dp.evaluate(window, {"x": [0.5], "y": [0.5]}, 1.0)

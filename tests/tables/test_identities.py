@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpstats.data import as_table
-from dpstats.data.columns import MISSING_IDENTITY, of_cell
+from dpstats.data.identities import MISSING_IDENTITY, of_cell
 
 BIG = 2**53
 

@@ -34,7 +34,7 @@ def rows(text: bytes, read: Read = read_lines) -> Rows:
     found: Rows = []
     for batch in read(text):
         cells = [
-            [cell for chunk in batch.column(name).chunks for cell in chunk.cast(pa.large_binary()).to_pylist()]  # type: ignore[attr-defined]
+            [cell for chunk in batch.column(name).values.chunks for cell in chunk.cast(pa.large_binary()).to_pylist()]  # type: ignore[attr-defined]
             for name in "ab"
         ]
         assert batch.rows == len(cells[0]) == len(batch.column("a"))
@@ -174,7 +174,7 @@ def test_cells_are_read_as_the_domain_asks(tmp_path: Path) -> None:
     path.write_text('y,x,g,odd name\n1,007,1,0\n2, 1e1 ,"1.0",1\n3,1_0,2,1\n4,,x,1\n5,0x1,1,1\n')
     table = as_table(path)
     assert table.labels == ("y", "x", "g", "odd name")
-    (batch,) = table.batches(["x", "g"]).collected()
+    (batch,) = table.batches(["x", "g"]).collect()
     np.testing.assert_array_equal(batch.column("x").numbers(), [7, 10, np.nan, np.nan, np.nan])
     assert batch.column("g").codes({1.0: 0, "x": 1}).tolist() == [0, 0, -1, 1, 0]
 
@@ -189,13 +189,13 @@ def test_truth_values_are_one_and_zero(tmp_path: Path) -> None:
             for data in (frame, tmp_path / "rows.csv")
         ]
         pd.testing.assert_series_equal(*fits)
-    batches = [as_table(data).batches(["smoker"]).collected() for data in (frame, tmp_path / "rows.csv")]
+    batches = [as_table(data).batches(["smoker"]).collect() for data in (frame, tmp_path / "rows.csv")]
     assert np.array_equal(*(part[0].column("smoker").tokens() for part in batches))
 
 
 def test_truth_values_that_are_levels_of_text_stay_text(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("g\nTRUE\nfalse\nTrue\n1\nyes\n")
-    (batch,) = as_table(tmp_path / "rows.csv").batches(["g"]).collected()
+    (batch,) = as_table(tmp_path / "rows.csv").batches(["g"]).collect()
     column = batch.column("g")
     assert column.codes({"TRUE": 0, "yes": 1}).tolist() == [0, -1, -1, -1, 1]
     assert column.codes({1.0: 0, 0.0: 1}).tolist() == [0, 1, 0, 0, -1]
@@ -217,7 +217,7 @@ def test_a_column_left_out_of_the_domain_holds_numbers(tmp_path: Path) -> None:
 def test_a_mark_of_utf8_and_repeated_names(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b"\xef\xbb\xbfy,x,x\r\n1,2,3\r\n")
     table = as_table(tmp_path / "rows.csv")
-    (batch,) = table.batches(["y"]).collected()
+    (batch,) = table.batches(["y"]).collect()
     assert batch.column("y").numbers().tolist() == [1]
     with pytest.raises(dp.errors.DataError, match="more than one column 'x'"):
         table.column("x")
@@ -227,7 +227,7 @@ def test_truth_values_are_one_person_with_their_numbers(tmp_path: Path) -> None:
     """Else one person would weigh as much as several, and have the budget of several spent on it."""
     cells = [b"True", b"1", b"true", b"1.0", b" TRUE", b"0", b"False", b"yes", b"", b'"false"']
     (tmp_path / "rows.csv").write_bytes(b"p,x\n" + b"".join(cell + b",1\n" for cell in cells))
-    (batch,) = as_table(tmp_path / "rows.csv").batches(["p"]).collected()
+    (batch,) = as_table(tmp_path / "rows.csv").batches(["p"]).collect()
     found = batch.column("p").identities()
     plain = as_table({"p": np.array([1.0, 0.0])}).column("p").identities()
     np.testing.assert_array_equal(found[:5], np.repeat(plain[:1], 5, axis=0))

@@ -86,11 +86,11 @@ def test_no_pass_sees_other_rows_than_the_last(kind: str, change: Any, tmp_path:
     write(tmp_path / name, frame())
     table = as_table(opened(tmp_path / name))
     rows = table.only(["x"]).batches(["x"])
-    assert sum(part.rows for part in rows.collected()) >= 1000
-    assert sum(part.rows for part in rows.collected()) >= 1000
+    assert sum(part.rows for part in rows.collect()) >= 1000
+    assert sum(part.rows for part in rows.collect()) >= 1000
     change(tmp_path / name, frame(seed=1))
     with pytest.raises(RowsChangedError):
-        rows.collected()
+        rows.collect()
     # What is public tells it before anything is spent.
     with pytest.raises(DataError, match="was changed after it was opened"):
         table.where(lambda part: part.column("x").numbers() > 0, ["x"]).only(["x"]).check_ready()
@@ -125,8 +125,8 @@ def heaviest(path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
         return found
 
     monkeypatch.setattr(persons, "tally", then_replaced)
-    rows = shared_weights(as_table(path).batches(["id", "x", "y"]).each(_owned))
-    weights = [(block.person, block.weights) for block in rows.collected()]
+    rows = shared_weights(as_table(path).batches(["id", "x", "y"]).map(_owned))
+    weights = [(block.person, block.weights) for block in rows.collect()]
     whose, shares = (np.concatenate(parts) for parts in zip(*weights, strict=True))
     return float(np.bincount(whose, weights=shares).max())
 
@@ -243,9 +243,9 @@ def test_a_dataset_whose_files_bear_no_marks_is_read_once(where: str, tmp_path: 
     path = tmp_path / "rows.parquet"
     write(path, frame())
     rows = as_table(ds.dataset(str(path), filesystem=ELSEWHERE[where]())).only(["x"]).batches(["x"])
-    before = [part.column("x").numbers() for part in rows.collected()]
+    before = [part.column("x").numbers() for part in rows.collect()]
     replaced(path, frame(seed=1))
-    np.testing.assert_array_equal([part.column("x").numbers() for part in rows.collected()], before)
+    np.testing.assert_array_equal([part.column("x").numbers() for part in rows.collect()], before)
 
 
 def test_a_dask_frame_that_comes_out_differently_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,12 +256,12 @@ def test_a_dask_frame_that_comes_out_differently_is_refused(tmp_path: Path, monk
     unsteady = steady.map_partitions(lambda part: part.assign(x=drawn.uniform(-1, 1, len(part))), meta=frame(2))
     for data, alike in ((steady, True), (unsteady, False)):
         rows = as_table(data).batches(["x"])
-        assert len(rows.collected()) == 3
+        assert len(rows.collect()) == 3
         if alike:
-            assert len(rows.collected()) == 3
+            assert len(rows.collect()) == 3
         else:
             with pytest.raises(RowsChangedError):
-                rows.collected()
+                rows.collect()
 
 
 @pytest.mark.slow
@@ -270,10 +270,10 @@ def test_files_that_workers_read_are_looked_at_too(client: Any, tmp_path: Path) 
     write(path, frame())
     table = as_table(path, "dask")
     rows = table.where(_all, ["x"]).batches(["x"])
-    assert rows.held().total(_row_count, int.__add__) == 1000
+    assert rows.persist().total(_row_count, int.__add__) == 1000
     replaced(path, frame(seed=1))
     with pytest.raises(RowsChangedError):
-        rows.held().total(_row_count, int.__add__)
+        rows.persist().total(_row_count, int.__add__)
     with pytest.raises(DataError, match="was changed after it was opened"):
         table.check_ready()
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dp
-from dpstats.data import Block, MemoryRows, partition
+from dpstats.data import Block, MemoryRows, as_table, partition
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, DomainError
 from dpstats.models.sources import FormulaSource
 from dpstats.privacy.selection import STEPS
@@ -203,7 +203,7 @@ def test_it_is_said_before_it_is_spent_that_the_default_would_do(caplog, tmp_pat
 def test_neither_scores_nor_the_number_of_runs_are_kept(monkeypatch):
     """Of two calls with the same outcome, one with more runs and other scores, what is kept is the same."""
     data = frame()
-    source = FormulaSource(FORMULA, data, DOMAIN)
+    source = FormulaSource(FORMULA, None, DOMAIN)
     plan = plan_tuning(FORMULA, DOMAIN, {"curvature": [10.0, 20.0]}, 5.0, family="binomial", seed=1)
     found = dp.tune(FORMULA, data, {"curvature": [10.0, 20.0]}, eps=5.0, seed=1, **LOGIT)
     assert sorted(vars(found)) == ["chosen", "fit", "plan"]
@@ -219,7 +219,7 @@ def test_neither_scores_nor_the_number_of_runs_are_kept(monkeypatch):
         return result
 
     monkeypatch.setattr(tuned, "noisy_integers", noisy)
-    place, fit = tuned.random_stopping(plan, CandidateFits(source, np.random.default_rng(1)))
+    place, fit = tuned.random_stopping(plan, CandidateFits(source, as_table(data), np.random.default_rng(1)))
     assert np.array_equal(fit.scaled_params, again)
     assert plan.names[place] == found.chosen
     for loss, score in best:
@@ -260,7 +260,7 @@ def blocks(rows):
 
 def test_parts_hold_every_row_once_and_by_draws_of_their_own():
     """Chi-square of 5 parts of 20,000 rows, and of pairs of neighbours, at level 1e-6."""
-    rows = [set(part.collected()[0].exog[:, 0]) for part in partition(blocks(20_000), b"key", 5)]
+    rows = [set(part.collect()[0].exog[:, 0]) for part in partition(blocks(20_000), b"key", 5)]
     assert sum(map(len, rows)) == len(set.union(*rows)) == 20_000
     assert stats.chisquare([len(part) for part in rows]).pvalue > 1e-6
     place = np.zeros(20_000, dtype=int)

@@ -10,7 +10,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.data import as_table
-from dpstats.models.persons import person_rows
+from dpstats.models.release import person_rows
 from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.selection import STEPS

@@ -144,7 +144,7 @@ def noisy_spread(
     public = directions(inverse, diagonal, contrasts, mixing, allowances)
     if total is None:
         part = partial(inner_information, diagonal, mixing, lipschitz**2)
-        total = as_rows(blocks).each(_squared).total(part, operator.add)
+        total = as_rows(blocks).map(_squared).total(part, operator.add)
     # Sums are rounded to whole parts, each of which may move by one more than what it is rounded from.
     records = 2 if check_adjacency(adjacency) == "replace_one" else 1
     sensitivity = records * PARTS + len(contrasts)

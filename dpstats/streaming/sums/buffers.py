@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, signal
 
+from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Workload, powers
@@ -129,6 +130,9 @@ class Buffers:
 
     def __post_init__(self) -> None:
         unit = 1 << BITS
+        parts = (self.decays, self.weights)
+        if not all(isinstance(part, (tuple, list)) and all(map(is_whole, part)) for part in parts):
+            raise ArgumentError("decays and weights must be tuples of integers, in units of 2**-64")
         if not self.decays or len(self.decays) != len(self.weights):
             raise ArgumentError("decays and weights must be equally many, at least one")
         if not all(0 <= decay < unit for decay in self.decays) or not all(0 < weight < unit for weight in self.weights):

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,9 @@ class NoisePath(ABC):
 
     All arrays hold Python integers (dtype object), so that nothing overflows or is rounded unseen.
     """
+
+    portable: ClassVar[bool] = True
+    """Whether integers that the plan stores fix every step, so that all machines make the same noise of a state."""
 
     @abstractmethod
     def fresh(self, tick: int) -> int:

@@ -6,23 +6,37 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, overload
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import explain_calls, is_whole, safe_repr
+from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu, check_delta
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.randomness import LARGEST_SCALE, random_source
 from dpstats.streaming.sums.lattice import Draws, GaussianDraws, NoisePath, lattice_total
-from dpstats.streaming.sums.running import PrefixSums
+from dpstats.streaming.sums.running import PrefixSums, is_interval
 from dpstats.streaming.sums.workloads import Workload, check_participation, make_workload
 
 Float = NDArray[np.float64]
+
+
+class MechanismKeywords(TypedDict, total=False):
+    """What every mechanism is made with, see `Mechanism`."""
+
+    horizon: int | None
+    halflife: float | None
+    window: int | None
+    workload: Workload | str | None
+    participation: Sequence[int]
+
+
+KEYWORD_DEFAULTS: dict[str, Any] = {"participation": (0,)}
 
 
 class Mechanism(ABC):
@@ -59,17 +73,12 @@ class Mechanism(ABC):
     name: ClassVar[str]
     workloads: ClassVar[tuple[str, ...]] = ("cumulative", "halflife", "window")
 
-    def __init__(
-        self,
-        *,
-        horizon: int | None = None,
-        halflife: float | None = None,
-        window: int | None = None,
-        workload: Workload | str | None = None,
-        participation: Sequence[int] = (0,),
-    ) -> None:
-        self.workload = make_workload(workload, horizon, halflife, window)
-        self.participation = check_participation(participation)
+    @explain_calls()
+    @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
+    def __init__(self, **arguments: Unpack[MechanismKeywords]) -> None:
+        given = {name: arguments.get(name) for name in ("workload", "horizon", "halflife", "window")}
+        self.workload = make_workload(**given)  # type: ignore[arg-type]
+        self.participation = check_participation(arguments.get("participation", (0,)))
         if self.workload.name not in self.workloads:
             message = f"{type(self).__name__} makes sums of all ticks only: take Blt or Toeplitz for a {{}}"
             raise ArgumentError(message.format(self.workload.name))
@@ -92,13 +101,13 @@ class Mechanism(ABC):
     def path(self) -> NoisePath:
         """The noise itself."""
 
-    @abstractmethod
     def options(self) -> dict[str, Any]:
         """What the mechanism needs beside workload and participation to be made again."""
+        return {}
 
-    @abstractmethod
     def touched(self) -> int:
         """How many ticks' noises a row may move, itself included, where the path rounds; 0 if it does not."""
+        return 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.
@@ -199,9 +208,13 @@ class Mechanism(ABC):
 
     def draw_covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
         """`covariance` for draws of variance 1."""
-        for a, b in intervals:
-            if not 0 <= a < b:
-                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {safe_repr((a, b))}")
+        given: Any = intervals
+        intervals = given.tolist() if isinstance(given, np.ndarray) else given
+        if not isinstance(intervals, (list, tuple)):
+            raise ArgumentError("intervals must be a list of pairs (a, b) with 0 <= a < b")
+        for pair in intervals:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not is_interval(pair[0], pair[1], None):
+                raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {safe_repr(pair)}")
         ends = np.array(sorted({end for interval in intervals for end in interval} | {0}))
         self.check_ticks(ends[ends > 0])
         sums = np.zeros((len(ends), len(ends)))
@@ -220,13 +233,7 @@ class Mechanism(ABC):
         return np.array([self.sum_covariance(tick, tick) for tick in ticks.tolist()])
 
     def check_ticks(self, ticks: NDArray[Any]) -> NDArray[np.int64]:
-        """`ticks` as integers.
-
-        Raises
-        ------
-        ArgumentError
-            If they are not whole numbers from 1 to the horizon.
-        """
+        """`ticks` as integers; ArgumentError if they are not whole numbers from 1 to the horizon."""
         if not np.issubdtype(ticks.dtype, np.integer) or ticks.ndim != 1:
             raise ArgumentError("t must be an integer, or a list of integers")
         if ticks.size and not (ticks.min() >= 1 and ticks.max() <= self.workload.ticks):
@@ -279,15 +286,26 @@ class Mechanism(ABC):
         >>> print(tree.plan(size=3, eps=1.0, delta=1e-5).guarantee)
         eps=1, delta=1e-05, add_remove, certified
         """
-        return plan_gaussian(
-            self,
-            size,
-            eps=eps,
-            delta=delta,
-            row_sensitivity=row_sensitivity,
-            adjacency=adjacency,
-            step=step,
-        )
+        size, adjacency = check_size(size), check_adjacency(adjacency)
+        eps, delta = check_budget(eps, delta)
+        check_delta(delta, LEAST_DELTA)
+        if delta == 0:
+            raise ArgumentError(f"delta must be positive for {type(self).__name__}: KNormTree is pure")
+        if isinstance(row_sensitivity, Mapping):
+            if "l2" not in row_sensitivity:
+                raise ArgumentError("row_sensitivity must give the l2 norm for Gaussian noise")
+            row_sensitivity = row_sensitivity["l2"]
+        reach = check_reach("row_sensitivity", row_sensitivity)
+        first_mu = analytic_mu(eps, delta)
+        spacing = lattice_step(step, reach, self.sensitivity * reach / first_mu)
+        # Columns of C, and the rounding of past noise, which differs by less than a step in each number that a row
+        # touches.
+        touched = self.touched()
+        slack = math.sqrt(touched * size) * (1 + 2 * self.path().error()) if touched else 0.0
+        moved = self.sensitivity * (1 + ROUNDING) * reach / spacing + slack
+        mu = discrete_mu(eps, delta, moved, 2 * self.workload.ticks * size, first_mu)
+        guarantee = Guarantee(eps, delta, adjacency, basis=BASIS, rho=mu**2 / 2)
+        return SumsPlan(self, size, reach, "l2", spacing, GaussianDraws(moved / mu), guarantee)
 
 
 SumsNorm = Literal["l2", "l1", "linf", "design"]
@@ -428,6 +446,38 @@ class SumsPlan:
         """
         return PrefixSums.begin(self, random_source(seed), recall)
 
+    def repeats(self, stored: SumsPlan) -> bool:
+        """Whether a stored plan is this one as another machine has computed it, in which case its noise goes on here.
+
+        The buffers of `Blt` are an optimum, whose last digits are the machine's. Those of the stored plan fix every
+        step in integers, and its scale is the one that was certified for them; here it must be found again.
+
+        Examples
+        --------
+        >>> plan.repeats(plan)
+        True
+        """
+        ours, theirs = self.to_dict(), stored.to_dict()
+        if ours == theirs:
+            return True
+        if not stored.mechanism.path().portable:
+            return False
+        claim = stored.guarantee
+        again = stored.mechanism.plan(
+            stored.size,
+            eps=claim.eps,
+            delta=claim.delta,
+            row_sensitivity={stored.norm: stored.row_sensitivity},
+            adjacency=claim.adjacency,
+            step=stored.step,
+        ).to_dict()
+        for facts in (ours, theirs):
+            facts["mechanism"].pop("filter", None)
+            facts["guarantee"].pop("rho")
+            facts.pop("draws")
+        same = nearly_equal(ours, theirs, SAME_BOUND)
+        return same and nearly_equal(again["draws"], stored.draws.to_dict(), SAME_SCALE)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.
 
@@ -448,9 +498,22 @@ class SumsPlan:
         }
 
 
+SAME_BOUND, SAME_SCALE = 1e-13, 1e-10
+"""How far a row's reach, and the scale of the noise for the same buffers, may be from one machine to another."""
+
+
+def nearly_equal(one: Any, other: Any, share: float) -> bool:
+    """Whether plain values are the same, floats up to a share of their size."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name], share) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=share)
+    return bool(one == other)
+
+
 def check_size(size: object) -> int:
     """`size` if it is a number of entries that a vector can have, else ArgumentError."""
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= MOST_NUMBERS:
+    if not is_whole(size) or not 1 <= size <= MOST_NUMBERS:
         raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
     return int(size)
 
@@ -467,43 +530,6 @@ def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> fl
     if check_positive("step", step) < least:
         raise ArgumentError(f"step must be at least {least:.3g}: finer integers would not fit 64 bits")
     return float(step)
-
-
-def plan_gaussian(
-    mechanism: Mechanism,
-    size: int,
-    *,
-    eps: float,
-    delta: float,
-    row_sensitivity: float | Mapping[str, float],
-    adjacency: Adjacency,
-    step: float | None,
-) -> SumsPlan:
-    """One Gaussian mechanism for the whole transcript; parameters and errors as `Mechanism.plan`."""
-    size, adjacency = check_size(size), check_adjacency(adjacency)
-    eps, delta = check_budget(eps, delta)
-    check_delta(delta, LEAST_DELTA)
-    if delta == 0:
-        raise ArgumentError(f"delta must be positive for {type(mechanism).__name__}: KNormTree is pure")
-    reach = euclidean(row_sensitivity)
-    first_mu = analytic_mu(eps, delta)
-    spacing = lattice_step(step, reach, mechanism.sensitivity * reach / first_mu)
-    # Columns of C, and the rounding of past noise, which differs by less than a step in each number that a row touches.
-    touched = mechanism.touched()
-    slack = math.sqrt(touched * size) * (1 + 2 * mechanism.path().error()) if touched else 0.0
-    moved = mechanism.sensitivity * (1 + ROUNDING) * reach / spacing + slack
-    mu = discrete_mu(eps, delta, moved, 2 * mechanism.workload.ticks * size, first_mu)
-    guarantee = Guarantee(eps, delta, adjacency, basis=BASIS, rho=mu**2 / 2)
-    return SumsPlan(mechanism, size, reach, "l2", spacing, GaussianDraws(moved / mu), guarantee)
-
-
-def euclidean(row_sensitivity: float | Mapping[str, float]) -> float:
-    """Delta in the Euclidean norm. ArgumentError if it is not positive, or other norms are given alone."""
-    if isinstance(row_sensitivity, Mapping):
-        if "l2" not in row_sensitivity:
-            raise ArgumentError("row_sensitivity must give the l2 norm for Gaussian noise")
-        row_sensitivity = row_sensitivity["l2"]
-    return check_reach("row_sensitivity", row_sensitivity)
 
 
 def check_reach(name: str, value: float) -> float:
@@ -524,15 +550,3 @@ def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: 
     if scale < 2**20 or mass > 1e-3 or loss > 1e-3 * eps:
         raise ArgumentError("step must be finer: at this spacing the noise would be too few integers wide")
     return analytic_mu(eps - loss, delta * math.exp(-mass)) * (1 - 1e-12)
-
-
-def printed_tree_plan(exact: SumsPlan) -> SumsPlan:
-    """Algorithm 4 with its printed node variance, 2 log2(T)^2 Delta^2 ln(2 / delta) / eps^2: not certified."""
-    claim, ticks = exact.guarantee, exact.mechanism.workload.ticks
-    factor = math.sqrt(2 * math.log(2 / claim.delta)) * math.log2(ticks) / claim.eps
-    if factor == 0:
-        raise ArgumentError("horizon must be at least 2: the printed variance of a single tick is zero")
-    scale = factor * exact.row_sensitivity / exact.step
-    reason = "the printed variance of Algorithm 4 is not what its guarantee needs"
-    guarantee = replace(claim, rho=None).uncertified(reason)
-    return replace(exact, draws=GaussianDraws(scale), guarantee=guarantee)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_whole, safe_repr
 from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom
@@ -31,6 +33,8 @@ def pack(content: dict[str, Any]) -> bytes:
 
 def unpack(content: bytes) -> dict[str, Any]:
     """What `pack` was given. StreamError if the header, the version or the checksum is another."""
+    if not isinstance(content, bytes):
+        raise ArgumentError("content must be the bytes that to_bytes gave")
     header, _, rest = content.partition(b"\n")
     if header + b"\n" != HEADER % VERSION:
         raise StreamError("this is no stream state of this version of dpstats")
@@ -72,6 +76,28 @@ class NoisePlan(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
+class TickLock:
+    """One tick at a time, in the process that has the stream: two that are closed at once would have the same noise."""
+
+    def __init__(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def check_process(self, fix: str) -> None:
+        """StreamError in a process that was forked from the stream's."""
+        if os.getpid() != self._process:
+            raise StreamError(f"the stream belongs to another process, from which this one was forked: {fix}")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """StreamError while another thread is within the block."""
+        if not self._lock.acquire(blocking=False):
+            raise StreamError("another thread is closing a tick of this stream: close one after the other")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
 LARGEST = 2**200
 """Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
 
@@ -110,7 +136,7 @@ class PrefixSums:
         self._random = random
         self._path = plan.mechanism.path()
         self._state = state
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._lock = TickLock()
 
     @classmethod
     def begin(cls, plan: NoisePlan, random: RandomSource, recall: int) -> PrefixSums:
@@ -122,7 +148,7 @@ class PrefixSums:
         >>> PrefixSums.begin(plan, random_source(None), recall=0).tick
         0
         """
-        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or recall < 0:
+        if not is_whole(recall) or recall < 0:
             raise ArgumentError(f"recall must be a non-negative integer, got {safe_repr(recall)}")
         workload = plan.mechanism.workload
         recalled = max(int(recall), workload.window if isinstance(workload, Window) else 0)
@@ -196,16 +222,9 @@ class PrefixSums:
         >>> stream.step(np.zeros(2, dtype=np.int64)).shape
         (2,)
         """
-        if os.getpid() != self._process:
-            raise StreamError(
-                "the stream belongs to another process, from which this one was forked: close ticks there"
-            )
-        if not self._lock.acquire(blocking=False):
-            raise StreamError("another thread is closing a tick of this stream: close one after the other")
-        try:
+        self._lock.check_process("close ticks there")
+        with self._lock.held():
             return self._step(vector)
-        finally:
-            self._lock.release()
 
     def _step(self, vector: Any) -> Float:
         tick = self.tick + 1
@@ -257,7 +276,7 @@ class PrefixSums:
         """
         sums = self._state["sums"]
         oldest = self.tick + 1 - len(sums)
-        if not 0 <= a < b <= self.tick:
+        if not is_interval(a, b, self.tick):
             raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {safe_repr((a, b))}")
         if a < oldest:
             raise ArgumentError(f"a must be at least {oldest}: start the stream with a larger recall=")
@@ -341,6 +360,11 @@ class PrefixSums:
         if not whole or array.shape != (self.plan.size,):
             raise DataError(f"vector must be {self.plan.size} integers, lattice steps as SumsPlan.total makes them")
         return np.asarray(np.clip(array.astype(object), -LARGEST, LARGEST), dtype=object)
+
+
+def is_interval(a: object, b: object, last: int | None) -> bool:
+    """Whether a + 1, ..., b are ticks, up to the last one if there is one."""
+    return is_whole(a) and is_whole(b) and 0 <= a < b and (last is None or b <= last)
 
 
 def _integers(rows: list[list[int]], size: int) -> Integers:

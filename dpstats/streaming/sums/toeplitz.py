@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import explain_calls, is_whole, safe_repr
 from dpstats.cached import cached_property
+from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.buffers import (
     BITS,
@@ -27,8 +27,8 @@ from dpstats.streaming.sums.buffers import (
     window_root,
 )
 from dpstats.streaming.sums.lattice import Integers, NoisePath, zeros
-from dpstats.streaming.sums.mechanism import Mechanism
-from dpstats.streaming.sums.workloads import Halflife, Window, Workload, powers
+from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords
+from dpstats.streaming.sums.workloads import Halflife, Window, powers
 
 Float = NDArray[np.float64]
 
@@ -74,6 +74,8 @@ class TapPath(NoisePath):
 
     The last row of the memory is the latest noise.
     """
+
+    portable = False  # taps are computed anew, and their last bit may be another machine's
 
     def __init__(self, taps: tuple[int, ...]) -> None:
         self.taps = taps
@@ -158,42 +160,37 @@ class Toeplitz(Mechanism):
 
     name = "toeplitz"
 
-    def __init__(
-        self,
-        *,
-        horizon: int | None = None,
-        halflife: float | None = None,
-        window: int | None = None,
-        workload: Workload | str | None = None,
-        participation: Sequence[int] = (0,),
-        taps: int | None = None,
-    ) -> None:
-        super().__init__(
-            horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
-        )
-        self.taps = self._count_taps(taps)
-
-    def _count_taps(self, taps: int | None) -> int:
-        if not self.workload.endless:
+    @explain_calls()
+    @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
+    def __init__(self, *, taps: int | None = None, **arguments: Unpack[MechanismKeywords]) -> None:
+        super().__init__(**arguments)
+        workload = self.workload
+        if not workload.endless:
             if taps is not None:
                 raise ArgumentError("taps is for halflife and window: a cumulative stream needs a tap a tick")
-            if self.workload.ticks > MOST_TAPS:
+            if workload.ticks > MOST_TAPS:
                 raise ArgumentError(f"horizon must be at most {MOST_TAPS:,} for Toeplitz: take Blt for more")
-            return self.workload.ticks
-        if taps is None:
-            taps = _default_taps(self.workload)
-        if isinstance(taps, bool) or not isinstance(taps, (int, np.integer)) or not 1 <= taps <= MOST_TAPS:
+            taps = workload.ticks
+        elif taps is None and isinstance(workload, Window):
+            taps = min(MOST_TAPS, _WINDOWS * workload.window)
+        elif taps is None and isinstance(workload, Halflife):
+            taps = min(MOST_TAPS, math.ceil(_HALFLIVES * workload.halflife) + 10)
+        if not is_whole(taps) or not 1 <= taps <= MOST_TAPS:
             raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {safe_repr(taps)}")
-        return int(taps)
+        self.taps = int(taps)
 
     def options(self) -> dict[str, Any]:
-        """The number of taps where it can be chosen."""
         return {"taps": self.taps} if self.workload.endless else {}
 
     @cached_property
     def whole_taps(self) -> tuple[int, ...]:
         """The coefficients of C in units of 2**-TAP_BITS."""
-        return tuple(np.rint(_root(self.workload, self.taps) * 2.0**TAP_BITS).astype(np.int64).tolist())
+        workload = self.workload
+        if isinstance(workload, Window):
+            root = window_root(workload.window, self.taps)
+        else:
+            root = square_root(self.taps) * powers(workload.decay, self.taps)
+        return tuple(np.rint(root * 2.0**TAP_BITS).astype(np.int64).tolist())
 
     @cached_property
     def coefficients(self) -> Float:
@@ -249,20 +246,6 @@ class Toeplitz(Mechanism):
         return min(span, self.workload.ticks, self.taps * len(self.participation))
 
 
-def _default_taps(workload: Workload) -> int:
-    if isinstance(workload, Window):
-        return min(MOST_TAPS, _WINDOWS * workload.window)
-    assert isinstance(workload, Halflife)
-    return min(MOST_TAPS, math.ceil(_HALFLIVES * workload.halflife) + 10)
-
-
-def _root(workload: Workload, count: int) -> Float:
-    """The first coefficients of the workload's square root, shape (count,)."""
-    if isinstance(workload, Window):
-        return window_root(workload.window, count)
-    return square_root(count) * powers(workload.decay, count)
-
-
 class Blt(Mechanism):
     """A buffered linear Toeplitz matrix: 2 to 5 buffers, constant memory, within .5 % of the square root.
 
@@ -295,35 +278,24 @@ class Blt(Mechanism):
 
     name = "blt"
 
-    def __init__(
-        self,
-        *,
-        horizon: int | None = None,
-        halflife: float | None = None,
-        window: int | None = None,
-        workload: Workload | str | None = None,
-        participation: Sequence[int] = (0,),
-        buffers: int | Buffers | None = None,
-    ) -> None:
-        super().__init__(
-            horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
-        )
+    @explain_calls()
+    @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
+    def __init__(self, *, buffers: int | Buffers | None = None, **arguments: Unpack[MechanismKeywords]) -> None:
+        super().__init__(**arguments)
+        self._taps: Toeplitz | None = None
         if isinstance(self.workload, Window):
             if buffers is not None:
                 raise ArgumentError("buffers must be None for a window: its C has two windows of taps instead")
-            self._taps: Toeplitz | None = Toeplitz(
-                workload=self.workload, participation=self.participation, taps=2 * self.workload.window
-            )
-            return
-        self._taps = None
-        if isinstance(buffers, Buffers):
+            taps = 2 * self.workload.window
+            self._taps = Toeplitz(workload=self.workload, participation=self.participation, taps=taps)
+        elif isinstance(buffers, Buffers):
             self.filter = buffers
-            return
-        if buffers is not None and (isinstance(buffers, bool) or buffers not in range(1, MOST_BUFFERS + 1)):
-            raise ArgumentError(
-                f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {safe_repr(buffers)}"
-            )
-        self.filter = fit_buffers(self.workload, self.participation, buffers)
+        else:
+            if buffers is not None and not (is_whole(buffers) and 1 <= buffers <= MOST_BUFFERS):
+                raise ArgumentError(
+                    f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {safe_repr(buffers)}"
+                )
+            self.filter = fit_buffers(self.workload, self.participation, buffers)
 
     def options(self) -> dict[str, Any]:
         """The buffers themselves, as integers: another machine's fit may differ in its last digits."""

@@ -5,21 +5,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, safe_repr
+from dpstats.arguments import check_choice, explain_calls, is_whole, safe_repr
 from dpstats.cached import cached_property
+from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.lattice import (
     Draws,
+    GaussianDraws,
     Integers,
     LaplaceDraws,
     NoisePath,
@@ -29,19 +31,18 @@ from dpstats.streaming.sums.lattice import (
 )
 from dpstats.streaming.sums.mechanism import (
     BASIS,
+    KEYWORD_DEFAULTS,
     ROUNDING,
     Mechanism,
+    MechanismKeywords,
     SumsPlan,
     check_reach,
     check_size,
     lattice_step,
-    printed_tree_plan,
 )
-from dpstats.streaming.sums.workloads import Workload
 
 Float = NDArray[np.float64]
 Calibration = Literal["exact", "printed"]
-
 
 _CHUNK = 2**16
 
@@ -75,7 +76,7 @@ class TreePath(NoisePath):
         self.levels, self.arity = levels_below(horizon, arity), arity
 
     def fresh(self, tick: int) -> int:
-        """One: each tick completes one node that prefixes use."""
+        """One: that of the node that the tick completes."""
         return 1
 
     def memory(self, size: int) -> Integers:
@@ -140,7 +141,35 @@ def worst_memberships(offsets: Sequence[int], tree: TreeShape, power: int) -> in
     return worst
 
 
-class Tree(Mechanism):
+class NodeTree(Mechanism):
+    """A tree of partial sums: every node that prefixes use has one noise, and a release is a sum of nodes."""
+
+    workloads = ("cumulative",)
+    arity = 2
+
+    @cached_property
+    def _levels(self) -> int:
+        return levels_below(self.workload.ticks, self.arity)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """The square root of the number of nodes that hold a tick; for a person, of the sum of squared counts."""
+        tree = TreeShape(self.workload.ticks, self.arity, every=False)
+        return math.sqrt(worst_memberships(self.participation, tree, power=2))
+
+    def release_variances(self, ticks: NDArray[np.int64]) -> Float:
+        """As `Mechanism.release_variances`: the nodes in a prefix."""
+        return digits(ticks, self.arity, self._levels).sum(axis=0).astype(np.float64)
+
+    def sum_covariance(self, first: int, second: int) -> float:
+        """As `Mechanism.sum_covariance`: the nodes in both prefixes."""
+        return float(common_nodes(first, second, self.arity, self._levels))
+
+    def path(self) -> NoisePath:
+        return TreePath(self.workload.ticks, self.arity)
+
+
+class Tree(NodeTree):
     """Algorithm 4 of Kasiviswanathan, Nissim and Jin: a binary tree of partial sums, one noise a node.
 
     Parameters
@@ -163,49 +192,18 @@ class Tree(Mechanism):
     """
 
     name = "tree"
-    workloads = ("cumulative",)
 
-    def __init__(
-        self,
-        *,
-        horizon: int | None = None,
-        halflife: float | None = None,
-        window: int | None = None,
-        workload: Workload | str | None = None,
-        participation: Sequence[int] = (0,),
-        calibration: Calibration = "exact",
-    ) -> None:
-        super().__init__(
-            horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
-        )
+    @explain_calls()
+    @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
+    def __init__(self, *, calibration: Calibration = "exact", **arguments: Unpack[MechanismKeywords]) -> None:
+        super().__init__(**arguments)
         check_choice("calibration", calibration, ("exact", "printed"))
         if calibration == "printed" and self.participation != (0,):
             raise ArgumentError("calibration='printed' knows of one row a person: drop participation")
         self.calibration = calibration
 
     def options(self) -> dict[str, Any]:
-        """The calibration."""
         return {"calibration": self.calibration}
-
-    @cached_property
-    def sensitivity(self) -> float:
-        """The square root of the number of nodes that hold a tick; for a person, of the sum of squared counts."""
-        return math.sqrt(worst_memberships(self.participation, TreeShape(self.workload.ticks, 2, every=False), power=2))
-
-    def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`: the nodes in a prefix."""
-        return digits(ticks, 2, levels_below(self.workload.ticks, 2)).sum(axis=0).astype(np.float64)
-
-    def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`: the nodes in both prefixes."""
-        return float(common_nodes(first, second, 2, levels_below(self.workload.ticks, 2)))
-
-    def path(self) -> NoisePath:
-        return TreePath(self.workload.ticks, 2)
-
-    def touched(self) -> int:
-        """None: sums of nodes are not rounded."""
-        return 0
 
     def plan(
         self,
@@ -228,7 +226,14 @@ class Tree(Mechanism):
             raise UncertifiedError(
                 "calibration='printed' has no valid proof: pass allow_uncertified=True, or use 'exact'"
             )
-        return printed_tree_plan(exact)
+        # The variance of a node as printed: 2 log2(T)^2 Delta^2 ln(2 / delta) / eps^2.
+        claim = exact.guarantee
+        factor = math.sqrt(2 * math.log(2 / claim.delta)) * math.log2(self.workload.ticks) / claim.eps
+        if factor == 0:
+            raise ArgumentError("horizon must be at least 2: the printed variance of a single tick is zero")
+        reason = "the printed variance of Algorithm 4 is not what its guarantee needs"
+        guarantee = replace(claim, rho=None).uncertified(reason)
+        return replace(exact, draws=GaussianDraws(factor * exact.row_sensitivity / exact.step), guarantee=guarantee)
 
 
 def common_nodes(first: int, second: int, arity: int, levels: int) -> int:
@@ -318,10 +323,6 @@ class Honaker(Mechanism):
     name = "honaker"
     workloads = ("cumulative",)
 
-    def options(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
     @cached_property
     def _levels(self) -> int:
         return levels_below(self.workload.ticks, 2)
@@ -369,10 +370,6 @@ class Honaker(Mechanism):
     def path(self) -> NoisePath:
         return HonakerPath(self.workload.ticks)
 
-    def touched(self) -> int:
-        """None: the rounding is that of a function of the noisy nodes."""
-        return 0
-
 
 MOST_CHILDREN = 64
 
@@ -383,7 +380,7 @@ DRAW_ERROR = 1e-8
 """A computed draw is within so many root mean squares of the ideal one (docs/proofs/bodies, 5, and release)."""
 
 
-class KNormTree(Mechanism):
+class KNormTree(NodeTree):
     """A tree of partial sums with noise whose density falls with a norm of the vector: pure eps, delta = 0.
 
     Parameters
@@ -410,34 +407,19 @@ class KNormTree(Mechanism):
     """
 
     name = "knorm_tree"
-    workloads = ("cumulative",)
 
-    def __init__(
-        self,
-        *,
-        horizon: int | None = None,
-        halflife: float | None = None,
-        window: int | None = None,
-        workload: Workload | str | None = None,
-        participation: Sequence[int] = (0,),
-        arity: int | None = None,
-    ) -> None:
-        super().__init__(
-            horizon=horizon, halflife=halflife, window=window, workload=workload, participation=participation
-        )
+    @explain_calls()
+    @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
+    def __init__(self, *, arity: int | None = None, **arguments: Unpack[MechanismKeywords]) -> None:
+        super().__init__(**arguments)
         if arity is None:
             arity = best_arity(self.workload.ticks)
-        if isinstance(arity, bool) or not isinstance(arity, (int, np.integer)) or not 2 <= arity <= MOST_CHILDREN:
+        if not is_whole(arity) or not 2 <= arity <= MOST_CHILDREN:
             raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {safe_repr(arity)}")
         self.arity = int(arity)
 
     def options(self) -> dict[str, Any]:
-        """The arity."""
         return {"arity": self.arity}
-
-    @cached_property
-    def _levels(self) -> int:
-        return levels_below(self.workload.ticks, self.arity)
 
     @cached_property
     def sensitivity(self) -> float:
@@ -450,21 +432,6 @@ class KNormTree(Mechanism):
     def draw_deviation(self) -> float:
         """That of a Laplace variable: `std` is for vectors of one number, in units of Delta / eps."""
         return math.sqrt(2)
-
-    def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`: the nodes in a prefix."""
-        return digits(ticks, self.arity, self._levels).sum(axis=0).astype(np.float64)
-
-    def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`: the nodes in both prefixes."""
-        return float(common_nodes(first, second, self.arity, self._levels))
-
-    def path(self) -> NoisePath:
-        return TreePath(self.workload.ticks, self.arity)
-
-    def touched(self) -> int:
-        """None: sums of nodes are not rounded."""
-        return 0
 
     def plan(
         self,
@@ -498,18 +465,15 @@ class KNormTree(Mechanism):
         unit = unit_law(row_sensitivity, size)
         deviation = self.sensitivity * law_root_mean_square(unit, size) / math.sqrt(size) / eps
         spacing = lattice_step(step, unit.scale, 2**4 * deviation)
-        draws = self._draws(unit, size, eps, spacing)
-        guarantee = Guarantee(eps, 0.0, adjacency, basis=BASIS, rho=eps**2 / 2)
-        return SumsPlan(self, size, unit.scale, unit.norm, spacing, draws, guarantee)
-
-    def _draws(self, unit: Noise | KNormNoise, size: int, eps: float, spacing: float) -> Draws:
-        """The node's noise for the budget, in lattice steps."""
         nodes = round(self.sensitivity)
         if isinstance(unit, Noise) and (unit.norm == "l1" or size == 1):
-            return LaplaceDraws(nodes * math.ceil(unit.scale / spacing), eps)
-        main = unit.scaled(nodes * unit.scale / spacing * (1 + ROUNDING) / (eps * (1 - COVER_SHARE)))
-        off = DRAW_ERROR * law_root_mean_square(main, size) * math.sqrt(size)
-        return NormDraws(main, nodes * math.ceil(size + 2 * off), eps * COVER_SHARE)
+            draws: Draws = LaplaceDraws(nodes * math.ceil(unit.scale / spacing), eps)
+        else:
+            main = unit.scaled(nodes * unit.scale / spacing * (1 + ROUNDING) / (eps * (1 - COVER_SHARE)))
+            off = DRAW_ERROR * law_root_mean_square(main, size) * math.sqrt(size)
+            draws = NormDraws(main, nodes * math.ceil(size + 2 * off), eps * COVER_SHARE)
+        guarantee = Guarantee(eps, 0.0, adjacency, basis=BASIS, rho=eps**2 / 2)
+        return SumsPlan(self, size, unit.scale, unit.norm, spacing, draws, guarantee)
 
 
 def unit_law(row_sensitivity: float | Mapping[str, float] | KNormNoise, size: int) -> Noise | KNormNoise:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_number, is_whole, safe_repr
 from dpstats.errors import ArgumentError
 
 Float = NDArray[np.float64]
@@ -23,7 +24,37 @@ FOREVER = 2**40
 
 
 @dataclass(frozen=True)
-class Cumulative:
+class Workload(ABC):
+    """What is released at each tick, of a stream that may run for ever unless it says otherwise."""
+
+    name: ClassVar[str]
+
+    @property
+    def ticks(self) -> int:
+        """The last tick that is certified."""
+        return FOREVER
+
+    @property
+    def endless(self) -> bool:
+        """Whether the noise needs no horizon."""
+        return True
+
+    @property
+    def decay(self) -> float:
+        """rho, what a tick weighs beside the one after it."""
+        return 1.0
+
+    @abstractmethod
+    def apply(self, series: Float) -> Float:
+        """The workload's sums of a series, over the first axis."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments that name it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cumulative(Workload):
     """Sums of all ticks so far.
 
     Attributes
@@ -39,54 +70,32 @@ class Cumulative:
     Examples
     --------
     >>> sums = Cumulative(4)
-    >>> sums.ticks, sums.endless, sums.decay
-    (4, False, 1.0)
+    >>> sums.ticks, sums.endless, sums.decay, sums.to_dict()
+    (4, False, 1.0, {'horizon': 4})
+    >>> sums.apply(np.ones(4))
+    array([1., 2., 3., 4.])
     """
 
     horizon: int = DECLARED
     name: ClassVar[str] = "cumulative"
 
     def __post_init__(self) -> None:
-        _check_count("horizon", self.horizon, FOREVER)
+        object.__setattr__(self, "horizon", _check_count("horizon", self.horizon, FOREVER))
 
     @property
     def ticks(self) -> int:
-        """The last tick that is certified."""
         return self.horizon
 
     @property
     def endless(self) -> bool:
-        """Whether the noise needs no horizon."""
         return False
 
-    @property
-    def decay(self) -> float:
-        """What a tick weighs beside the one after it."""
-        return 1.0
-
     def apply(self, series: Float) -> Float:
-        """The workload's sums of a series, over the first axis.
-
-        Examples
-        --------
-        >>> sums.apply(np.ones(4))
-        array([1., 2., 3., 4.])
-        """
         return np.cumsum(series, axis=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The arguments that name it.
-
-        Examples
-        --------
-        >>> sums.to_dict()["horizon"]
-        4
-        """
-        return {"horizon": self.horizon}
 
 
 @dataclass(frozen=True)
-class Halflife:
+class Halflife(Workload):
     """Sums in which a tick weighs half of one that is `halflife` ticks younger.
 
     Raises
@@ -97,56 +106,32 @@ class Halflife:
     Examples
     --------
     >>> fading = Halflife(1.0)
-    >>> fading.endless, fading.decay, fading.ticks > 0
-    (True, 0.5, True)
+    >>> fading.endless, fading.decay, fading.ticks > 0, fading.to_dict()
+    (True, 0.5, True, {'halflife': 1.0})
+    >>> fading.apply(np.ones(3))
+    array([1.  , 1.5 , 1.75])
     """
 
     halflife: float
     name: ClassVar[str] = "halflife"
 
     def __post_init__(self) -> None:
-        number = isinstance(self.halflife, (int, float, np.integer, np.floating))
-        if not number or isinstance(self.halflife, bool) or not 0.1 <= self.halflife <= 1e7:
+        if not is_number(self.halflife) or not 0.1 <= self.halflife <= 1e7:
             raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {safe_repr(self.halflife)}")
 
     @property
-    def ticks(self) -> int:
-        """The last tick that is certified."""
-        return FOREVER
-
-    @property
-    def endless(self) -> bool:
-        """Whether the noise needs no horizon."""
-        return True
-
-    @property
     def decay(self) -> float:
-        """rho, what a tick weighs beside the one after it."""
         return float(0.5 ** (1 / self.halflife))
 
     def apply(self, series: Float) -> Float:
-        """The workload's sums of a series, over the first axis.
-
-        Examples
-        --------
-        >>> fading.apply(np.ones(3))
-        array([1.  , 1.5 , 1.75])
-        """
         return np.asarray(signal.lfilter([1.0], [1.0, -self.decay], series, axis=0), dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """The arguments that name it.
-
-        Examples
-        --------
-        >>> fading.to_dict()["halflife"]
-        1.0
-        """
         return {"halflife": float(self.halflife)}
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Workload):
     """Sums of the last `window` ticks.
 
     Raises
@@ -157,74 +142,42 @@ class Window:
     Examples
     --------
     >>> last = Window(2)
-    >>> last.endless, last.ticks > 0, last.decay
-    (True, True, 1.0)
+    >>> last.endless, last.ticks > 0, last.decay, last.to_dict()
+    (True, True, 1.0, {'window': 2})
+    >>> last.apply(np.ones(3))
+    array([1., 2., 2.])
     """
 
     window: int
     name: ClassVar[str] = "window"
 
     def __post_init__(self) -> None:
-        _check_count("window", self.window, 10**5)
-
-    @property
-    def ticks(self) -> int:
-        """The last tick that is certified."""
-        return FOREVER
-
-    @property
-    def endless(self) -> bool:
-        """Whether the noise needs no horizon."""
-        return True
-
-    @property
-    def decay(self) -> float:
-        """What a tick in the window weighs beside the one after it."""
-        return 1.0
+        object.__setattr__(self, "window", _check_count("window", self.window, 10**5))
 
     def apply(self, series: Float) -> Float:
-        """The workload's sums of a series, over the first axis.
-
-        Examples
-        --------
-        >>> last.apply(np.ones(3))
-        array([1., 2., 2.])
-        """
         totals = np.cumsum(series, axis=0)
         late = np.zeros_like(totals)
         late[self.window :] = totals[: -self.window]
         return totals - late
 
-    def to_dict(self) -> dict[str, Any]:
-        """The arguments that name it.
-
-        Examples
-        --------
-        >>> last.to_dict()["window"]
-        2
-        """
-        return {"window": self.window}
-
-
-Workload = Cumulative | Halflife | Window
-
 
 def make_workload(
     workload: Workload | str | None, horizon: int | None, halflife: float | None, window: int | None
 ) -> Workload:
-    """The workload that the arguments of a mechanism name."""
+    """The workload that the arguments of a mechanism name; ArgumentError if they contradict each other."""
     given = {"horizon": horizon, "halflife": halflife, "window": window}
     named = [name for name, value in given.items() if value is not None]
-    if isinstance(workload, (Cumulative, Halflife, Window)):
+    if isinstance(workload, Workload):
         if named:
             raise ArgumentError(f"workload says it all already: drop {' and '.join(named)}")
         return workload
     if len(named) > 1:
         raise ArgumentError(f"give one of horizon, halflife and window, got {' and '.join(named)}")
-    own = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
-    meant = own[named[0]] if named else "cumulative"
-    if workload is not None and not (isinstance(workload, str) and workload in own.values()):
-        raise ArgumentError(f"workload must be one of {list(own.values())} or a Workload, got {safe_repr(workload)}")
+    workloads = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
+    meant = workloads[named[0]] if named else "cumulative"
+    if workload is not None and not (isinstance(workload, str) and workload in workloads.values()):
+        names = list(workloads.values())
+        raise ArgumentError(f"workload must be one of {names} or a Workload, got {safe_repr(workload)}")
     if workload is not None and workload != meant:
         raise ArgumentError(f"workload={workload!r} needs {'horizon' if workload == 'cumulative' else workload}=")
     if halflife is not None:
@@ -235,13 +188,13 @@ def make_workload(
 
 
 def check_participation(participation: object) -> tuple[int, ...]:
-    """Offsets of one person's ticks, increasing from 0, as given or moved there.
-
-    ArgumentError if they are not distinct integers, at least one.
-    """
+    """Offsets of one person's ticks, increasing from 0; ArgumentError if they are not distinct integers."""
     if not isinstance(participation, (tuple, list, range)) or len(participation) == 0:
         raise ArgumentError("participation must be a tuple of offsets of one person's ticks, such as (0, 1, 2, 3)")
-    offsets = sorted(_check_integer("participation", offset) for offset in participation)
+    for offset in participation:
+        if not is_whole(offset):
+            raise ArgumentError(f"participation must be made of integers, got {safe_repr(offset)}")
+    offsets = sorted(int(offset) for offset in participation)
     if len(set(offsets)) < len(offsets):
         raise ArgumentError("participation must hold distinct offsets; two rows in a tick are a larger row")
     if offsets[-1] - offsets[0] >= FOREVER or len(offsets) > 1000:
@@ -249,15 +202,10 @@ def check_participation(participation: object) -> tuple[int, ...]:
     return tuple(offset - offsets[0] for offset in offsets)
 
 
-def _check_integer(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ArgumentError(f"{name} must be made of integers, got {safe_repr(value)}")
-    return int(value)
-
-
-def _check_count(name: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+def _check_count(name: str, value: object, most: int) -> int:
+    if not is_whole(value) or not 1 <= value <= most:
         raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {safe_repr(value)}")
+    return int(value)
 
 
 def powers(decay: float, count: int) -> Float:

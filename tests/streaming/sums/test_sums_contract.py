@@ -9,6 +9,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from transcripts import mechanism_mu, responses
 
@@ -16,6 +17,7 @@ from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.k_norm import Image, box, k_norm_noise, simplex
 from dpstats.streaming.sums import (
     Blt,
+    Buffers,
     Cumulative,
     Halflife,
     Honaker,
@@ -392,3 +394,29 @@ def test_invalid_workloads(fields: dict[str, Any], word: str) -> None:
 def test_invalid_options(make: Any, word: str) -> None:
     with pytest.raises(ArgumentError, match=word):
         make()
+
+
+SERIES = pd.Series([1, 2])
+
+
+@pytest.mark.parametrize("wrong", [SERIES, SERIES.to_numpy(), np.array(3.5), "x", [None], {"l2": None}, pd.NA, 1j])
+def test_whatever_a_mechanism_is_given_is_answered_by_name(wrong: Any) -> None:
+    plan = Blt(horizon=4).plan(2, eps=1.0, delta=1e-6)
+    running = plan.start(seed=1, recall=2)
+    for call in (
+        lambda: Blt(wrong),  # type: ignore[call-arg]
+        lambda: Blt(horizon=wrong),
+        lambda: Blt(horizon=4, buffers=wrong),
+        lambda: Blt(horizon=4, participation=[wrong]),
+        lambda: Toeplitz(window=3, taps=wrong),
+        lambda: KNormTree(horizon=4, arity=wrong),
+        lambda: Tree(horizon=4, calibration=wrong),
+        lambda: Buffers(wrong, wrong),
+        lambda: plan.covariance(wrong),
+        lambda: plan.mechanism.std_between(wrong, 2),
+        lambda: plan.mechanism.plan(2, eps=1.0, delta=1e-6, row_sensitivity=wrong),
+        lambda: running.between(0, wrong),
+        lambda: stored_plan(wrong),
+    ):
+        with pytest.raises(ArgumentError):
+            call()

@@ -116,7 +116,7 @@ def test_two_threads_do_not_close_one_tick() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are POSIX's")
 def test_a_forked_process_closes_no_tick() -> None:
     stream = Blt(horizon=4).plan(2, eps=EPS, delta=DELTA).start()
-    stream._process = os.getpid() + 1  # what a child finds; to fork with threads running is not safe in a test
+    stream._lock._process = os.getpid() + 1  # what a child finds; to fork with threads running is not safe in a test
     with pytest.raises(StreamError, match="another process"):
         stream.step(np.array([1, 2]))
     assert stream.tick == 0

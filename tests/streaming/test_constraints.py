@@ -79,10 +79,16 @@ def test_projections_come_no_further_apart(constraint: Constraint, first: np.nda
 
 @pytest.mark.slow
 @each_set
-@given(point=arrays(np.float64, SIZE, elements=st.floats(-10, 10)), factor=st.floats(1e-3, 1e3))
+@given(
+    point=arrays(np.float64, SIZE, elements=st.floats(-10, 10).filter(lambda size: size == 0 or abs(size) > 1e-290)),
+    factor=st.floats(1e-3, 1e3),
+)
 @settings(max_examples=30, deadline=None)
 def test_gauges_are_homogeneous(constraint: Constraint, point: np.ndarray, factor: float) -> None:
-    """Up to the tolerance of the linear programme behind a hull's."""
+    """Up to the tolerance of the linear programme behind a hull's, for points that are none other in other units.
+
+    A coordinate of 5e-324 times 1e-3 is 0, and a point without it another one; no guarantee compares their gauges.
+    """
     gauge = constraint.gauge(point)
     if math.isinf(gauge):
         assert math.isinf(constraint.gauge(factor * point))

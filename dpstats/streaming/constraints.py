@@ -1,13 +1,17 @@
-"""Constraint sets of coefficients: what a solver asks of one, balls about the origin, the simplex and convex hulls.
+"""Constraint sets of coefficients: balls about the origin, the simplex and convex hulls (docs/proofs/geometry).
 
-Source 001 (Kasiviswanathan, Nissim and Jin 2017), sections 2 and 5: a closed convex set of coefficients, its
-projection, its Minkowski functional and its Gaussian width. All of it is public.
+Source 001 (Kasiviswanathan, Nissim and Jin 2017), sections 2 and 5: a closed convex set, its projection, its Minkowski
+functional and its Gaussian width. All of it is public.
+
+>>> from dpstats.streaming.constraints import L1Ball
+>>> L1Ball(1.0).project([2.0, -1.5, 0.1])
+array([ 0.75, -0.25,  0.  ])
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -16,10 +20,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
+from dpstats.arguments import is_whole
 from dpstats.errors import ArgumentError
 from dpstats.penalties.base import number
 
+__all__ = ["Constraint", "GroupL1", "Hull", "L1Ball", "L2Ball", "LpBall", "Simplex", "from_dict"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 Vector = NDArray[np.float64]
+
+MOST_COLUMNS = 10**9
 
 
 class Constraint(ABC):
@@ -134,7 +148,7 @@ class Constraint(ABC):
         >>> ball.gaussian_width(100) < dp.streaming.constraints.L2Ball(2.0).gaussian_width(100)
         True
         """
-        if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
+        if not is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             raise ArgumentError("d must be a positive integer: the number of coefficients")
         self.check_size(int(d))
         return self._gaussian_width(int(d))
@@ -243,11 +257,11 @@ def nearest_on_simplex(point: Vector, total: float) -> Vector:
     Subtracts the one number that leaves positive parts of that sum; found by sorting (Held, Wolfe and Crowder 1974).
     """
     # Moving all coordinates alike does not change the answer, and keeps small differences in large numbers.
-    moved = point - point.max()
-    ordered = np.sort(moved)[::-1]
+    shifted = point - point.max()
+    ordered = np.sort(shifted)[::-1]
     levels = (np.cumsum(ordered) - total) / np.arange(1, len(point) + 1)
-    kept = int(np.nonzero(ordered > levels)[0][-1])
-    return np.asarray(np.maximum(moved - levels[kept], 0.0))
+    last = int(np.nonzero(ordered > levels)[0][-1])
+    return np.asarray(np.maximum(shifted - levels[last], 0.0))
 
 
 def shrink_to_sum(sizes: Vector, total: float) -> Vector:
@@ -333,10 +347,10 @@ class L1Ball(Ball):
         return float(np.abs(point).sum()) / self.radius
 
     def _farthest(self, direction: Vector) -> Vector:
-        found = np.zeros_like(direction)
+        corner = np.zeros_like(direction)
         place = int(np.argmax(np.abs(direction)))
-        found[place] = self.radius * np.sign(direction[place])
-        return found
+        corner[place] = self.radius * np.sign(direction[place])
+        return corner
 
     def _gaussian_width(self, size: int) -> float:
         return self.radius * greatest_length([1] * size)
@@ -362,9 +376,9 @@ class Simplex(Ball):
         return float(point.sum()) / self.radius if point.min() >= 0 else np.inf
 
     def _farthest(self, direction: Vector) -> Vector:
-        found = np.zeros_like(direction)
-        found[int(np.argmax(direction))] = self.radius
-        return found
+        corner = np.zeros_like(direction)
+        corner[int(np.argmax(direction))] = self.radius
+        return corner
 
     def _gaussian_width(self, size: int) -> float:
         return self.radius * greatest_normal(size)
@@ -402,8 +416,8 @@ class GroupL1(Ball):
         sizes = self.groups if isinstance(self.groups, (list, tuple)) else [self.groups]
         if not sizes or not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
             raise ArgumentError("groups must be a positive integer, or positive integers: the sizes of the groups")
-        whole = tuple(int(size) for size in sizes)
-        object.__setattr__(self, "groups", whole if many else whole[0])
+        groups = tuple(int(size) for size in sizes)
+        object.__setattr__(self, "groups", groups if many else groups[0])
 
     def check_size(self, size: int) -> None:
         if isinstance(self.groups, tuple) and sum(self.groups) != size:
@@ -419,8 +433,8 @@ class GroupL1(Ball):
         """
         if isinstance(self.groups, tuple):
             return list(self.groups)
-        whole, left = divmod(size, self.groups)
-        return [self.groups] * whole + [left] * (left > 0)
+        full, left = divmod(size, self.groups)
+        return [self.groups] * full + [left] * (left > 0)
 
     def to_dict(self) -> dict[str, Any]:
         groups = list(self.groups) if isinstance(self.groups, tuple) else self.groups
@@ -435,17 +449,17 @@ class GroupL1(Ball):
         return lengths, np.repeat(lengths, sizes)
 
     def _project(self, point: Vector) -> Vector:
-        lengths, own = self._lengths(point)
-        kept = np.repeat(shrink_to_sum(lengths, self.radius), self.sizes(len(point)))
-        return point * np.divide(kept, own, out=np.zeros_like(own), where=own > 0)
+        lengths, of_group = self._lengths(point)
+        shorter = np.repeat(shrink_to_sum(lengths, self.radius), self.sizes(len(point)))
+        return point * np.divide(shorter, of_group, out=np.zeros_like(of_group), where=of_group > 0)
 
     def _gauge(self, point: Vector) -> float:
         return float(self._lengths(point)[0].sum()) / self.radius
 
     def _farthest(self, direction: Vector) -> Vector:
-        lengths, own = self._lengths(direction)
+        lengths, of_group = self._lengths(direction)
         best = np.repeat(np.arange(len(lengths)) == np.argmax(lengths), self.sizes(len(direction)))
-        return np.divide(self.radius * direction, own, out=np.zeros_like(own), where=best & (own > 0))
+        return np.divide(self.radius * direction, of_group, out=np.zeros_like(of_group), where=best & (of_group > 0))
 
     def _gaussian_width(self, size: int) -> float:
         return self.radius * greatest_length(self.sizes(size))
@@ -498,9 +512,9 @@ class LpBall(Ball):
         slope = optimize.brentq(
             lambda at: np.sum(self._shrunk(sizes, at) ** self.p) - 1, low, high, xtol=1e-300, rtol=1e-14
         )
-        kept = self._shrunk(sizes, slope)
-        inside = self.radius * kept / max(1.0, float(np.sum(kept**self.p)) ** (1 / self.p))
-        return np.sign(point) * inside
+        shrunk = self._shrunk(sizes, slope)
+        nearest = self.radius * shrunk / max(1.0, float(np.sum(shrunk**self.p)) ** (1 / self.p))
+        return np.sign(point) * nearest
 
     def _shrunk(self, sizes: Vector, slope: float) -> Vector:
         """v >= 0 with v + slope v^(p - 1) = size, shape (d,).
@@ -508,16 +522,16 @@ class LpBall(Ball):
         In u = v^(p - 1) the left side is convex and increasing: Newton's steps from above come down to the root.
         """
         power = 1 / (self.p - 1)
-        found = np.minimum(sizes ** (self.p - 1), sizes / slope)
+        root = np.minimum(sizes ** (self.p - 1), sizes / slope)
         for _ in range(200):
-            value = found**power
-            steps = (value + slope * found - sizes) / (
-                power * np.divide(value, found, out=np.zeros_like(found), where=found > 0) + slope
+            value = root**power
+            steps = (value + slope * root - sizes) / (
+                power * np.divide(value, root, out=np.zeros_like(root), where=root > 0) + slope
             )
-            found = np.maximum(found - steps, 0.0)
-            if np.all(np.abs(steps) <= 1e-15 * found):
+            root = np.maximum(root - steps, 0.0)
+            if np.all(np.abs(steps) <= 1e-15 * root):
                 break
-        return np.asarray(found**power)
+        return np.asarray(root**power)
 
     def _gauge(self, point: Vector) -> float:
         largest = float(np.abs(point).max())
@@ -597,11 +611,11 @@ class Hull(Constraint):
         non-negative coefficients: at any sum s the square is s^2 ||.||^2 + (1 - s)^2.
         """
         points = self._array
-        moved = points - point
-        scale = float(np.abs(moved).max())
+        shifted = points - point
+        scale = float(np.abs(shifted).max())
         if scale == 0:
             return point.copy()
-        columns = np.vstack([moved.T / scale, np.ones(len(points))])
+        columns = np.vstack([shifted.T / scale, np.ones(len(points))])
         goal = np.zeros(len(columns))
         goal[-1] = 1.0
         weights = optimize.nnls(columns, goal, maxiter=30 * sum(columns.shape))[0]
@@ -613,8 +627,8 @@ class Hull(Constraint):
         if scale == 0:
             return 0.0
         points = self._array
-        found = optimize.linprog(np.ones(len(points)), A_eq=points.T, b_eq=point / scale, method="highs")
-        return scale * float(np.sum(np.asarray(found.x))) if found.status == 0 else np.inf
+        least = optimize.linprog(np.ones(len(points)), A_eq=points.T, b_eq=point / scale, method="highs")
+        return scale * float(np.sum(np.asarray(least.x))) if least.status == 0 else np.inf
 
     def _farthest(self, direction: Vector) -> Vector:
         points = self._array
@@ -630,3 +644,29 @@ class Hull(Constraint):
             draws = random.standard_normal((WIDTH_DRAWS // 20, size)) @ centred.T
             total += float(draws.max(axis=1).sum() - draws.min(axis=1).sum()) / 2
         return total / WIDTH_DRAWS
+
+
+_KINDS: dict[str, type[Constraint]] = {kind.name: kind for kind in (L2Ball, L1Ball, Simplex, GroupL1, LpBall, Hull)}
+
+
+def from_dict(stored: Mapping[str, Any]) -> Constraint:
+    """The constraint whose `to_dict` gave `stored`.
+
+    Raises
+    ------
+    ArgumentError
+        If `stored` does not describe a constraint.
+
+    Examples
+    --------
+    >>> from_dict({"name": "l1", "radius": 2.0})
+    L1Ball(radius=2.0)
+    """
+    arguments = dict(stored) if isinstance(stored, Mapping) else {}
+    kind = _KINDS.get(str(arguments.pop("name", None)))
+    if kind is None:
+        raise ArgumentError(f"a stored constraint must have a 'name' among {list(_KINDS)}")
+    try:
+        return kind(**arguments)
+    except TypeError:
+        raise ArgumentError(f"a stored constraint {kind.name!r} has other parameters than this version") from None

@@ -1,10 +1,9 @@
-"""The noise of a released matrix, known through its second moments (docs/proofs/inference, 2)."""
+"""Matrices with noise by entries, for simulations: the laws of docs/proofs/inference, 2, and what a coding says."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +13,6 @@ from dpstats.errors import ArgumentError
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]
-
-
-class MatrixLaw(Protocol):
-    """The law of a symmetric p x p noise matrix E of mean zero."""
-
-    @property
-    def size(self) -> int:
-        """The number of rows p."""
-
-    def square(self, matrix: Float) -> Float:
-        """S(A) = E[E A E], shape (p, p), for any A of that shape."""
-
-    def bilinear(self, left: Float, right: Float) -> Float:
-        """Var(g'E m) = g' S(m m') g for the rows g, m of two arrays, shape (k, p); returns shape (k,)."""
-
-    def restrict(self, kept: Indices) -> Self:
-        """The law of E's rows and columns `kept`."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""The law of the linear noise b, and of estimates standardised by their errors (docs/proofs/inference, 6)."""
+"""The laws of the linear noise b and of a released matrix's noise, and of estimates standardised by their errors
+(docs/proofs/inference, 2 and 6)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,27 +18,36 @@ from dpstats.privacy.k_norm import ConvexBody, Group, KNormNoise
 from dpstats.privacy.noise import Noise
 
 Float = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 GRID = 4096
 """Points at which the law of the intercept's share in a hull is kept."""
 
 
 class LinearLaw(Protocol):
-    """The symmetric law of b, shape (p,); immutable, and hashable."""
+    """The symmetric law of b, shape (p,); immutable, and hashable: laws are keys of a cache of their draws."""
 
-    def __hash__(self) -> int:
-        """Laws are keys of a cache of their draws."""
+    def __hash__(self) -> int: ...
+    @property
+    def normal(self) -> bool: ...  # whether b is normal, so that no draws are needed
+    @property
+    def covariance(self) -> Float: ...  # E b b', shape (p, p)
+    def draws(self, count: int, random: np.random.Generator) -> Float: ...  # independent draws, shape (count, p)
+
+
+class MatrixLaw(Protocol):
+    """The law of a symmetric p x p noise matrix E of mean zero, known through its second moments."""
 
     @property
-    def normal(self) -> bool:
-        """Whether b is normal, so that no draws are needed."""
+    def size(self) -> int: ...  # p
+    def square(self, matrix: Float) -> Float:
+        """S(A) = E[E A E], shape (p, p), for any A of that shape."""
 
-    @property
-    def covariance(self) -> Float:
-        """E b b', shape (p, p)."""
+    def bilinear(self, left: Float, right: Float) -> Float:
+        """Var(g'E m) = g' S(m m') g for the rows g, m of two arrays, shape (k, p); returns shape (k,)."""
 
-    def draws(self, count: int, random: np.random.Generator) -> Float:
-        """Independent draws, shape (count, p)."""
+    def restrict(self, kept: Indices) -> Self:
+        """The law of E's rows and columns `kept`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +98,7 @@ class ReleasedLaw:
         """Independent draws, shape (count, p), in floating point: for public simulations, not for a release."""
         size = len(self.shape)
         if isinstance(self.noise, KNormNoise):
-            return _body_draws(self.noise, count, size, random) / self.shape
+            return _k_norm_draws(self.noise, count, size, random) / self.shape
         return _norm_draws(self.noise, count, size, random) / self.shape
 
 
@@ -105,7 +115,7 @@ def _norm_draws(noise: Noise, count: int, size: int, random: np.random.Generator
     return noise.scale * random.gamma(size, size=(count, 1)) * direction
 
 
-def _body_draws(noise: KNormNoise, count: int, size: int, random: np.random.Generator) -> Float:
+def _k_norm_draws(noise: KNormNoise, count: int, size: int, random: np.random.Generator) -> Float:
     """As `KNormNoise.sample`, many at once."""
     total = np.zeros((count, size))
     for body, matrix, share in zip(noise.bodies, noise.maps, noise.shares, strict=True):

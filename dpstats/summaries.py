@@ -1,0 +1,216 @@
+"""A summary in statsmodels' look: tables as wide as one another and notes, as text, HTML, LaTeX and Markdown."""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from statsmodels.iolib import summary as statsmodels_summary
+from statsmodels.iolib.summary import fmt_2cols, fmt_params
+from statsmodels.iolib.table import SimpleTable
+
+WIDTH = 78
+
+BREAKS = " :,;[(=*+/_-"
+"""A name that is too long goes on in another line behind one of these."""
+
+EXPONENT = re.compile(r"\S*\de[-+]\d\S*")
+"""A number such as -3.981e-06."""
+
+DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
+"""What a table in a text does not lead to."""
+
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+    }
+)
+"""How LaTeX writes the signs that mean something to it."""
+
+
+class Summary(statsmodels_summary.Summary):
+    """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
+
+    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
+    """
+
+    def as_latex(self) -> str:
+        """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""
+        # statsmodels' own replacements know only some of the signs.
+        parts = [_as_text(table, _latex).as_latex_tabular(replacements={}) for table in self.tables]
+        return "\n\n".join([*parts, *map(_latex, self._notes())])
+
+    def as_html(self) -> str:
+        """Each table, then the notes."""
+        parts = [_as_text(table, html.escape).as_html() for table in self.tables]
+        notes = [html.escape(note) for note in self._notes()]
+        return "".join([*parts, *(["<br/><br/>" + "<br/>".join(notes)] if notes else [])])
+
+    def as_markdown(self) -> str:
+        """Each table in the pipes of Markdown, then the notes."""
+        return "\n\n".join([*map(markdown_table, self.tables), *self._notes()])
+
+    def _notes(self) -> list[str]:
+        return [] if self.extra_txt is None else notes_of(DETAILS.sub("", self.extra_txt))
+
+
+def notes_of(text: str) -> list[str]:
+    """The notes of a text, one line each: what goes on in another line is set in there."""
+    notes: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith(" ") and notes:
+            notes[-1] += f" {line.strip()}"
+        else:
+            notes.append(line)
+    return [note for note in notes if note]
+
+
+def with_rows(table: SimpleTable, headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]]) -> SimpleTable:
+    """The table, whose names and cells go on in other lines, with its rows as they are where lines have no end."""
+    data, stubs = [cells for _, cells in rows], [str(name) for name, _ in rows]
+    table.unbroken = SimpleTable(data, headers=list(headers), stubs=stubs)
+    return table
+
+
+def _unbroken(table: SimpleTable) -> SimpleTable:
+    """The table with each of its rows on one line, and its title."""
+    whole = copy.deepcopy(getattr(table, "unbroken", table))
+    whole.title = " ".join((table.title or "").split())
+    return whole
+
+
+def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
+    """The table with `text` of its title and of its cells."""
+    copied = _unbroken(table)
+    copied.title = text(copied.title)
+    for row in copied:
+        for cell in row:
+            cell.data = text(cell.data.strip()) if isinstance(cell.data, str) else cell.data
+    return copied
+
+
+def _latex(text: str) -> str:
+    return text.translate(LATEX)
+
+
+def markdown_table(table: SimpleTable) -> str:
+    """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
+    table = _unbroken(table)
+    cells = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
+    size = max(map(len, cells))
+    cells = [["", *row] if len(row) < size else row for row in cells]
+    above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
+    head = [" ".join(filter(None, column)) for column in zip(*above, strict=True)] or [""] * size
+    rows = [head, *(row for row, made in zip(cells, table, strict=True) if made.datatype != "header")]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, f"|:---|{'---:|' * (size - 1)}")
+    return "\n".join([*([f"**{table.title}**", ""] if table.title else []), *lines])
+
+
+def paired_facts(
+    title: str, left: Sequence[tuple[str, str]], right: Sequence[tuple[str, str]], width: int = WIDTH // 2 - 18
+) -> SimpleTable:
+    """A header: facts by name in two columns, those on the right so wide that it ends with the tables below."""
+    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
+    table.extend_right(SimpleTable([[f"{fact:>{width}}"] for _, fact in right], stubs=[name for name, _ in right]))
+    return table
+
+
+def full_width(
+    headers: Sequence[str],
+    rows: Sequence[tuple[Any, list[str]]],
+    columns: Sequence[int],
+    title: str | None = None,
+    *,
+    narrow: bool = True,
+) -> SimpleTable:
+    """A table as wide as the header: named rows, with the given widths for the columns beside the names.
+
+    Names that are longer than what is left get the blanks of the columns before they go on in another line, unless the
+    columns stand below others and may not be made `narrow`. Text in the columns goes on in other lines too; numbers do
+    not, for which a column is made wider.
+    """
+    columns = _narrowed(headers, rows, _widened(rows, columns)) if narrow else columns
+    room = WIDTH - sum(columns) - len(columns)
+    formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
+    lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
+    heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
+    data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
+    table = SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
+    return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
+
+
+def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -> list[tuple[str, list[str]]]:
+    """A row of a table, on as many lines as its name and its cells need."""
+    parts = [wrap_text(name, room, "  "), *(wrap_text(cell, width) for cell, width in zip(cells, columns, strict=True))]
+    return [(line[0], list(line[1:])) for line in zip_longest(*parts, fillvalue="")]
+
+
+def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
+    """The text on lines of at most `width` characters, broken behind a sign where there is one."""
+    lines: list[str] = []
+    while len(text) > width:
+        at = max((place for place in range(width // 2 + 1, width + 1) if text[place - 1] in BREAKS), default=width)
+        lines.append(text[:at].rstrip())
+        text = indent + text[at:].lstrip()
+    return [*lines, text]
+
+
+def _widened(rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> list[int]:
+    """Widths of the columns, or of the longest numbers in them that have an exponent, if these are longer."""
+    longest = list(columns)
+    for _, cells in rows:
+        for at, cell in enumerate(cells):
+            longest[at] = max(longest[at], *map(len, EXPONENT.findall(cell)), 0)
+    return longest
+
+
+def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> Sequence[int]:
+    """Widths of the columns, less the blanks that the longest name has need of, the widest margin first."""
+    missing = max((len(str(name)) for name, _ in rows), default=0) - (WIDTH - sum(columns) - len(columns))
+    lines = [list(headers), *(cells for _, cells in rows)]
+    least = [max((len(line[at]) for line in lines if at < len(line)), default=0) + 1 for at in range(len(columns))]
+    narrow = list(columns)
+    for _ in range(missing):
+        margins = [width - needed for width, needed in zip(narrow, least, strict=True)]
+        if max(margins, default=0) <= 0:
+            break
+        narrow[margins.index(max(margins))] -= 1
+    return narrow
+
+
+def wrap_notes(notes: Sequence[str]) -> list[str]:
+    """Numbered notes, wrapped to the width of the tables."""
+    lines = ["Notes:"]
+    for number, note in enumerate(notes, start=1):
+        lines += textwrap.wrap(f"[{number}] {note}", WIDTH, subsequent_indent="    ")
+    return lines
+
+
+def shorten(name: Any, width: int) -> str:
+    """The name, cut to at most `width` characters."""
+    text = str(name)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def format_number(value: float) -> str:
+    """Four significant digits; nothing for what is not a number."""
+    return "" if value != value else f"{value:.4g}"
+
+
+def format_range(values: Any) -> str:
+    """One number, or the least and the greatest."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return format_number(low) if high - low <= 1e-9 * high else f"{format_number(low)} to {format_number(high)}"
