@@ -12,7 +12,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 PICTURE = ROOT / "docs" / "_static" / "architecture.svg"
 
-FLOORS = ("Public names", "Verbs", "Reports", "Plans", "Mechanisms", "Numbers", "Privacy", "Rows", "Public facts", "Foundation")
+FLOORS = (
+    "Public names",
+    "Verbs",
+    "Reports",
+    "Plans",
+    "Mechanisms",
+    "Numbers",
+    "Privacy",
+    "Rows",
+    "Public facts",
+    "Foundation",
+)
 """From the roof down, as they are drawn."""
 
 WALKS = {"budget": "#D55E00", "row": "#0072B2"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import architecture
 from test_layers import LAYERS
 
 import dpstats as dp
+from benchmarks import architecture
 
 PACKAGE = Path(dp.__file__).parent
 PAGE = architecture.PAGE.read_text()
