@@ -114,7 +114,7 @@ def standardised_law(estimates: Estimates, rows: Float) -> Standardised:
     noise = _with_diagonal(parts.noise_directions @ inner.T, parts.noise)
     roots = np.sqrt(np.diag(sampling) + np.diag(debiasing) + np.diag(noise))
     # The noise's variance in A is a little less than that of g'b: the same factor for its draws.
-    factors = np.sqrt(parts.noise / np.sum(parts.noise_directions * inner, axis=1))
+    factors = _root_ratio(parts.noise, np.sum(parts.noise_directions * inner, axis=1))
     loadings = estimates.widened(parts.directions * (factors / roots)[:, None])
     correlation = (sampling + debiasing + noise) / np.outer(roots, roots)
     return Standardised(correlation - loadings @ estimates.linear.covariance @ loadings.T, loadings, correlation)
@@ -122,8 +122,15 @@ def standardised_law(estimates: Estimates, rows: Float) -> Standardised:
 
 def _with_diagonal(covariance: Float, diagonal: Float) -> Float:
     """The covariance with rows and columns scaled to another diagonal."""
-    factors = np.sqrt(diagonal / np.diag(covariance))
-    return np.asarray(covariance * np.outer(factors, factors), dtype=np.float64)
+    computed = np.diag(covariance)
+    factors = _root_ratio(diagonal, computed)
+    lost = np.diag(np.where(computed > 0, 0.0, diagonal))
+    return np.asarray(covariance * np.outer(factors, factors) + lost, dtype=np.float64)
+
+
+def _root_ratio(variances: Float, computed: Float) -> Float:
+    """sqrt(variances / computed); 0 where a sum of roundings is left of what was computed, which may be negative."""
+    return np.sqrt(np.divide(variances, computed, out=np.zeros_like(variances), where=computed > 0))
 
 
 def _root_of_inverse(correlation: Float) -> Float:

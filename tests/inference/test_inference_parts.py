@@ -22,7 +22,7 @@ from dpstats.inference import (
     wald_test,
 )
 from dpstats.inference.noise_laws import simulated_draws, standard_laws
-from dpstats.inference.table import simulated_tail, standardised_law
+from dpstats.inference.table import _with_diagonal, simulated_tail, standardised_law
 from dpstats.privacy.k_norm import ball, box, cross, intercept, k_norm_noise, simplex, unit_images
 from dpstats.privacy.noise import Noise
 
@@ -298,3 +298,12 @@ def test_joint_p_values_have_no_floor() -> None:
     tails = [simulated_tail(np.hypot(*laplace), length) for length in np.linspace(0, 30, 200)]
     assert np.all(np.diff(tails) <= 0)
     assert tails[-1] < 1e-12
+
+
+def test_a_variance_of_roundings_alone_is_no_negative_one():
+    """At an eps of 1e14 the noise is beyond the last digit of what it is computed from."""
+    covariance = np.array([[-1e-45, 1e-45, 0.0], [1e-45, 4.0, 1.0], [0.0, 1.0, 9.0]])
+    scaled = _with_diagonal(covariance, np.array([1e-40, 1.0, 1.0]))
+    assert np.diag(scaled) == pytest.approx([1e-40, 1.0, 1.0])
+    assert scaled[1, 2] == pytest.approx(1 / 6)
+    assert scaled[0, 1] == 0
