@@ -18,14 +18,13 @@ from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms.calibration import NoiseBudget, design_norms
 from dpstats.mechanisms.design import NORM_NAMES
-from dpstats.mechanisms.inference_budget import with_inference
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
-from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.spec import FitSpec, with_inference
 from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
 from dpstats.penalties import Lasso, split_curvature
 from dpstats.privacy.k_norm import KNormNoise

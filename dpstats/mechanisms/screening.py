@@ -23,12 +23,11 @@ from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, Bounds
-from dpstats.mechanisms.inference_budget import check_units
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.spec import FitSpec, check_units
 from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, secret_key

@@ -1,4 +1,5 @@
-"""What is fitted and how: the specification that every mechanism plans from, besides a share of the budget."""
+"""What a fit is planned from: one specification of model, options and neighbours, and how inference shares the
+budget."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families import Family
+from dpstats.errors import ArgumentError
+from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import Bounds, SubDesign
+from dpstats.mechanisms.design import Bounds, SubDesign, has_errors
+from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
-from dpstats.penalties import Penalty
+from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information import headroom
 
 Vector = NDArray[np.float64]
 
@@ -48,3 +52,158 @@ class FitSpec:
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
         """Of the columns at these positions alone."""
         return replace(self, design=SubDesign(self.design, columns), weights=self.weights[columns])
+
+
+SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
+"""Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
+family whose gradient and curvature are not extreme together it takes far less."""
+
+FEW_COLUMNS = 12
+"""Up to so many columns a logistic regression's information needs a smaller share."""
+
+MANY_COLUMNS = 20
+"""Beyond so many the other families' needs a larger one."""
+
+TOO_FAR = (
+    "needs variances in the units of the formula's columns and the response, and these are 1e70 times apart or more: "
+    "rescale them"
+)
+
+SPREAD_SHARES: dict[SpreadKind, float] = {"known": 0.0, "dispersion": 0.05, "robust": 0.15, "clustered": 0.15}
+
+
+def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
+    """The budget of the stage that is released last, its share for inference set aside if there is one.
+
+    ArgumentError if inference is asked for where there is none, or a share is given that would buy nothing.
+    """
+    design, family, options = spec.design, spec.family, spec.options
+    reason = obstacle(family, spec.penalty, options)
+    kind = options.inference
+    _check_shares(spec, offered=reason is None)
+    if reason is not None:
+        if kind in (None, "auto"):
+            return budget
+        raise ArgumentError(f"inference={kind!r} {reason}")
+    # Nothing is free for persons, whose scores' spread must be bought.
+    if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
+        return budget
+    check_units(design, options)
+    if not has_errors(design):
+        return budget
+    if kind == "model" and _variance_is_open(family, design):
+        raise ArgumentError(
+            "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
+            "take 'robust'"
+        )
+    spread = _spread(spec)
+    total = budget.eps + budget.final_eps
+    bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
+    information = InformationPurchase(
+        ratio=_ratio(family, len(design.names), options),
+        free=kind == "auto",
+        spread=spread,
+        cover_eps=COVER * total,
+        spread_eps=bought * total,
+        weights_eps=0.0,
+        surcharge=_surcharge(options),
+        most=options.record.rows,
+    ).suited(design)
+    if information.extra_eps >= budget.eps:
+        raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
+    return replace(budget, eps=budget.eps - information.extra_eps, information=information)
+
+
+def check_units(design: Bounds, options: Options) -> None:
+    """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
+    if options.inference not in (None, "auto") and not has_errors(design):
+        raise ArgumentError(f"inference={options.inference!r} {TOO_FAR}")
+
+
+def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
+    """Why there can be no inference, with the fix."""
+    if not type(family).__module__.startswith("dpstats."):
+        return "needs a family of dpstats: the price of the information is proved for those"
+    if options.replicates:
+        return "is not part of the replicated paper; leave it out"
+    if options.retrieval == "return":
+        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+    if options.retrieval is None:
+        return "is priced together with the coefficients; take retrieval='recycle'"
+    if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
+        return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
+    if options.unit is not None and options.inference == "model":
+        return "takes the rows of one person for independent; take 'robust', by persons, with a unit"
+    if options.refit_share > 0:
+        return None
+    if options.selection is not None or (penalty is not None and _biased(penalty)):
+        return (
+            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add refit_share=0.5, "
+            "best with split='rows', or take a ridge penalty or none"
+        )
+    return None
+
+
+def _check_shares(spec: FitSpec, *, offered: bool) -> None:
+    """Refuse shares of the budget that would be ignored."""
+    options, family = spec.options, spec.family
+    kind = options.inference
+    if options.information_share is not None and kind in (None, "auto"):
+        raise ArgumentError("information_share is of information that is paid for: pass inference=True or leave it out")
+    if options.spread_share is None:
+        return
+    if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):
+        raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
+    if _spread(spec) == "known":
+        raise ArgumentError(
+            f"spread_share buys nothing for family {family.name!r}, whose variance follows from its mean: leave "
+            "it out, or pass inference='robust'"
+        )
+
+
+def _biased(penalty: Penalty) -> bool:
+    """Whether the penalty pulls other than a quadratic term does."""
+    return not penalty.convex or split_curvature(penalty)[1] is not None
+
+
+def _variance_is_open(family: Family, design: Bounds) -> bool:
+    """Whether the model does not say how a row's score varies: under weights, and for shares of nobody knows how many.
+
+    Shares of successes in plain arrays are of an unknown number of trials.
+    """
+    return design.score_ratio is None or (isinstance(family, BinomialCounts) and design.score_ratio == 1)
+
+
+def _spread(spec: FitSpec) -> SpreadKind:
+    """How the score's covariance is known: weights and persons leave it open, and then it is bought."""
+    family, options = spec.family, spec.options
+    if options.unit is not None:
+        return "clustered"
+    if _variance_is_open(family, spec.design):
+        return "robust"
+    if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
+        return "robust"
+    return "known" if isinstance(family, (Binomial, NegativeBinomial)) else "dispersion"
+
+
+def _ratio(family: Family, columns: int, options: Options) -> float:
+    """The inverse scale of the matrix noise in units of the fit's."""
+    if options.inference == "auto":
+        return headroom(family)
+    share = options.information_share
+    if share is None:
+        share = SHARES[_size(family, columns)]
+    return share / (1 - share) * family.lipschitz / family.curvature_bound
+
+
+def _surcharge(options: Options) -> float | None:
+    """What the share that was asked for adds to normal noise: the rest of eps alone buys 1 / (1 - share) times it."""
+    share = options.information_share
+    return None if share is None else share / (1 - share)
+
+
+def _size(family: Family, columns: int) -> str:
+    """Which of the shares suits so many columns."""
+    if isinstance(family, Binomial):
+        return "few" if columns <= FEW_COLUMNS else "most"
+    return "most" if columns <= MANY_COLUMNS else "many"

@@ -12,8 +12,8 @@ from dpstats.families import NegativeBinomial, Poisson
 from dpstats.formula.advice import TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.release import MOST_COVERED
+from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.tables import capped_at, is_output

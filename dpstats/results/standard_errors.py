@@ -22,9 +22,9 @@ from dpstats.inference import (
 )
 from dpstats.inference.basis import self_adjoint
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
-from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.information import Information, ReleasedSums, known_information
 from dpstats.mechanisms.least_squares import whole_model
+from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference

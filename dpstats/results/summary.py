@@ -13,9 +13,9 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
-from dpstats.mechanisms.inference_budget import obstacle
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
+from dpstats.mechanisms.spec import obstacle
 from dpstats.plan.notes import (
     assumed_response_note,
     cap_note,

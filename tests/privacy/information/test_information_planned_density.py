@@ -160,9 +160,9 @@ class TestPlanted:
     @pytest.mark.parametrize("family", [HuberSVM(0.5), Gaussian(0.5)], ids=repr)
     def test_free_claimed_where_nothing_is(self, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
         """A plan that believes in a headroom of one: `free_ratio` keeps the charge; without it the density shows."""
-        from dpstats.mechanisms import inference_budget
+        from dpstats.mechanisms import spec
 
-        monkeypatch.setattr(inference_budget, "headroom", lambda family: 1.0)
+        monkeypatch.setattr(spec, "headroom", lambda family: 1.0)
         monkeypatch.setattr(calibration, "headroom", lambda family: 1.0)
         stage = stage_of(family, "add_remove")
         if stage.information is not None:  # the raised curvature made room
