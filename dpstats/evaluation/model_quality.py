@@ -173,10 +173,12 @@ def _declared(plan: Plan) -> Domain:
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
     """What to release for these metrics; reads no row. ArgumentError if a metric, or `bins`, is not usable."""
     plan, family = fit.plan, fit.plan.family
-    known: dict[str, Sequence[str]] = {"gaussian": GAUSSIAN_METRICS, "poisson": COUNT_METRICS}
-    known["negative_binomial"] = COUNT_METRICS[1:]  # the deviance is Poisson's
+    # A family from elsewhere has the measures of its kind of response.
+    known: dict[str, Sequence[str]] = {"continuous": GAUSSIAN_METRICS, "count": COUNT_METRICS[1:]}
+    known |= {"poisson": COUNT_METRICS}  # the deviance is Poisson's
     known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
-    chosen = _check_metrics(metrics, known.get(family.name, DECISION_METRICS), family.name)
+    possible = known.get(family.name, known.get(family.response, DECISION_METRICS))
+    chosen = _check_metrics(metrics, possible, family.name)
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")
     ends = linear_range(plan.design, fit.scaled_params)

@@ -430,3 +430,19 @@ def test_the_operating_system_draws_the_noise() -> None:
     third = dp.evaluate(fit, frame(300, 1), 1.0, metrics=["accuracy"]).rows
     assert len({first, second, third}) > 1
     assert isinstance(SystemRandom(), SystemRandom)
+
+
+class TheirGaussian(dp.families.Gaussian):
+    """A family from elsewhere, of numbers."""
+
+    name = "theirs"
+
+
+def test_a_family_from_elsewhere_has_the_measures_of_its_responses(tmp_path: Path) -> None:
+    """It was taken for a support vector machine, and the charge of an evaluation of numbers was lost."""
+    random = np.random.default_rng(0)
+    rows = {"x": random.uniform(0, 1, 3000)}
+    rows["y"] = rows["x"] / 2 + random.normal(0, 0.05, 3000)
+    fit = dp.glm("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, family=TheirGaussian(), allow_uncertified=True)
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="made up", eps=1.0)
+    assert dp.evaluate(fit, rows, 1.0, ledger=ledger).metrics.loc["r2", "estimate"] > 0.5

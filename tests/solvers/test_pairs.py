@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from dpstats import families
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Pair
@@ -118,3 +119,11 @@ def test_slopes_keep_twice_the_digits_at_kinks_too(family: Family, dtype: type[n
             error = abs(value - exact_slope(family, point, mpf(float(y))))
             bent = family.curvature_bound * abs(point)
             assert error <= 2**10 * unit**2 * family.lipschitz + 2 * unit**2 * bent, (point, y)
+
+
+def test_every_loss_has_a_slope_in_pairs() -> None:
+    """The fallback, for losses from elsewhere, has no certificate."""
+    losses = [kind for kind in vars(families).values() if isinstance(kind, type) and issubclass(kind, Family)]
+    known = [kind for kind in losses if pair_slope.dispatch(kind) is not pair_slope.dispatch(object)]
+    assert [kind.__name__ for kind in losses if kind not in (*known, Family)] == []
+    assert len(known) > 5
