@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import ParamSpec, TypeGuard, TypeVar
@@ -42,6 +43,12 @@ def safe_repr(value: object) -> str:
     if _is_plain(value) and len(text := repr(value)) <= MOST_LETTERS:
         return text
     return f"an object of type {type(value).__name__}"
+
+
+def name_of_type(declared: object) -> str:
+    """A column's type as a message may name it: without categories, fields and fill values, which may be cells."""
+    name = re.sub(r"(?<=\w)([<(].*|\[[^]]*,.*)", "", str(declared), flags=re.DOTALL)
+    return "structured" if name.startswith(("[", "{", "(")) else name
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import name_of_type
 from dpstats.data.identities import MISSING_IDENTITY, Identities, of_cell, of_integers, of_numbers
 from dpstats.domain import as_number, canonical
 from dpstats.errors import DomainError
@@ -43,7 +44,7 @@ class Column:
     """What is declared of a column. The forms of cells are subclasses; of a stream's columns nothing else is known."""
 
     def __init__(self, type_name: str, kind: Kind | None, *, integral: bool = False) -> None:
-        self.type_name = type_name  # the declared type in words
+        self.type_name = name_of_type(type_name)  # the declared type in words
         self.kind = kind  # what it says of the cells; None if it can be neither numbers nor levels
         self.integral = integral  # whether it holds whole numbers only: no level of text is among them
 

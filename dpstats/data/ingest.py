@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice
+from dpstats.arguments import check_choice, name_of_type
 from dpstats.data.columns import Column
 from dpstats.data.containers import column_of, is_of
 from dpstats.data.table import Stream, Table, in_memory
@@ -139,7 +139,7 @@ def _one_numpy_type(dtypes: list[Any]) -> bool:
 
 def _from_array(values: NDArray[Any]) -> Matrix:
     if values.dtype.kind not in "buif":
-        raise DataError(f"exog must hold real numbers, got dtype {values.dtype}; convert it to float64")
+        raise DataError(f"exog must hold real numbers, got dtype {name_of_type(values.dtype)}; convert it to float64")
     if values.ndim != 2:
         raise DataError(f"exog must have 2 dimension(s), got {values.ndim}")
     plain, masked = np.asarray(values), isinstance(values, np.ma.MaskedArray)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.arguments import near_miss, safe_repr
+from dpstats.arguments import name_of_type, near_miss, safe_repr
 from dpstats.errors import ArgumentError, DataError, DomainError
 
 HEADINGS = {
@@ -309,7 +309,7 @@ def _line(kind: str) -> tuple[str, str]:
 def _type_name(values: Any) -> str:
     """The type of an array; not how long its longest text is, which numpy's types of text tell."""
     kind = getattr(values, "dtype", "list")
-    return kind.type.__name__ if isinstance(kind, np.dtype) and kind.kind in "SU" else str(kind)
+    return kind.type.__name__ if isinstance(kind, np.dtype) and kind.kind in "SU" else name_of_type(kind)
 
 
 def _schema(frame: Any) -> Iterable[tuple[str, str]]:
@@ -324,7 +324,7 @@ def _schema(frame: Any) -> Iterable[tuple[str, str]]:
         return [(str(name), str(kind).partition("(")[0]) for name, kind in schema.items()]
     dtypes: Any = getattr(frame, "dtypes", None)
     if hasattr(dtypes, "items"):  # pandas; of categories the word alone, since they are values of the data
-        return [(str(name), str(kind)) for name, kind in dtypes.items()]
+        return [(str(name), name_of_type(kind)) for name, kind in dtypes.items()]
     if hasattr(schema, "names") and hasattr(schema, "types"):
         return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
     raise DataError(

@@ -312,3 +312,8 @@ def test_a_codebook_and_a_table_that_pandas_wrote_speak_of_the_same(tmp_path: Pa
     domain = dp.Domain.from_yaml("flag: {levels: [false, true]}\ny: {range: [0, 1]}\n")
     fit = dp.ols("y ~ flag", tmp_path / "rows.csv", 50.0, domain=domain, seed=1, method="statistics")
     assert fit.params.iloc[1] == pytest.approx(1, abs=0.05)
+
+
+def test_a_drafted_codebook_leaves_out_categories() -> None:
+    """A dict of columns of polars drafted the categories of an Enum, which are values of the data."""
+    assert "secret" not in yaml_template_of({"x": pl.Series(["secret"], dtype=pl.Enum(["secret"]))})

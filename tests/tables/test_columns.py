@@ -106,7 +106,7 @@ def test_arrow_types_that_are_neither_numbers_nor_text_are_known_by_type(declare
     for column in (column_of(pa.nulls(2, declared)), column_of(pd.arrays.ArrowExtensionArray(pa.nulls(2, declared)))):
         assert column is not None
         assert column.kind is None
-        assert column.type_name == str(declared)
+        assert column.type_name == str(declared).partition("<")[0]  # not a field's name
         assert column.select(slice(0, 1)).codes(CODE_OF).tolist() == [-1]
 
 

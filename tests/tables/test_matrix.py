@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dpstats as dp
 from dpstats.data import as_endog, as_exog
-from dpstats.errors import DataError
+from dpstats.errors import DataError, DomainError
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
@@ -112,3 +113,32 @@ def test_categories_decide_no_error(cells: list[object]) -> None:
     frame = pd.DataFrame({"a": pd.Series(cells, dtype=object).astype("category"), "b": [1.0, 2, 3]})
     with pytest.raises(DataError, match="exog must hold real numbers, got dtype category"):
         as_exog(frame)
+
+
+SECRET = "a cell"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series([SECRET], dtype=pl.Enum([SECRET])),
+        pl.Series([{SECRET: 1}]),
+        pl.Series([[SECRET]], dtype=pl.List(pl.Enum([SECRET]))),
+        pa.array([{SECRET: 1}]),
+        pd.Series([{SECRET: 1}], dtype=pd.ArrowDtype(pa.struct([(SECRET, pa.int64())]))),
+        np.array([(1.0,)], dtype=[(SECRET, "f8")]),
+    ],
+    ids=lambda values: type(values).__name__,
+)
+def test_a_refused_type_is_named_without_categories_and_fields(values):
+    """They are often made from cells: of an Enum of a column's values, of the keys of dicts."""
+    with pytest.raises(DataError, match="got dtype") as refused:
+        as_endog(values)
+    assert SECRET not in str(refused.value)
+
+
+def test_a_refused_sparse_type_is_named_without_its_fill_value():
+    sparse = pd.DataFrame({"x": pd.arrays.SparseArray([7361984, 7361984], fill_value=7361984), "y": [0.0, 1.0]})
+    with pytest.raises(DomainError, match="none of its declared levels") as refused:
+        dp.glm("y ~ x", sparse, 1.0, domain={"x": ["a", "b"], "y": (0, 1)})
+    assert "7361984" not in str(refused.value)

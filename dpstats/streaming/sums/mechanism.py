@@ -471,12 +471,14 @@ class SumsPlan:
             adjacency=claim.adjacency,
             step=stored.step,
         ).to_dict()
+        found = (again["draws"], again["guarantee"]["rho"])
+        claimed = (stored.draws.to_dict(), claim.rho)
         for facts in (ours, theirs):
             facts["mechanism"].pop("filter", None)
             facts["guarantee"].pop("rho")
             facts.pop("draws")
         same = nearly_equal(ours, theirs, SAME_BOUND)
-        return same and nearly_equal(again["draws"], stored.draws.to_dict(), SAME_SCALE)
+        return same and all(map(nearly_equal, found, claimed, (SAME_SCALE, SAME_SCALE)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.

@@ -120,3 +120,12 @@ def test_a_forked_process_closes_no_tick() -> None:
     with pytest.raises(StreamError, match="another process"):
         stream.step(np.array([1, 2]))
     assert stream.tick == 0
+
+
+def test_a_stored_plan_of_another_rho_is_not_repeated() -> None:
+    """What is printed and charged of a resumed stream is what its scale of noise costs."""
+    plan = Blt(horizon=12).plan(2, eps=EPS, delta=DELTA)
+    rho = plan.guarantee.rho
+    assert rho is not None
+    assert plan.repeats(replace(plan, guarantee=replace(plan.guarantee, rho=rho * (1 + 1e-13))))
+    assert not plan.repeats(replace(plan, guarantee=replace(plan.guarantee, rho=rho / 2)))
