@@ -45,8 +45,17 @@ def safe_repr(value: object) -> str:
     return f"an object of type {type(value).__name__}"
 
 
+TYPED_BY = ("builtins", "numpy", "pandas", "polars", "pyarrow")
+"""Packages whose types of columns are named by their own words."""
+
+
 def name_of_type(declared: object) -> str:
-    """A column's type as a message may name it: without categories, fields and fill values, which may be cells."""
+    """A column's type as a message may name it: without categories, fields and fill values, which may be cells.
+
+    What a type from elsewhere calls itself may be a cell too: its class is named.
+    """
+    if type(declared).__module__.partition(".")[0] not in TYPED_BY:
+        return type(declared).__name__
     name = re.sub(r"(?<=\w)([<(].*|\[[^]]*,.*)", "", str(declared), flags=re.DOTALL)
     return "structured" if name.startswith(("[", "{", "(")) else name
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dp
-from dpstats.arguments import can_be_path, check_choice, check_flag, safe_repr
+from dpstats.arguments import can_be_path, check_choice, check_flag, name_of_type, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 
@@ -176,3 +176,15 @@ def test_what_must_be_named_is_said() -> None:
         ArgumentError, match=r"too many positional arguments; write the later ones by name, such as eps=1\.0"
     ):
         dp.tune("y ~ x", FRAME, {"curvature": [1.0]}, 1.0)  # type: ignore[misc]
+
+
+def test_a_type_from_elsewhere_is_named_by_its_class() -> None:
+    """What it calls itself may be made from cells."""
+
+    class Theirs(pd.api.extensions.ExtensionDtype):
+        name = "SECRET"
+        type = object
+
+    assert name_of_type(Theirs()) == "Theirs"
+    assert name_of_type(np.dtype("int64")) == "int64"
+    assert name_of_type(pd.SparseDtype("int64", 7361984)) == "Sparse"

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpstats.arguments import name_of_type
 from dpstats.data.arrow import ArrowColumn, from_arrow, is_integral, kind_of, unusable
 from dpstats.data.columns import CategoricalColumn, Column, NumericColumn, ObjectColumn
 from dpstats.errors import DataError
@@ -75,7 +76,7 @@ def from_pandas(values: Any) -> Column:
         return from_arrow(array.__arrow_array__())
     if isinstance(dtype, pd.StringDtype):
         return ObjectColumn(np.asarray(array, dtype=object), str(dtype))
-    return unusable(str(dtype), len(array))
+    return unusable(name_of_type(dtype), len(array))
 
 
 def from_polars(series: Any) -> Column:

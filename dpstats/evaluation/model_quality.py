@@ -178,6 +178,11 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     known |= {"poisson": COUNT_METRICS}  # the deviance is Poisson's
     known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
     possible = known.get(family.name, known.get(family.response, DECISION_METRICS))
+    if family.response == "continuous" and family.link != "identity":
+        raise ArgumentError(
+            f"fit: predictions of numbers are evaluated for the identity link, and family {family.name!r} has the "
+            f"{family.link} link"
+        )
     chosen = _check_metrics(metrics, possible, family.name)
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")

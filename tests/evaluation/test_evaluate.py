@@ -438,6 +438,12 @@ class TheirGaussian(dp.families.Gaussian):
     name = "theirs"
 
 
+class TheirLog(TheirGaussian):
+    """The same, that calls its link another one."""
+
+    link = "log"
+
+
 def test_a_family_from_elsewhere_has_the_measures_of_its_responses(tmp_path: Path) -> None:
     """It was taken for a support vector machine, and the charge of an evaluation of numbers was lost."""
     random = np.random.default_rng(0)
@@ -446,3 +452,6 @@ def test_a_family_from_elsewhere_has_the_measures_of_its_responses(tmp_path: Pat
     fit = dp.glm("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, family=TheirGaussian(), allow_uncertified=True)
     ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="made up", eps=1.0)
     assert dp.evaluate(fit, rows, 1.0, ledger=ledger).metrics.loc["r2", "estimate"] > 0.5
+    bent = dp.glm("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, family=TheirLog(), allow_uncertified=True)
+    with pytest.raises(dp.errors.ArgumentError, match="evaluated for the identity link"):
+        dp.evaluate(bent, rows, 0.5, ledger=ledger)

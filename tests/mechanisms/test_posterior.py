@@ -563,6 +563,21 @@ def test_the_lattice_costs_no_more_than_is_printed(family, size, penalty):
         assert excess <= costs.each * rows + costs.once + math.log(len(plan.lattice) / FALSE_ALARM) / plan.temperature
 
 
+def test_the_cost_of_the_lattice_is_attained():
+    """Least squares along one axis, midway between two points, meets the bound to a tenth: half of it would be false.
+
+    Rows along one axis have the greatest curvature that the region allows; what is left is the rounding of the losses.
+    """
+    plan, rows = planned(Gaussian(4.0), 3, 1e9), 2000
+    along = np.unique(plan.lattice[:, 0])
+    best = np.array([np.mean(along[len(along) // 2 :][:2]), 0.0, 0.0])
+    exog, endog = np.tile([1.0, 0.0, 0.0], (rows, 1)), np.full(rows, best[0])
+    value = objective_of(plan, exog, endog)
+    draw = plan.coefficients(block_rows([(exog, endog)]), SystemRandom())
+    bound = plan.lattice_costs.each * rows + plan.lattice_costs.once
+    assert 0.85 * bound < value(draw[None])[0] - value(best[None])[0] <= bound
+
+
 def test_the_lattice_is_no_secret():
     """The case that was printed as .0096: 2,000 rows at an eps of 1e4, at most 3 points a unit of the lattice."""
     random = np.random.default_rng(7)
