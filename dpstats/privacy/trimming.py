@@ -1,0 +1,141 @@
+"""Where a column's bulk lies: an inner interval of its declared range, chosen privately, outside of which rows go.
+
+Noise follows the range of a column, and what is estimated lives in its spread. Proof and figures: docs/proofs/trimming.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.data import Rows, as_rows
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, Values, finite_rows
+from dpstats.privacy.selection import STEPS, exponential_scale, noisy_argmax
+
+WIDTHS = (768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
+"""Widths of inner intervals in cells of the declared range, of which it has `CELLS`; a quarter of a width apart."""
+
+ROWS_A_HALVING = 0.02
+"""Share of the rows that an interval half as wide may lose. Settled by the experiment in docs/proofs/trimming."""
+
+MARGIN = 6.0
+"""Further rows, in units of the noise scale, that an inner interval must be better by than the full range."""
+
+Array = NDArray[np.float64]
+
+
+def allowances() -> NDArray[np.int64]:
+    """What a row away from the atom adds to the score of each width, in steps of 1/`STEPS` row; increasing."""
+    shares = ROWS_A_HALVING * np.log2(CELLS / np.array(WIDTHS))
+    return np.rint(STEPS * shares).astype(np.int64)
+
+
+def score_range() -> int:
+    """The most by which an added row raises a score, in steps: 1 + a_max - a_min rows. None falls by one."""
+    steps = allowances()
+    return STEPS + int(steps[-1] - steps[0])
+
+
+def trimming_scale(eps: float, adjacency: Adjacency) -> float:
+    """The mean of the exponential noise on each score with which the choice is eps-DP, in steps."""
+    return exponential_scale(eps, sensitivity=score_range(), monotone=adjacency == "add_remove")
+
+
+def inner_intervals(low: float, high: float) -> tuple[Array, NDArray[np.intp]]:
+    """Ends of the candidates, shape (k, 2), and the position of each in `WIDTHS`, -1 for the first: the full range."""
+    edges = np.linspace(low, high, CELLS + 1)
+    ends, widths = [(low, high)], [-1]
+    for position, width in enumerate(WIDTHS):
+        starts = (*range(0, CELLS - width, width // 4), CELLS - width)
+        ends += [(edges[start], edges[start + width]) for start in starts]
+        widths += [position] * len(starts)
+    return np.array(ends), np.array(widths)
+
+
+def trimming_scores(
+    blocks: Rows[Array] | Sequence[Array],
+    low: float,
+    high: float,
+    scale: float,
+    *,
+    atom: float | None = None,
+    columns: int = 1,
+) -> NDArray[np.int64]:
+    """The score of each candidate, in steps, shape (k,): the full range's first.
+
+    q(I) = n_in(I) + (a_w - a_min) n* - s (ln N_w + ln columns + `MARGIN`) and q(full) = n_in(full) - a_min n*, for n*
+    the rows away from the atom, N_w the number of intervals of I's width and s the noise scale.
+    """
+    ends, widths = inner_intervals(low, high)
+    *inside, away = as_rows(blocks).total(partial(_counts, ends, atom), operator.add)
+    steps = allowances()
+    share = np.where(widths < 0, -steps[0], steps[widths] - steps[0])
+    places = np.bincount(widths[1:])
+    penalty = np.where(widths < 0, 0.0, scale * (np.log(columns * places[widths]) + MARGIN))
+    # Whole numbers all along: only the penalty is rounded, which is public.
+    return np.array(inside) * STEPS + share * away - np.rint(np.minimum(penalty, LARGEST_PENALTY / 4)).astype(np.int64)
+
+
+def _counts(ends: Array, atom: float | None, blocks: Iterable[Array]) -> NDArray[np.int64]:
+    """How many of some finite values lie in each closed interval, and last, how many in the first but off the atom."""
+    inside, away = np.zeros(len(ends), dtype=np.int64), 0
+    for block in blocks:
+        ordered = np.sort(block)
+        inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
+        bulk = ordered[(ordered >= ends[0, 0]) & (ordered <= ends[0, 1])]
+        away += len(bulk) if atom is None else int(np.count_nonzero(bulk != atom))
+    return np.append(inside, away)
+
+
+def buy_inner_interval(
+    values: Values,
+    low: float,
+    high: float,
+    *,
+    eps: float,
+    adjacency: Adjacency,
+    random: RandomSource,
+    columns: int = 1,
+) -> tuple[float, float]:
+    """Choose an interval within [low, high] outside of which few of the values lie, with eps-differential privacy.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows,), or Rows or sequence of such blocks
+        Those that are not finite or outside [low, high] count for nothing.
+    low, high : float
+        Public.
+    eps : float
+        Spent whatever the values are.
+    adjacency : {"add_remove", "replace_one"}
+    random : RandomSource
+    columns : int
+        How many columns are trimmed for one fit: the more, the less each may lose by mischance.
+
+    Returns
+    -------
+    low, high : float
+        The declared range, or a part of it of at least 1/64 of its width: narrower only where rows are many, or few are
+        lost. Zero, if the range holds it, is an atom: rows there speak for no width.
+    """
+    scale = trimming_scale(eps, adjacency)
+    atom = 0.0 if low <= 0 <= high else None
+    scores = trimming_scores(finite_rows(values).held(), low, high, scale, atom=atom, columns=columns)
+    ends, _ = inner_intervals(low, high)
+    first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
+    return float(first), float(last)
+
+
+def rows_to_narrow(eps: float, adjacency: Adjacency) -> float:
+    """The number of rows below which no inner interval is likely to be chosen, whatever the values are: public."""
+    steps, scale = allowances(), trimming_scale(eps, adjacency)
+    _, widths = inner_intervals(0.0, 1.0)
+    places = np.bincount(widths[1:])
+    return float(np.min(scale * (np.log(places) + MARGIN) / steps)) if math.isfinite(scale) else math.inf
