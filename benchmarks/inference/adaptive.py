@@ -3,15 +3,15 @@
 ``python -m benchmarks.inference.adaptive measure FILE [choosing|reporting [splits [names]]]`` appends a line of JSON a
 fit to FILE and skips those that it holds. A data set is the population: rows are drawn from it with replacement, the
 loss is the mean over all of it, and the truth is its own optimum of the loss of the fit. The rule of
-`dpstats.plan.adaptive` was chosen on the first group of data sets and is reported on the second:
-``python -m benchmarks.inference.adaptive table FILE``.
+`dpstats.models.adaptive` was chosen on the first group of data sets and is reported on the second:
+``python -m benchmarks.inference.adaptive table FILE [group]``.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from benchmarks.defaults import mean_caps
 from benchmarks.inference import populations
 from benchmarks.prediction import checked, cps1988
 from benchmarks.prediction import diamonds as precious
+from dpstats.models.adaptive import outlooks, preferred
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -331,12 +332,114 @@ def measure(path: Path, group: str, splits: int, names: list[str]) -> None:
                     print(json.dumps({"cell": cell, **line}), file=file, flush=True)
 
 
+class Measured(NamedTuple):
+    """Means over splits: the share of coefficients with an interval, and the loss over a constant's."""
+
+    share: float
+    loss: float
+    intervals: int
+    covered: int
+
+
+def measured(path: Path) -> dict[tuple[str, int, float, str], Measured]:
+    """What `path` holds, by data set, rows, eps and setting."""
+    lines: dict[tuple[str, int, float, str], list[dict[str, Any]]] = {}
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        lines.setdefault(tuple(line["cell"][:4]), []).append(line)
+    found = {}
+    for key, own in lines.items():
+        bounded = [line["bounded"] or [0] for line in own]
+        covered = sum(int(np.dot(line["bounded"], line["covered"])) for line in own if line["bounded"])
+        share, loss = np.mean([np.mean(one) for one in bounded]), np.mean([line["loss"] / line["null"] for line in own])
+        found[key] = Measured(float(share), float(loss), int(np.sum([np.sum(one) for one in bounded])), covered)
+    return found
+
+
+COUNT_SHARE = 0.01
+"""Of eps, for the number of rows that the rule is given."""
+DRAWS = 10
+"""Of that number's noise."""
+FEW = 0.2
+"""Cells whose better setting leaves fewer of the coefficients an interval are not judged by their share."""
+RULES = {"rule": ("none", "auto", "paid"), "rule, statistics too": ("none", "auto", "paid", "statistics")}
+"""The settings that the rule chooses among."""
+
+
+def chosen(name: str, eps: float, offered: Sequence[str]) -> dict[int, list[str]]:
+    """By numbers of rows what the rule chooses, for draws of the noise of each."""
+    whole, options = population(name), settings(name)
+    names = [setting for setting in offered if setting in options]
+    plans = [dp.plan(whole.formula, whole.domain, eps, family=whole.family, **options[setting]) for setting in names]
+    noise = np.random.default_rng(SEED).laplace(scale=1 / (COUNT_SHARE * eps), size=DRAWS)
+    expected = outlooks(plans, [rows + one for rows in ROWS for one in noise])
+    places = [names[preferred(one)] for one in expected]
+    return {rows: places[DRAWS * at : DRAWS * (at + 1)] for at, rows in enumerate(ROWS)}
+
+
+def compared(path: Path, group: str) -> pd.DataFrame:
+    """A line for each data set, rows and eps: shares and losses of "auto", of True, and of what the rule chooses."""
+    found, lines = measured(path), []
+    for name in GROUPS[group]:
+        if (name, ROWS[-1], BUDGETS[-1], "paid") not in found:
+            continue
+        free = "auto" if "auto" in settings(name) else "none"
+        for eps in BUDGETS:
+            choices = {rule: chosen(name, eps, offered) for rule, offered in RULES.items()}
+            for rows in ROWS:
+                cell = {setting: found[name, rows, eps, setting] for setting in settings(name)}
+                line: dict[str, Any] = {"data": name, "rows": rows, "eps": eps}
+                line |= {"auto": cell[free].share, "True": cell["paid"].share}
+                line["best loss"] = min(cell[free].loss, cell["paid"].loss)
+                line["True, loss"] = cell["paid"].loss / line["best loss"]
+                for rule, choice in choices.items():
+                    line[rule] = float(np.mean([cell[one].share for one in choice[rows]]))
+                    line[f"{rule}, loss"] = float(np.mean([cell[one].loss for one in choice[rows]])) / line["best loss"]
+                    line[f"{rule}, chosen"] = max(choice[rows], key=choice[rows].count)
+                lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def judged(cells: pd.DataFrame) -> pd.DataFrame:
+    """A line for each data set and one for all: mean shares, and in how many cells the rule is as good as is asked."""
+    lines = []
+    for name, part in (*cells.groupby("data", sort=False), ("all", cells)):
+        best = part[["auto", "True"]].max(axis=1)
+        shown = best >= FEW
+        line: dict[str, Any] = {"data": name, "auto": part["auto"].mean(), "True": part["True"].mean()}
+        line["True, loss"] = part["True, loss"].max()
+        for rule in RULES:
+            line[rule] = part[rule].mean()
+            line[f"{rule}: intervals"] = f"{(part[rule] >= 0.95 * best)[shown].sum()} of {shown.sum()}"
+            line[f"{rule}: loss"] = f"{(part[f'{rule}, loss'] <= 1.05).sum()} of {len(part)}"
+            line[f"{rule}: worst"] = part[f"{rule}, loss"].max()
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def coverage(path: Path, group: str) -> pd.DataFrame:
+    """Of the intervals shown by each setting, the share that covers the population's optimum."""
+    lines: dict[str, list[int]] = {}
+    for (name, _, _, setting), one in measured(path).items():
+        if name in GROUPS[group]:
+            own = lines.setdefault(setting, [0, 0])
+            own[0], own[1] = own[0] + one.intervals, own[1] + one.covered
+    return pd.DataFrame(
+        [(name, shown, covered / max(shown, 1)) for name, (shown, covered) in lines.items()],
+        columns=["setting", "intervals", "coverage"],
+    )
+
+
 def main(arguments: list[str]) -> None:
     """Measure, or print the table."""
     what, path, *rest = arguments
+    group = rest[0] if rest else "choosing"
     if what == "measure":
-        group = rest[0] if rest else "choosing"
         measure(Path(path), group, int(rest[1]) if len(rest) > 1 else SPLITS, rest[2:])
+        return
+    cells = compared(Path(path), group)
+    for table in (cells, judged(cells), coverage(Path(path), group)):
+        print(table.to_string(index=False, float_format="{:.3f}".format), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -60,9 +60,13 @@ def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
     The candidates are plans of one call that differ in what they spend on errors. `n` may be a released count, and
     `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
     """
-    first, *others = outlooks(candidates, [n], typical)[0]
-    worths = [outlook.worth if outlook.share >= LEAST_SHARE else -math.inf for outlook in others]
-    return int(np.argmax([first.worth, *worths]))
+    return preferred(outlooks(candidates, [n], typical)[0])
+
+
+def preferred(expected: Sequence[Outlook]) -> int:
+    """The place of the outlook that is worth most; the first, unless another shows intervals."""
+    worths = [outlook.worth if outlook.share >= LEAST_SHARE else -math.inf for outlook in expected[1:]]
+    return int(np.argmax([expected[0].worth, *worths]))
 
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
