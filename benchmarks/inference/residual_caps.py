@@ -209,37 +209,39 @@ def measure(path: Path, fits: int, names: list[str]) -> None:
 
 
 def table(path: Path) -> pd.DataFrame:
-    """Coverage of the worst slope and of all, the share with an interval, the cap, and widths over the better of two.
+    """Coverage of all slopes and of the worst, the share with an interval, the cap, and widths over the better of two.
 
-    The width is the greatest over slopes of the median over fits, over the narrower of "statistics" and 4 s.d.
+    A slope's width is the median over fits, over the narrower of "statistics" and 4 s.d.: "width" is the geometric mean
+    over slopes, "widest" the greatest. Intervals without an end cover; "shown" is the coverage of the others.
     """
     cells: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for text in path.read_text().splitlines():
         line = json.loads(text)
         cells.setdefault(tuple(line["cell"][:3]), []).append(line)
-    wide = {
-        key: np.median([[np.inf if h is None else h for h in line["half"]] for line in lines], axis=0)
+    halves = {
+        key: np.array([[np.inf if half is None else half for half in line["half"]] for line in lines])
         for key, lines in cells.items()
     }
+    order = {name: place for place, name in enumerate(TASKS)}
     found = []
-    for (name, eps, way), lines in cells.items():
-        off = np.array([line["off"] for line in lines])
-        half = np.array([[np.inf if h is None else h for h in line["half"]] for line in lines])
-        covered = (np.abs(off) <= half).mean(axis=0)
-        best = np.minimum(*(wide.get((name, eps, other), np.inf) for other in ("statistics", "4 s.d.")))
+    for (name, eps, way), lines in sorted(cells.items(), key=lambda cell: (order[cell[0][0]], cell[0][1])):
+        off, half = np.array([line["off"] for line in lines]), halves[name, eps, way]
+        covered, bounded = np.abs(off) <= half, np.isfinite(half)
+        wide = {other: np.median(halves[name, eps, other], axis=0) for other in (way, "statistics", "4 s.d.")}
+        best = np.minimum(wide["statistics"], wide["4 s.d."])
         with np.errstate(invalid="ignore"):
-            ratio = np.where(np.isinf(wide[name, eps, way]) & np.isinf(best), 1.0, wide[name, eps, way] / best)
+            ratio = np.where(np.isinf(best), 1.0, wide[way] / best)
         found.append(
             {
                 "data": name,
                 "eps": eps,
                 "cap": way,
                 "in s.d.": np.mean([line.get("cap", np.nan) for line in lines]),
-                "bounded": np.isfinite(half).mean(),
+                "bounded": bounded.mean(),
                 "coverage": covered.mean(),
-                "least": covered.min(),
-                "below .95": int((covered < 0.95).sum()),
-                "width": float(np.median(ratio)),
+                "shown": covered[bounded].mean(),
+                "least": covered.mean(axis=0).min(),
+                "width": float(np.exp(np.mean(np.log(ratio)))),
                 "widest": float(np.max(ratio)),
                 "fits": len(lines),
             }
