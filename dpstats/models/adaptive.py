@@ -61,11 +61,23 @@ class Populations(NamedTuple):
         return self.usual if family.response == "count" else self.poor
 
 
+def foreseeable(plan: Plan) -> bool:
+    """Whether public facts tell what a plan will show: a formula's rows that count alike, with every range known."""
+    return (
+        isinstance(plan.design, DesignSpec)
+        and plan.design.score_ratio == 1.0
+        and plan.request.options.unit is None
+        and plan.screening is None
+        and not plan.bought
+        and plan.stages[-1].plan.size == len(plan.names)
+    )
+
+
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
     """The place of the plan that suits `n` rows best: the first, coefficients alone, where none shows many intervals.
 
-    The candidates are plans of one call that differ in what they spend on errors. `n` may be a released count, and
-    `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
+    The candidates are foreseeable plans of one call that differ in what they spend on errors. `n` may be a released
+    count, and `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
     """
     return preferred(outlooks(candidates, [n], typical)[0])
 
