@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -387,6 +388,7 @@ COUNT_SHARE = 0.01
 """Of eps, for the number of rows that the rule is given."""
 DRAWS = 10
 """Of that number's noise."""
+SIZES = (0, 500, 2_000, 6_000, 20_000, np.inf)
 FEW = 0.2
 """Cells whose better setting leaves fewer of the coefficients an interval are not judged by their share."""
 LEAST_PART, MOST_LOSS = 0.95, 1.05
@@ -461,6 +463,22 @@ def judged(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def by_size(cells: pd.DataFrame) -> pd.DataFrame:
+    """Means by rows times eps."""
+    size = pd.cut(cells["rows"] * cells["eps"], SIZES, labels=[f"{low:g} to {high:g}" for low, high in pairwise(SIZES)])
+    columns = ["auto", "True", "rule", "True, loss", "rule, loss"]
+    return cells.groupby(size.rename("rows times eps"), observed=True)[columns].mean().reset_index()
+
+
+def paid_from(cells: pd.DataFrame, least: float) -> str:
+    """In how many cells both are met by paying where rows times eps are at least `least`, without any forecast."""
+    met = 0
+    for cell in cells.to_dict("records"):
+        pays = cell["rows"] * cell["eps"] >= least
+        met += meets(cell, cell["True"] if pays else 0.0, cell["True, loss"] if pays else 1.0)
+    return f"paid from n eps = {least:g}: {met} of {len(cells)} cells meet both"
+
+
 def coverage(path: Path, group: str) -> pd.DataFrame:
     """Of the intervals shown by each setting, the share that covers the population's optimum."""
     lines: dict[str, list[int]] = {}
@@ -482,8 +500,10 @@ def main(arguments: list[str]) -> None:
         measure(Path(path), group, int(rest[1]) if len(rest) > 1 else SPLITS, rest[2:])
         return
     cells = compared(Path(path), group)
-    for table in (cells, judged(cells), coverage(Path(path), group)):
+    for table in (cells, judged(cells), by_size(cells), coverage(Path(path), group)):
         print(table.to_string(index=False, float_format="{:.3f}".format), end="\n\n")
+    for least in (500, 1_000, 2_000):
+        print(paid_from(cells, least))
 
 
 if __name__ == "__main__":
