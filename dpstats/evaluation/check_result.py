@@ -15,7 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
-from dpstats.formula.faults import FORMULA, Fault
+from dpstats.formula.faults import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -202,13 +202,7 @@ class Check(Released):
         """What to do, where the noise cannot have made the figure and it matters."""
         if count < SURE * self.std_err or (fault.kind != "lost" and count < FEW * self.rows):
             return ""
-        if fault.column == FORMULA:
-            return "a term or the response is not finite there: transform what can be zero or negative"
-        if fault.kind != "lost":
-            return f"{fault.kind} the declared range {fault.declared}: is it right?"
-        if fault.declared.endswith("levels"):
-            return "missing, or a level that is not declared: compare spelling with the codebook"
-        return "missing, or not a number"
+        return fault.advice
 
     @property
     def located(self) -> pd.DataFrame:

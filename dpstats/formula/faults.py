@@ -20,6 +20,7 @@ Flags = NDArray[np.bool_]
 Facts = Mapping[str, Range | Levels | None]
 """What is declared of each column that a formula reads; None: numeric, its range open."""
 
+
 FORMULA = "(formula)"
 """In place of a column: a term or the response is not finite."""
 
@@ -28,11 +29,36 @@ class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
 
     column: str
-    kind: Literal["lost", "below", "above"]
+    kind: Literal["lost", "below", "above", "outside"]  # the last one where the two before are not told apart
     declared: str
 
+    @property
+    def either_side(self) -> Fault:
+        """The same, not told apart by the end of the range that it is beyond."""
+        return self if self.kind == "lost" else self._replace(kind="outside")
 
-def column_facts(formula: str, domain: Domain, table: Table, family: Family) -> tuple[Facts, DesignSpec | None]:
+    @property
+    def effect(self) -> str:
+        """What it does to rows, and what to look at, in words."""
+        if self.kind == "lost":
+            return f"are lost to `{self.column}`: {self.advice}"
+        return (
+            f"have `{self.column}` {self.kind} its declared range {self.declared} and are clipped to it: is it right?"
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to look at, where many rows have it."""
+        if self.column == FORMULA:
+            return "a term or the response is not finite there: transform what can be zero or negative"
+        if self.kind != "lost":
+            return f"{self.kind} the declared range {self.declared}: is it right?"
+        if self.declared.endswith("levels"):
+            return "missing, or a level that is not declared: compare spelling with the codebook"
+        return "missing, or not a number"
+
+
+def column_facts(formula: str, domain: Domain, table: Table | None, family: Family) -> tuple[Facts, DesignSpec | None]:
     """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
     parsed = parse(formula)
     open_ranges = numeric_columns_undeclared(formula, domain, table, family)
@@ -41,7 +67,8 @@ def column_facts(formula: str, domain: Domain, table: Table, family: Family) -> 
     design = None
     if not open_ranges:
         design = design_spec(formula, known, family=family)
-        design.check_schema(table)
+        if table is not None:
+            design.check_schema(table)
     response = _binary_column(parsed, family)
     if response is not None:
         declared = facts[response]
