@@ -276,7 +276,23 @@ class Spender(Reader):
             return Charge(self._store, insert(connection, "entry", row), converted)
 
     def check_charges(self, guarantees: Sequence[Guarantee]) -> None:
-        """Raise as `charge` does unless the budget and the quota suffice for all of these, one after the other."""
+        """Raise unless the budget and the analyst's quota suffice for all of these, one after the other.
+
+        Nothing is charged, so another process may still spend what this call has seen.
+
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+
+        Raises
+        ------
+        BudgetExceeded, UncertifiedError, LedgerError
+            As for `charge`.
+
+        Examples
+        --------
+        >>> ledger.check_charges([dp.Guarantee(0.125), dp.Guarantee(0.25)])
+        """
         prices = [cost(self.accountant, convert_guarantee(one, self._facts, self._account)) for one in guarantees]
         whole = reduce(Amount.plus, prices)
         with self._store.transaction(write=False) as connection:
