@@ -209,9 +209,9 @@ def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) 
     return math.ceil(2 * (entries * half + scale * error * 2.0**COVER_PLACES))
 
 
-def linear_predictor(exog: Float, params: Float) -> Float:
+def linear_predictor(exog: Float, params: Float, offset: Float | None = None) -> Float:
     """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
-    eta = np.zeros(len(exog))
+    eta = np.zeros(len(exog)) if offset is None else np.array(offset, dtype=np.float64)
     for part in row_parts(*exog.shape):
         columns, inner = np.asarray(exog[part].T, order="C"), eta[part]
         product = np.empty(len(inner))
