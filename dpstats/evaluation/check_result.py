@@ -121,7 +121,7 @@ class Check(Released):
     guarantee : Guarantee
     noise : str
         "laplace" or "gaussian".
-    places : tuple of Place
+    places : tuple of ColumnHistogram
         Columns whose rows without a fault are counted by level, or by part of their range.
     at : ndarray
         These counts, one place after the other, in rows.
@@ -217,12 +217,12 @@ class Check(Released):
         table = self.table
         found = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
-        said = [
+        faults = [
             f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
             for _, row in found.iterrows()
         ]
-        return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
+        return faults + [sentence for place in self.places if place.ends for sentence in self._too_wide(place)]
 
     @property
     def _rows_text(self) -> str:

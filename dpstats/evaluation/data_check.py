@@ -16,7 +16,7 @@ from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, row_cells
-from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
+from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice
 from dpstats.formula.design import DesignSpec
@@ -26,7 +26,6 @@ from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
@@ -132,8 +131,22 @@ def check(
         random = privacy.random()
         counted = counted_tables(rows, list(facts), privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
-        nobs = rows.rows if privacy.adjacency == "replace_one" and unit is None else None
-        return _check_of(released, formula, faults, places, noise, guarantee, nobs)
+        # In rows: over the steps that one row has in each count.
+        part = row_cells(places, STEPS)
+        units = np.full(1 + len(faults), STEPS)
+        units[0] -= len(places) * part
+        return Check(
+            formula=formula,
+            faults=faults,
+            counts=released[: len(units)] / units,
+            places=places,
+            at=released[len(units) :] / max(part, 1),
+            steps=(STEPS, int(units[0]), max(part, 1)),
+            std_err=noise.variance**0.5 / STEPS,
+            nobs=rows.rows if privacy.adjacency == "replace_one" and unit is None else None,
+            guarantee=guarantee,
+            noise=noise.kind,
+        )
 
     return Release(
         guarantee,
@@ -145,33 +158,6 @@ def check(
         formula=formula,
         domain=declarations,
     ).run(ledger)
-
-
-def _check_of(
-    released: NDArray[np.int64],
-    formula: str,
-    faults: tuple[Fault, ...],
-    places: tuple[ColumnHistogram, ...],
-    noise: IntegerNoise,
-    guarantee: Guarantee,
-    nobs: int | None,
-) -> Check:
-    """The counts of faults and places in rows: what was released over the steps that one row has in each."""
-    part = row_cells(places, STEPS)
-    units = np.full(1 + len(faults), STEPS)
-    units[0] -= len(places) * part
-    return Check(
-        formula=formula,
-        faults=faults,
-        counts=released[: len(units)] / units,
-        places=places,
-        at=released[len(units) :] / max(part, 1),
-        steps=(STEPS, int(units[0]), max(part, 1)),
-        std_err=noise.variance**0.5 / STEPS,
-        nobs=nobs,
-        guarantee=guarantee,
-        noise=noise.kind,
-    )
 
 
 def _family_of(formula: str, domain: Domain) -> str:
