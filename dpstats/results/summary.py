@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,8 @@ from dpstats.plan.tables import (
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, wrap_note, wrap_notes
+from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
@@ -59,18 +59,23 @@ LEAST_IDENTIFIED = 0.25
 bound."""
 
 
-def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = None) -> Summary:
+def summarize(
+    results: ReleasedModel, *, full: bool = False, n: int | None = None, details: str | None = None
+) -> Summary:
     """Coefficients, then what is guaranteed and what was spent; or, in full, all tables and notes.
 
-    `n` is a public number of rows, for the excess risk of one.
+    `n` is a public number of rows, for the excess risk of one. `details` is what leads from the one to the other, for
+    a line of its own; by default it is Python's call.
     """
     summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
     if not full:
         summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
-        notes = [certified, budget_line(results), *risk, *essential_notes(results)]
-        summary.add_extra_txt([line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")])
+        spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
+        parts = [wrap_note(note) for note in (certified, spent, *risk, *essential_notes(results))]
+        parts.insert(2, [] if details is None else [f"  Details: {details}."])
+        summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
     observations = "private" if results.nobs is None else str(results.nobs)
     tables = [header_table(plan, observations), coefficient_table(results, full=True)]
@@ -116,7 +121,7 @@ def budget_line(results: ReleasedModel) -> str:
     ranges = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges} Details: summary(full=True)."
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges}"
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
@@ -215,7 +220,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if len(results.selection):
         chosen = results.selection["selected"].drop("Intercept", errors="ignore")
         notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
-    napp = "method='napp' releases standard errors"
+    napp = f"{argument('method', 'napp')} releases standard errors"
     at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
     mark = "; what is 'undecided' by twice the bound need not be noise"
     if isinstance(results.released, ReleasedSums) and not shows_errors(results):
@@ -239,7 +244,7 @@ def shrunk_note(results: ReleasedModel) -> str:
     if lost is not None:
         fix = f". Standard errors were planned and are not released: {lost}"
     elif reason is None and plan.stages[-1].plan.information is None:
-        fix = "; inference=True buys coefficients without it, with standard errors and intervals"
+        fix = f"; {argument('inference', True)} buys coefficients without it, with standard errors and intervals"
     return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
 
 
@@ -248,17 +253,20 @@ def inference_notes(results: ReleasedModel) -> list[str]:
     if results.released is None or not results.has_errors:
         return []
     free = results.plan.request.options.inference == "auto" and isinstance(results.released, Information)
-    more = "More eps, inference=True" if free else "More eps"
+    more = f"More eps, {argument('inference', True)}" if free else "More eps"
     if not shows_errors(results):
         known = int(np.sum(results.identified))
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        check = phrase("dp.check", shell="python -m dpstats check")
         few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
         errors = "there are no standard errors to show"
         if known:
-            errors = "their standard errors are in uncertainty(), and p, of the test by them, in the table"
+            place = phrase("uncertainty()", shell="show --uncertainty")
+            errors = f"their standard errors are in {place}, and p, of the test by them, in the table"
         return [
             f"The information that was released identifies {few} at this budget: {errors}. {more} or fewer columns "
-            "(screen= chooses them) may help, as plan.standard_errors(n) foretells, unless rows were lost to levels or "
-            "codes that are not as declared: dp.check counts them.",
+            f"({phrase('screen=', shell='--set screen=K')} chooses them) may help, as {forecast} foretells, unless "
+            f"rows were lost to levels or codes that are not as declared: {check} counts them.",
             *rare_note(results),
         ]
     notes = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
@@ -276,7 +284,8 @@ def inference_notes(results: ReleasedModel) -> list[str]:
         )
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
-        notes.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
+        apart = argument("split", "rows")
+        notes.append(f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart.")
     return notes
 
 
