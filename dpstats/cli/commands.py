@@ -132,9 +132,8 @@ def _show(options: argparse.Namespace) -> None:
             raise ArgumentError("--uncertainty is a table of its own: leave out --full, and --format but for json")
         print(found.uncertainty())
         return
-    summary = found.summary()
-    if isinstance(found, GLMResults):
-        summary = summarize(found, full=options.full, details="--full" if options.format == "text" else None)
+    more = "--full" if options.format == "text" else None
+    summary = summarize(found, full=options.full, details=more) if isinstance(found, GLMResults) else found.summary()
     print(getattr(summary, f"as_{options.format}")())
 
 
