@@ -23,6 +23,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.penalties import Penalty
 from dpstats.privacy.randomness import RandomSource
+from dpstats.wording import argument
 
 HEAVIEST = 1e25
 """Majoriser weights are held at this, far above any Hessian, so that a coefficient at zero has a finite one."""
@@ -111,7 +112,7 @@ def noise_response(family: Family) -> float:
     """The response of a noise row; ArgumentError for a family that statsmodels does not fit."""
     if not isinstance(family, (Gaussian, Binomial, Poisson)):
         raise ArgumentError(
-            "realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
+            f"{argument('realization', 'augmented')} needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
             f" got {safe_repr(family)}"
         )
     return RESPONSES[family.name]

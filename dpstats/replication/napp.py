@@ -26,6 +26,7 @@ from dpstats.replication import augmented
 from dpstats.replication.augmented import DECREMENT, HEAVIEST
 from dpstats.solvers.newton import damped_newton
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Selection = Literal["vs", "vs+"]
@@ -153,7 +154,8 @@ def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...
             "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
         )
     if len(stages) != 1:
-        raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
+        two = argument("stages", 2)
+        raise ArgumentError(f"{two} and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
     plan = stages[0].plan

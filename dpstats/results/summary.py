@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,8 @@ from dpstats.plan.tables import (
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, wrap_note, wrap_notes
+from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
@@ -59,18 +59,24 @@ MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
 
 
-def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = None) -> Summary:
+def summarize(
+    results: ReleasedModel, *, full: bool = False, n: int | None = None, details: str | None = None
+) -> Summary:
     """Coefficients, then what is guaranteed and what was spent; or, in full, all tables and notes.
 
-    `n` is a public number of rows, for the excess risk of one.
+    `n` is a public number of rows, for the excess risk of one. `details` is what leads from the one to the other, for
+    a line of its own; by default it is Python's call.
     """
     summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
     if not full:
         summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
-        notes = [certified, budget_line(results), *[*essential_notes(results), *risk][:MOST_NOTES]]
-        summary.add_extra_txt([line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")])
+        spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
+        most = [*essential_notes(results), *risk][:MOST_NOTES]
+        parts = [wrap_note(note) for note in (certified, spent, *most)]
+        parts.insert(2, [] if details is None else [f"  Details: {details}."])
+        summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
     tables = [header_table(plan, rows_text(results)), coefficient_table(results, full=True)]
     if len(results.selection):
@@ -123,7 +129,7 @@ def budget_line(results: ReleasedModel) -> str:
     ranges = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges} Details: summary(full=True)."
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges}"
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
@@ -220,25 +226,32 @@ def no_errors_note(results: ReleasedModel) -> str:
     plan = results.plan
     if isinstance(results.released, ReleasedSums):
         return "'noise sd' is the standard deviation of the noise at the released sums."
+    napp = f"{argument('method', 'napp')} releases standard errors"
     if is_output(plan):
-        return "'noise sd' is the exact standard deviation of the noise; method='napp' releases standard errors."
+        return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
-        return "The coefficients are one draw from a flattened posterior; method='napp' releases standard errors."
+        return f"The coefficients are one draw from a flattened posterior; {napp}."
     without = "Coefficients are shrunk towards zero and hold privacy noise; this fit has no standard errors"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
     if results.has_errors:
-        paid = "inference=True, " if plan.request.options.inference == "auto" else ""
+        screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid}fewer columns (screen= chooses them) "
-            "may help, see plan.standard_errors(n); or rows were lost to levels that are not declared, which dp.check "
+            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns ({screen} "
+            f"chooses them) may help, see {forecast}; or rows were lost to levels that are not declared, which {check} "
             "counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
-    return f"{without}. inference=True buys them, from the same eps."
+    return f"{without}. {argument('inference', True)} buys them, from the same eps."
+
+
+def paid_errors(results: ReleasedModel) -> str:
+    """What pays for standard errors where those that were free are lost, in a list of what may help."""
+    return f"{argument('inference', True)}, " if results.plan.request.options.inference == "auto" else ""
 
 
 def inference_notes(results: ReleasedModel) -> list[str]:
@@ -248,13 +261,14 @@ def inference_notes(results: ReleasedModel) -> list[str]:
     notes = []
     chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
     if chosen and results.plan.request.options.split is None:
-        notes.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
+        apart = argument("split", "rows")
+        notes.append(f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart.")
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
-        paid = "inference=True, " if results.plan.request.options.inference == "auto" else ""
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
         notes.append(
-            f"Not identified at this budget: {which}. More eps, {paid}fewer columns or merging rare levels would help."
+            f"Not identified at this budget: {which}. More eps, {paid_errors(results)}fewer columns or merging rare "
+            "levels would help."
         )
         notes += rare_note(results)
     notes.append("coef and std err are corrected for shrinkage; params, the coefficients as released, predict better.")
