@@ -154,7 +154,7 @@ def fit(
 
 
 # The `augmented` realisation: penalty and noise of privacy as extra rows for an ordinary fitter, here statsmodels' GLM.
-# As their number grows the fit tends to the weighted ridge of `fit` (docs/proofs/napp, 4). It is for replication and for
+# As their number grows the fit tends to the weighted ridge of `fit` (docs/proofs/napp, 4). For replication and for
 # borrowing other software: the sampled rows miss the curvature that privacy needs, so no guarantee covers it.
 
 
@@ -209,16 +209,16 @@ def augmented_fit(
     exog = np.concatenate([np.empty((0, len(noise))), *(block.exog for block in blocks)])
     endog = np.concatenate([np.empty(0), *(block.endog for block in blocks)])
 
-    def fit(total: Vector, start: Vector) -> Vector:
+    def ridge(total: Vector, start: Vector) -> Vector:
         extra, response = augment(family, total, noise, draws)
         return _ordinary_fit(family, np.concatenate([exog, extra]), np.concatenate([endog, response]), start)
 
-    theta = fit(curvature, np.zeros(len(noise)))
+    theta = ridge(curvature, np.zeros(len(noise)))
     if penalty is None:
         return theta
     for _ in range(iterations):
         heavier = np.minimum(penalty.majorizer(theta, scale), HEAVIEST)
-        previous, theta = theta, fit(curvature + heavier, theta)
+        previous, theta = theta, ridge(curvature + heavier, theta)
         if np.max(np.abs(theta - previous)) <= change * np.max(np.abs(theta)):
             break
     return theta
