@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
+from dpstats.formula.faults import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -101,14 +102,6 @@ PART_NAMES = {1: "an eighth", 2: "a quarter"}
 
 MOST_HIDDEN = 0.1
 """A check that does not see faults of this share of the rows says little."""
-
-
-class Fault(NamedTuple):
-    """What may be wrong with a row: the column, how, and what was declared of it."""
-
-    column: str
-    kind: Literal["lost", "below", "above"]
-    declared: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +202,7 @@ class Check(Released):
         """What to do, where the noise cannot have made the figure and it matters."""
         if count < SURE * self.std_err or (fault.kind != "lost" and count < FEW * self.rows):
             return ""
-        if fault.column == "(formula)":
-            return "a term or the response is not finite there: transform what can be zero or negative"
-        if fault.kind != "lost":
-            return f"{fault.kind} the declared range {fault.declared}: is it right?"
-        if fault.declared.endswith("levels"):
-            return "missing, or a level that is not declared: compare spelling with the codebook"
-        return "missing, or not a number"
+        return fault.advice
 
     @property
     def located(self) -> pd.DataFrame:
