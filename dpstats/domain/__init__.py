@@ -1,6 +1,7 @@
 """The public facts about a data set, and the ways to write them down."""
 
-from dpstats.domain.domain import Domain, Levels, Range, Scalar, as_number, canonical
+from dpstats.domain.declarations import Levels, Range, Scalar, as_number, canonical
+from dpstats.domain.domain import Domain
 
 __all__ = ["Domain", "Levels", "Range", "Scalar", "as_number", "canonical"]
 

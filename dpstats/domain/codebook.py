@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.arguments import name_of_type, near_miss, safe_repr
+from dpstats.domain.declarations import OUTSIDE, Range
 from dpstats.errors import ArgumentError, DataError, DomainError
 
 HEADINGS = {
@@ -21,8 +22,12 @@ HEADINGS = {
     "low": ("low", "min", "minimum"),
     "high": ("high", "max", "maximum"),
     "levels": ("levels", "values", "codes"),
+    "outside": ("outside",),
 }
 """What the columns of a codebook may be called."""
+
+OPTIONAL = ("outside",)
+"""Columns that are written where a range has more than its ends."""
 
 REMARKS = ("label", "labels", "description", "question", "type", "unit", "units", "note", "notes", "comment")
 """Columns of a codebook that say nothing of ranges or levels and are not read."""
@@ -95,8 +100,8 @@ def _places(headings: list[str]) -> dict[str, int]:
 
 
 def _declaration(place: int, cells: dict[str, str], number: Callable[[object], float]) -> Any:
-    low, high, levels = (cells.get(what, "") for what in ("low", "high", "levels"))
-    if levels and not low and not high:
+    low, high, levels, outside = (cells.get(what, "") for what in ("low", "high", "levels", "outside"))
+    if levels and not low and not high and not outside:
         if levels == "bool":
             return bool
         labelled = all("=" in level for level in levels.split("|"))
@@ -111,7 +116,15 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
         raise DomainError(
             f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c, or bool"
         )
-    return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+    return _range(f"line {place} of the codebook", ends, outside or None)
+
+
+def _range(where: str, ends: tuple[float, float], outside: object = None) -> Range:
+    """A range with whole numbers without a point, and what becomes of rows beyond it."""
+    low, high = (int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+    if outside not in (None, *OUTSIDE):
+        raise DomainError(f"{where}: outside must be clip or drop, what becomes of rows beyond the range")
+    return Range(low, high, "drop" if outside == "drop" else "clip")
 
 
 def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
@@ -165,6 +178,8 @@ def to_yaml(declared: Mapping[str, Any]) -> str:
 def _yaml_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"{{range: [{value[0]!r}, {value[1]!r}]}}"
+    if isinstance(value, Range):
+        return f"{{range: [{value.low!r}, {value.high!r}], outside: {value.outside}}}"
     if all(type(level) is int for level in value):
         return f"[{', '.join(map(str, value))}]"
     if _is_truths(value):
@@ -196,9 +211,14 @@ def to_csv(declared: Mapping[str, Any]) -> str:
     """The lines that `from_csv` reads."""
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
-    table.writerow(HEADINGS)
+    extras = [what for what in OPTIONAL if any(isinstance(value, Range) for value in declared.values())]
+    table.writerow([*(what for what in HEADINGS if what not in OPTIONAL), *extras])
     for name, value in declared.items():
-        if isinstance(value, tuple):
+        if isinstance(value, Range):
+            table.writerow(
+                [name, repr(value.low), repr(value.high), "", *(value.extras.get(what, "") for what in extras)]
+            )
+        elif isinstance(value, tuple):
             table.writerow([name, *map(repr, value), ""])
         else:
             table.writerow([name, "", "", "|".join(map(_word if _is_truths(value) else _text, value))])
@@ -212,11 +232,11 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
             return bool
         case {"range": [*given]} | {"levels": [*given]} if "..." in given:
             raise DomainError(f"{name!r} is still to be filled in: write its range or its levels from the codebook")
-        case {"range": [low, high], **rest} if not rest:
+        case {"range": [low, high], **rest} if set(rest) <= set(OPTIONAL):
             ends = (number(low), number(high))
             if any(end != end for end in ends):
                 raise DomainError(f"the range of {name!r} must be a pair of numbers [low, high]")
-            return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+            return _range(repr(name), ends, rest.get("outside"))
         case {"levels": [*levels], **rest} if not rest:
             return levels
         case [str(low), str(high)] if number(high) - number(low) > 1:  # looks like a range, as in Domain itself
@@ -227,7 +247,8 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
         case [*levels]:
             return [int(level) if _WHOLE.fullmatch(str(level)) else level for level in levels]
         case dict():
-            known = near_miss(str(next(iter(value), "")), ("range", "levels"))
+            words = ("range", "levels", *OPTIONAL)
+            known = near_miss(next((str(word) for word in value if word not in words), ""), words)
             raise DomainError(
                 f"declare {name!r} as {{range: [low, high]}}, as {{levels: [a, b]}}, or as bool"
                 + (f"; did you mean {known!r}?" if known else "")

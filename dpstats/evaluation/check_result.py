@@ -103,6 +103,10 @@ MOST_HIDDEN = 0.1
 """A check that does not see faults of this share of the rows says little."""
 
 
+DROPS = " drops"
+"""What stands behind a declared range that drops rows beyond it."""
+
+
 class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
 
@@ -215,6 +219,8 @@ class Check(Released):
             return f"{fault.kind} the declared range {fault.declared}: is it right?"
         if fault.declared.endswith("levels"):
             return "missing, or a level that is not declared: compare spelling with the codebook"
+        if fault.declared.endswith(DROPS):
+            return f"missing, or outside the declared range {fault.declared.removesuffix(DROPS)}, which drops such rows"
         return "missing, or not a number"
 
     @property

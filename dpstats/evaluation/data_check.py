@@ -15,7 +15,15 @@ from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
-from dpstats.evaluation.check_result import Check, ColumnHistogram, Fault, column_histograms, count_places, row_cells
+from dpstats.evaluation.check_result import (
+    DROPS,
+    Check,
+    ColumnHistogram,
+    Fault,
+    column_histograms,
+    count_places,
+    row_cells,
+)
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice
@@ -217,11 +225,11 @@ def _faults(
 ) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public."""
     faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
-    if design is not None and design.notes:
+    if design is not None and design.has_gaps:
         faults.append(Fault("(formula)", "lost", "finite everywhere"))
     for name in columns:
         declared = facts[name]
-        if isinstance(declared, Range):
+        if isinstance(declared, Range) and not declared.drops:
             faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
     return tuple(faults)
 
@@ -229,7 +237,9 @@ def _faults(
 def _declared(fact: Range | Levels | None) -> str:
     if fact is None:
         return "open"
-    return f"({fact.low:g}, {fact.high:g})" if isinstance(fact, Range) else f"{len(fact.values)} levels"
+    if isinstance(fact, Range):
+        return f"({fact.low:g}, {fact.high:g})" + DROPS * fact.drops
+    return f"{len(fact.values)} levels"
 
 
 def count_faults(
@@ -264,7 +274,7 @@ def _fault_sums(
             block = table.select(rows, rows.stop - rows.start)
             states = {name: _states(block, name, fact) for name, fact in facts.items()}
             unusable = None
-            if design is not None and design.notes:
+            if design is not None and design.has_gaps:
                 unusable = ~design.usable(block)
             flags = _flags(states, faults, unusable)
             clean = np.asarray(~flags.any(axis=1))
@@ -284,6 +294,8 @@ def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, F
     lost = ~np.isfinite(numbers)
     if fact is None:
         return {"lost": lost}
+    if fact.drops:
+        return {"lost": ~fact.holds(numbers)}
     return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}
 
 

@@ -20,7 +20,14 @@ from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import coding, reader
-from dpstats.formula.advice import check_counts, gap_notes, numeric_columns_undeclared, schema_domain, with_response
+from dpstats.formula.advice import (
+    check_counts,
+    dropped_note,
+    gap_notes,
+    numeric_columns_undeclared,
+    schema_domain,
+    with_response,
+)
 from dpstats.formula.bounds import LEAST, Array, Term, term_bodies, unit_term
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reader import owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
@@ -244,7 +251,8 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         upper=upper,
         center=center,
         scale=scale,
-        notes=gap_notes(parsed, domain, partial),
+        notes=gap_notes(parsed, domain, partial) + dropped_note(domain),
+        has_gaps=bool(partial),
         coding=info,
         encoder=response,
         parsed=parsed,

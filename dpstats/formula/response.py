@@ -87,6 +87,7 @@ def bind_response(
 
     Raises DomainError if its declaration does not suit its kind, FormulaError if it is finite nowhere on the ranges.
     """
+    _check_clipped(domain, formula)
     if formula.failures is not None:
         return _bind_counts(formula, domain, formula.failures.node, trials)
     node, name = formula.response.node, formula.response.code
@@ -115,6 +116,18 @@ def bind_response(
     if not LEAST <= scale <= 1 / LEAST:
         raise DomainError(f"the response {name!r} must vary by {LEAST:g} to {1 / LEAST:g}; rescale it")
     return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
+
+
+def _check_clipped(domain: Domain, formula: Formula) -> None:
+    """Raise DomainError if a column of the response drops rows."""
+    for name in formula.response_columns:
+        declared = domain[name]
+        if isinstance(declared, Range) and declared.drops:
+            raise DomainError(
+                f"the range of {name!r} drops rows beyond it, and {name!r} is part of the response: rows left out by "
+                "what is to be explained bias every coefficient. Declare a range that clips: "
+                f"domain.with_({{{name!r}: ({declared.low}, {declared.high})}})"
+            )
 
 
 def _bind_counts(formula: Formula, domain: Domain, failures: Node, trials: float | None) -> Response:
@@ -221,7 +234,8 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     if formula.weights is None:
         return None
     node, name = formula.weights.node, formula.weights.code
-    if isinstance(node, Column) and isinstance(declared := domain[node.name], Range) and declared.high > 0:
+    declared = domain[node.name] if isinstance(node, Column) else None
+    if isinstance(node, Column) and isinstance(declared, Range) and declared.high > 0 and not declared.drops:
         # A column's weights below its range count as they are, and negative ones not at all.
         domain = Domain({**domain, node.name: (0.0, declared.high)})
     found = _bound(name, node, domain)
