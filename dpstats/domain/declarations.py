@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, safe_repr
-from dpstats.errors import DomainError
+from dpstats.arguments import check_choice, is_number, safe_repr
+from dpstats.errors import ArgumentError, DomainError
 
 Scalar = str | int | float | bool
 
@@ -63,58 +63,106 @@ OUTSIDE = ("clip", "drop")
 """What may become of rows with a cell outside of its column's range."""
 
 
+EXTRAS = ("outside", "typical", "inner")
+"""What a range may say beside its ends."""
+
+TYPICAL_REACH = 4.0
+"""Standard deviations about a typical mean within which rows are kept (docs/proofs/trimming)."""
+
+ENDS = 1.001
+"""A typical standard deviation may exceed that of rows at the two ends of a range by so much, as samples' do."""
+
+
 @dataclass(frozen=True, repr=False)
 class Range:
-    """A numeric column's range, and what becomes of rows with a cell outside of it.
+    """A numeric column's range, and which rows a fit keeps by it.
 
     Parameters
     ----------
     low, high : float
-        Finite, with ``low < high``.
+        Finite, with ``low < high``. Splines and other bases are laid out over the range.
     outside : {"clip", "drop"}
-        "clip", as for a plain pair: the cell counts as the nearer end. "drop": the row is left out of the fit, as one
-        with a missing cell is. A slope on clipped cells is another slope; leaving rows out by what explains moves none
-        if the model is right. So a response cannot drop rows. A model that drops rows predicts beyond the range by its
+        "clip", as for a plain pair: a cell outside counts as the nearer end. "drop": the row is left out of the fit, as
+        one with a missing cell is. A slope on clipped cells is another slope; leaving rows out by what explains moves
+        none if the model is right. So a response cannot drop rows. A model that drops rows predicts beyond by its
         formula.
+    typical : (float, float), optional
+        Mean and standard deviation, from a published table: public, never computed from the data. Rows further than
+        four standard deviations from the mean are left out, and the noise follows that interval instead of the range.
+        As a response, and with the range (0, 1) of codes, the column keeps its range.
+    inner : (float, float), optional
+        An interval within the range: rows with a cell outside of it are left out. `dpstats.buy_ranges` returns some.
 
     Raises
     ------
     ArgumentError
-        If `outside` is neither. A Domain checks low and high.
+        If `outside` is neither word, or `typical` or `inner` is no pair of numbers. A Domain checks the numbers.
 
     Examples
     --------
     >>> import dpstats as dp
     >>> dp.Domain(age=dp.Range(17, 90), delay=dp.Range(-20, 120, outside="drop"))
     Domain({'age': (17, 90), 'delay': Range(low=-20, high=120, outside='drop')})
+    >>> dp.Range(0, 300, typical=(27, 5)).interval
+    (7.0, 47.0)
     """
 
     low: float
     high: float
     outside: Literal["clip", "drop"] = "clip"
+    typical: tuple[float, float] | None = field(default=None, kw_only=True)
+    inner: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_choice("outside", self.outside, OUTSIDE)
+        for name, form in (("typical", "(mean, sd)"), ("inner", "(low, high)")):
+            pair = getattr(self, name)
+            if pair is None:
+                continue
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(map(is_number, pair)):
+                raise ArgumentError(f"{name} must be a pair of finite numbers {form}, got {safe_repr(pair)}")
+            object.__setattr__(self, name, tuple(_python_scalar(number) for number in pair))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends within which a fit keeps rows, or to which it clips them."""
+        if self.inner is not None:
+            return self.inner
+        if self.typical is None or self.is_binary:
+            return self.low, self.high
+        mean, deviation = self.typical
+        return max(self.low, mean - TYPICAL_REACH * deviation), min(self.high, mean + TYPICAL_REACH * deviation)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the range is that of 0 and 1."""
+        return (self.low, self.high) == (0, 1) and isinstance(self.high, int)
 
     @property
     def drops(self) -> bool:
-        """Whether rows with a cell outside are left out of fits."""
-        return self.outside == "drop"
+        """Whether rows with a cell outside of the interval are left out of fits."""
+        return self.outside == "drop" or self.interval != (self.low, self.high)
 
     @property
     def extras(self) -> dict[str, Any]:
         """What is declared beside the ends, plain: nothing of a plain pair."""
-        return {"outside": self.outside} if self.drops else {}
+        named = {
+            "outside": self.outside if self.outside == "drop" else None,
+            "typical": self.typical,
+            "inner": self.inner,
+        }
+        return {name: value for name, value in named.items() if value is not None}
 
     def holds(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which numbers lie within, ends included; NaN does not.
+        """Which numbers lie within the interval, ends included; NaN does not.
 
         Examples
         --------
         >>> Range(0, 1).holds(np.array([0.0, 0.5, 1.5, np.nan])).tolist()
         [True, True, False, False]
         """
-        return (numbers >= self.low) & (numbers <= self.high)
+        low, high = self.interval
+        return (numbers >= low) & (numbers <= high)
 
     def __repr__(self) -> str:
         extras = "".join(f", {name}={value!r}" for name, value in self.extras.items())
@@ -136,7 +184,7 @@ def declaration_of(name: object, value: object) -> Range | Levels:
     """What a Domain holds of a column that is declared by `value`; DomainError that names the column."""
     if isinstance(value, Range):
         checked = _range(name, (value.low, value.high))
-        return replace(value, low=checked.low, high=checked.high)
+        return _with_extras(name, replace(value, low=checked.low, high=checked.high))
     if isinstance(value, Levels):
         value = list(value.values)
     if value is bool:
@@ -195,6 +243,29 @@ def _range(name: object, pair: tuple[object, ...]) -> Range:
     # Beyond 2**53 an integer is not a double; below, it reads better as the user wrote it.
     low, high = (end if abs(end) <= 2**53 else float(end) for end in (low, high))
     return Range(low, high)
+
+
+def _with_extras(name: object, declared: Range) -> Range:
+    """The range, once what it says beside its ends is known to suit them."""
+    low, high = declared.low, declared.high
+    if declared.typical is not None:
+        mean, deviation = declared.typical
+        if not low <= mean <= high:
+            raise DomainError(f"the typical mean of {name!r} must be within its range, ({low}, {high})")
+        most = math.sqrt((mean - low) * (high - mean))
+        if not 0 < deviation <= ENDS * most:
+            raise DomainError(
+                f"the typical standard deviation of {name!r} must be positive and, for a mean of {mean:g}, at most "
+                f"{most:.4g}: that of rows at the two ends of its range"
+            )
+    first, last = declared.interval
+    if declared.inner is not None and not (low <= first < last <= high):
+        raise DomainError(
+            f"the inner interval of {name!r} must have two ends in order within its range, ({low}, {high})"
+        )
+    if not first < last:
+        raise DomainError(f"the typical standard deviation of {name!r} is too small to be told from 0 at its mean")
+    return declared
 
 
 def _levels(name: object, values: list[object]) -> Levels:

@@ -10,7 +10,7 @@ from typing import Any
 from dpstats.arguments import safe_repr
 from dpstats.domain import codebook
 from dpstats.domain.codebook import Template, template_of
-from dpstats.domain.declarations import OUTSIDE, Levels, Range, as_number, canonical, declaration_of
+from dpstats.domain.declarations import EXTRAS, Levels, Range, as_number, canonical, declaration_of
 from dpstats.errors import DomainError
 
 
@@ -141,8 +141,8 @@ class Domain(Mapping[str, Range | Levels]):
         ----------
         path : str or Path
             A CSV file, or its text of several lines, with the columns name, low, high and levels; levels are divided by
-            ``|``: ``sex,,,F|M``; of a column of true and false the word bool stands for them. A column outside may
-            have the word drop in the line of a range.
+            ``|``: ``sex,,,F|M``; of a column of true and false the word bool stands for them. What else a `Range` says
+            may stand in columns outside, mean and sd, inner_low and inner_high.
 
         Raises
         ------
@@ -167,7 +167,8 @@ class Domain(Mapping[str, Range | Levels]):
         ----------
         path : str or Path
             A file, or its text with line breaks: ``age: {range: [17, 90]}``, ``delay: {range: [-20, 120], outside:
-            drop}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``, ``member: bool``.
+            drop}``, ``bmi: {range: [5, 300], typical: [27, 5]}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``,
+            ``member: bool``.
 
         Raises
         ------
@@ -253,10 +254,8 @@ class Domain(Mapping[str, Range | Levels]):
         declared: dict[str, Any] = {}
         for name, column in columns.items():
             match column:
-                case {"range": [low, high], **rest} if not rest:
-                    declared[name] = (low, high)
-                case {"range": [low, high], "outside": str(outside), **rest} if not rest and outside in OUTSIDE:
-                    declared[name] = Range(low, high, "drop" if outside == "drop" else "clip")
+                case {"range": [low, high], **extras} if set(extras) <= set(EXTRAS):
+                    declared[name] = codebook.range_of(f"the stored domain of {name!r}", (low, high), extras)
                 case {"levels": [*levels], **rest} if not rest:
                     declared[name] = levels
                 case _:
@@ -303,3 +302,13 @@ def _check_name(name: object) -> str:
     if not isinstance(name, str):
         raise DomainError(f"column names must be strings, got {safe_repr(name)}; rename the column")
     return name
+
+
+def support_of(domain: Domain) -> Domain:
+    """The Domain of the rows that a fit keeps: every range is the interval in which it keeps or to which it clips."""
+    narrow = {
+        name: declared.interval
+        for name, declared in domain.items()
+        if isinstance(declared, Range) and declared.interval != (declared.low, declared.high)
+    }
+    return domain.with_(narrow) if narrow else domain

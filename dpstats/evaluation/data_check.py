@@ -238,7 +238,8 @@ def _declared(fact: Range | Levels | None) -> str:
     if fact is None:
         return "open"
     if isinstance(fact, Range):
-        return f"({fact.low:g}, {fact.high:g})" + DROPS * fact.drops
+        low, high = fact.interval
+        return f"({low:g}, {high:g})" + DROPS * fact.drops
     return f"{len(fact.values)} levels"
 
 

@@ -174,7 +174,7 @@ def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[
 def dropped_note(domain: Domain) -> tuple[str, ...]:
     """A sentence on the ranges that drop rows, from public facts alone."""
     ranges = [
-        f"{name} outside ({declared.low:g}, {declared.high:g})"
+        f"{name} outside ({declared.interval[0]:g}, {declared.interval[1]:g})"
         for name, declared in domain.items()
         if isinstance(declared, Range) and declared.drops
     ]

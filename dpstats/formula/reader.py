@@ -186,7 +186,7 @@ def response_rows(spec: ScaledDesign, table: Table) -> Array:
 def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     """Which rows of a table that suits the design a fit uses, but for those of weight 0, shape (n,)."""
     usable = prediction_rows(spec, table, offset=True)[1] & np.isfinite(response_rows(spec, table))
-    usable &= _encode_table(table, spec.parsed.predicting_columns, spec.domain)[1]
+    usable &= kept_rows(spec, table)
     if spec.weights is not None:
         encoded, complete = _encode_table(table, spec.parsed.weight_columns, spec.weights.domain)
         usable &= complete & (spec.weights(encoded) >= 0)
@@ -194,6 +194,11 @@ def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
         encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
         usable &= complete & spec.subset(encoded)
     return usable
+
+
+def kept_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
+    """Which rows of a table that suits the design have a cell to explain with in each column, shape (n,)."""
+    return _encode_table(table, spec.parsed.predicting_columns, spec.domain)[1]
 
 
 def _encode_table(table: Table, names: Iterable[str], domain: Domain) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:

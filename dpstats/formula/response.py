@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.domain import Domain, Levels, Range, Scalar
+from dpstats.domain import Domain, Levels, Range, Scalar, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.bounds import LEAST, LEAST_FINITE
 from dpstats.formula.expression import (
@@ -87,7 +87,6 @@ def bind_response(
 
     Raises DomainError if its declaration does not suit its kind, FormulaError if it is finite nowhere on the ranges.
     """
-    _check_clipped(domain, formula)
     if formula.failures is not None:
         return _bind_counts(formula, domain, formula.failures.node, trials)
     node, name = formula.response.node, formula.response.code
@@ -118,16 +117,25 @@ def bind_response(
     return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
 
 
-def _check_clipped(domain: Domain, formula: Formula) -> None:
-    """Raise DomainError if a column of the response drops rows."""
+def clipping_response(formula: Formula, domain: Domain) -> Domain:
+    """The Domain with ranges of the response that keep every row, whatever is typical of them.
+
+    DomainError if one is declared to drop rows.
+    """
+    kept: dict[str, Range] = {}
     for name in formula.response_columns:
         declared = domain[name]
-        if isinstance(declared, Range) and declared.drops:
+        if not isinstance(declared, Range) or not declared.drops:
+            continue
+        ends = declared.low, declared.high
+        if declared.outside == "drop" or declared.inner is not None:
             raise DomainError(
                 f"the range of {name!r} drops rows beyond it, and {name!r} is part of the response: rows left out by "
                 "what is to be explained bias every coefficient. Declare a range that clips: "
-                f"domain.with_({{{name!r}: ({declared.low}, {declared.high})}})"
+                f"domain.with_({{{name!r}: {ends}}})"
             )
+        kept[name] = replace(declared, inner=ends)
+    return domain.with_(kept) if kept else domain
 
 
 def _bind_counts(formula: Formula, domain: Domain, failures: Node, trials: float | None) -> Response:
@@ -264,7 +272,7 @@ def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
         return None
     name, at = formula.subset.code, formula.subset.at
     node = bind(formula.subset.node, domain)
-    public = public_values(node, domain)
+    public = public_values(node, support_of(domain))
     if not isinstance(public, np.ndarray) or public.dtype != bool:
         raise FormulaError(locate(f"{name} is no condition: write a comparison, such as subset(age >= 18)", at))
     if not public.any():
@@ -282,7 +290,7 @@ def _sum(name: str, factors: Sequence[Factor]) -> Node:
 def _bound(name: str, node: Node, domain: Domain) -> RowValue:
     """The expression with its range on the public frame."""
     node = bind(node, domain)
-    public = public_values(node, domain)
+    public = public_values(node, support_of(domain))
     try:
         values = np.asarray(as_numbers(public), dtype=np.float64)
     except TypeError as error:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
 from dpstats.data import CodedColumns, RowPacking
-from dpstats.domain import Domain, Range
+from dpstats.domain import Domain, Range, support_of
 from dpstats.formula.bounds import Array, Term, TermBody, TermNorms, combined_norm
 from dpstats.formula.coding import (
     FactorValues,
@@ -169,6 +169,11 @@ class ScaledDesign:
     def scaled_offset(self, offset: Array) -> Array:
         """Offsets in the user's units as what is added to x'theta in model units."""
         return np.asarray((offset - self.offset_center) / self.response.scale)
+
+    @cached_property
+    def support(self) -> Domain:
+        """The Domain of the rows that a fit keeps."""
+        return support_of(self.domain)
 
     @cached_property
     def unbounded(self) -> Self:
