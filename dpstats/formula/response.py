@@ -124,7 +124,7 @@ def clipping_response(formula: Formula, domain: Domain) -> Domain:
     """
     kept: dict[str, Range] = {}
     for name in formula.response_columns:
-        declared = domain[name]
+        declared = domain.get(name)
         if not isinstance(declared, Range) or not declared.drops:
             continue
         ends = declared.low, declared.high
