@@ -157,6 +157,9 @@ class Options:
     on_mismatch : {"stop", "go"}
         What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
         MismatchError, and only the count is charged.
+    n : float, optional
+        A PUBLIC guess at the number of rows, which settles what errors may cost before the call, as a count of rows
+        would (``inference="auto"``); not the number of private rows under "add_remove". No guarantee depends on it.
     """
 
     curvature: float | None = None
@@ -189,6 +192,7 @@ class Options:
     max_rows: int | None = None
     check_share: float | None = None
     on_mismatch: Literal["stop", "go"] = "stop"
+    n: float | None = None
 
     def __post_init__(self) -> None:
         curvature = self.curvature
@@ -223,6 +227,8 @@ class Options:
         share = self.check_share
         if share is not None and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
+        if self.n is not None and not (is_number(self.n) and self.n > 0):
+            raise ArgumentError(f"n must be a positive number, a public guess at the rows, got {safe_repr(self.n)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -299,6 +305,7 @@ class OptionKeywords(TypedDict, total=False):
     max_rows: int | None
     check_share: float | None
     on_mismatch: Literal["stop", "go"]
+    n: float | None
 
 
 def _is_whole(value: Any) -> bool:

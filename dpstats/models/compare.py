@@ -210,7 +210,7 @@ def compare(
     n: int = ROWS_GUESS,
     methods: Sequence[str] | None = None,
     family: str | Family = "gaussian",
-    **arguments: Unpack[RequestKeywords],
+    **arguments: Unpack[RequestKeywords],  # type: ignore[misc]  # n is one of them: the same public guess
 ) -> Comparison:
     """What each method would cost for this model and budget; reads no data and spends nothing.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
+from dpstats.mechanisms.spec import obstacle
+from dpstats.models.adaptive import choose
 from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
@@ -304,6 +307,9 @@ class FormulaSource:
         plan = self._plan(request, ranges, counts=counts)
         if not plan.law_is_settled:
             plan = self._plan(with_settled_law(plan), ranges, counts=counts)
+        if request.options.n is not None:
+            candidates = self.candidates(plan)
+            plan = candidates[choose(candidates, request.options.n)]
         return replace(plan, advice=advised)
 
     def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
@@ -317,25 +323,45 @@ class FormulaSource:
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        if not plan.bought and plan.response is None:
+        adapts = plan.counts is not None and adaptive_errors(plan.request, plan.family)
+        if not plan.bought and plan.response is None and not adapts:
             return plan
-        counts = plan.counts
+        request, advised = with_settled_law(plan), plan.advice
+        build = partial(self._plan, counts=plan.counts)
         ranges: Mapping[str, tuple[float, float]] = {}
-        request = with_settled_law(plan)
         if plan.bought:
             eps = range_eps(plan.request, plan.bought)
             record = plan.request.options.record
             ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, record)
-            advised = plan.advice
-            plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable, counts=counts), usable))
-            plan = replace(plan, advice=advised)
-        if plan.response is None:
-            return plan
-        bought = bought_response(plan, data, random)
-        try:
-            return replace(self._plan(request, ranges, bought, counts), advice=plan.advice)
-        except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
-            return plan
+            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable))
+        build = partial(build, ranges=ranges)
+        if plan.response is not None:
+            bought = bought_response(plan, data, random)
+            # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
+            with contextlib.suppress(DPStatsError):
+                plan, build = build(request, response=bought), partial(build, response=bought)
+        if adapts:
+            assert plan.counts is not None
+            assert plan.counts.rows is not None
+            candidates = self.candidates(plan, build)
+            plan = candidates[choose(candidates, plan.counts.rows)]
+        return replace(plan, advice=advised)
+
+    def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
+        """The plans that differ from `plan` in what they spend on errors: nothing first, more each time.
+
+        None but `plan` where there is nothing to choose. `build` makes a plan of a request.
+        """
+        if not adaptive_errors(plan.request, plan.family):
+            return [plan]
+        ranges = dict.fromkeys(self.undeclared(plan.request.family), STAND_IN)
+        build = partial(self._plan, ranges=ranges, counts=plan.counts) if build is None else build
+        request, found = with_settled_law(plan), []
+        settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
+        for setting in settings:
+            with contextlib.suppress(DPStatsError):  # as public as what is planned
+                found.append(build(replace(request, options=replace(request.options, inference=setting))))
+        return found or [plan]
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -380,6 +406,13 @@ class FormulaSource:
         family = scaled_family(request.family, design, response)
         bought = tuple(ranges)
         return make_plan(request, design, family, formula=self.formula, bought=bought, response=response, counts=counts)
+
+
+def adaptive_errors(request: Request, family: Family) -> bool:
+    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    options = request.options
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
 
 
 def counts_obstacle(request: Request) -> str | None:

@@ -35,7 +35,7 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.notes import plan_notes, rounding_note
 from dpstats.plan.row_counts import RowCounts
-from dpstats.plan.tables import column_table, header_table, plan_tables
+from dpstats.plan.tables import column_table, header_table, plan_tables, rows_table
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
@@ -180,6 +180,22 @@ class Plan(PlanFacts):
         """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
+    def by_rows(self) -> pd.DataFrame:
+        """What the plan will spend on standard errors once it knows the number of rows.
+
+        Returns
+        -------
+        DataFrame
+            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
+            interval, of rows that say little (docs/proofs/adaptive).
+
+        Examples
+        --------
+        >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
+        'free'
+        """
+        return self._call("by_rows").by_rows(self)
+
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.
 
@@ -206,6 +222,8 @@ class Plan(PlanFacts):
         """
         summary = Summary()
         summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
+            summary.tables.append(rows_table(self.by_rows()))
         summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
         return summary
 
