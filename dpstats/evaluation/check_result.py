@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
+from dpstats.formula.faults import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -104,14 +105,6 @@ MOST_HIDDEN = 0.1
 """A check that does not see faults of this share of the rows says little."""
 
 
-class Fault(NamedTuple):
-    """What may be wrong with a row: the column, how, and what was declared of it."""
-
-    column: str
-    kind: Literal["lost", "below", "above"]
-    declared: str
-
-
 @dataclass(frozen=True, eq=False)
 class Check(Released):
     """Noisy counts of rows that a fit would use, lose or clip.
@@ -129,7 +122,7 @@ class Check(Released):
     guarantee : Guarantee
     noise : str
         "laplace" or "gaussian".
-    places : tuple of Place
+    places : tuple of ColumnHistogram
         Columns whose rows without a fault are counted by level, or by part of their range.
     at : ndarray
         These counts, one place after the other, in rows.
@@ -210,13 +203,7 @@ class Check(Released):
         """What to do, where the noise cannot have made the figure and it matters."""
         if count < SURE * self.std_err or (fault.kind != "lost" and count < FEW * self.rows):
             return ""
-        if fault.column == "(formula)":
-            return "a term or the response is not finite there: transform what can be zero or negative"
-        if fault.kind != "lost":
-            return f"{fault.kind} the declared range {fault.declared}: is it right?"
-        if fault.declared.endswith("levels"):
-            return "missing, or a level that is not declared: compare spelling with the codebook"
-        return "missing, or not a number"
+        return fault.advice
 
     @property
     def located(self) -> pd.DataFrame:
@@ -231,12 +218,12 @@ class Check(Released):
         table = self.table
         found = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
-        said = [
+        faults = [
             f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
             for _, row in found.iterrows()
         ]
-        return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
+        return faults + [sentence for place in self.places if place.ends for sentence in self._too_wide(place)]
 
     @property
     def _rows_text(self) -> str:

@@ -182,10 +182,15 @@ def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     if spec.weights is not None:
         encoded, complete = _encode_table(table, spec.parsed.weight_columns, spec.weights.domain)
         usable &= complete & (spec.weights(encoded) >= 0)
-    if spec.subset is not None:
-        encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
-        usable &= complete & spec.subset(encoded)
-    return usable
+    return usable & selected_rows(spec, table)
+
+
+def selected_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
+    """Which rows of a table meet the condition on rows, if there is one; shape (n,)."""
+    if spec.subset is None:
+        return np.ones(table.rows, dtype=bool)
+    encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
+    return np.asarray(complete & spec.subset(encoded))
 
 
 def _encode_table(table: Table, names: Iterable[str], domain: Domain) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:

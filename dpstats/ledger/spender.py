@@ -6,7 +6,7 @@ import copy
 import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from functools import partial, reduce
 from types import TracebackType
 from typing import TypeVar
 
@@ -274,6 +274,29 @@ class Spender(Reader):
                 "domain_hash": None if domain is None else schema_hash(used_declarations(domain, names)),
             }
             return Charge(self._store, insert(connection, "entry", row), converted)
+
+    def check_charges(self, guarantees: Sequence[Guarantee]) -> None:
+        """Raise unless the budget and the analyst's quota suffice for all of these, one after the other.
+
+        Nothing is charged, so another process may still spend what this call has seen.
+
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+
+        Raises
+        ------
+        BudgetExceeded, UncertifiedError, LedgerError
+            As for `charge`.
+
+        Examples
+        --------
+        >>> ledger.check_charges([dp.Guarantee(0.125), dp.Guarantee(0.25)])
+        """
+        prices = [cost(self.accountant, convert_guarantee(one, self._facts, self._account)) for one in guarantees]
+        whole = reduce(Amount.plus, prices)
+        with self._store.transaction(write=False) as connection:
+            check_price(connection, read_books(connection), self._facts, self._account, whole, self._signature.analyst)
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the public rule "the value of column `by`" into disjoint parts with books of their own.

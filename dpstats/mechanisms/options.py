@@ -33,6 +33,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
+    "on_mismatch": ("stop", "go"),
 }
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
@@ -149,6 +150,13 @@ class Options:
     max_rows : int, optional
         The most rows of a person, which go by a draw if there are more; the noise is so many times as large. Implies
         weights of one.
+    check_share : float, optional
+        Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
+        how many each column loses or clips. A third of it counts rows (under "replace_one" their number is public).
+        0, the default, counts none.
+    on_mismatch : {"stop", "go"}
+        What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
+        MismatchError, and only the count is charged.
     """
 
     curvature: float | None = None
@@ -179,6 +187,8 @@ class Options:
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
     max_rows: int | None = None
+    check_share: float | None = None
+    on_mismatch: Literal["stop", "go"] = "stop"
 
     def __post_init__(self) -> None:
         curvature = self.curvature
@@ -210,6 +220,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+        share = self.check_share
+        if share is not None and not (is_number(share) and 0 <= share < 1):
+            raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -284,6 +297,8 @@ class OptionKeywords(TypedDict, total=False):
     unit: str | None
     unit_weight: Literal["equal", "one"] | None
     max_rows: int | None
+    check_share: float | None
+    on_mismatch: Literal["stop", "go"]
 
 
 def _is_whole(value: Any) -> bool:

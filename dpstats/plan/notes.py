@@ -101,8 +101,16 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             "there."
         )
     notes += weights_note(plan.design)
+    notes += counts_note(plan)
     advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
+
+
+def counts_note(plan: PlanFacts) -> list[str]:
+    """What the rows, counted before the fit, say of the Domain."""
+    if plan.counts is None or plan.counts.rows is None:
+        return []
+    return [f"{one[0].upper()}{one[1:]}" for one in plan.counts.findings()]
 
 
 def assumed_response_note(plan: PlanFacts) -> list[str]:

@@ -18,6 +18,7 @@ from dpstats.mechanisms.spec import obstacle
 from dpstats.plan.notes import (
     assumed_response_note,
     cap_note,
+    counts_note,
     design_notes,
     guarantee_note,
     guaranteed,
@@ -77,8 +78,7 @@ def summarize(
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
-    observations = "private" if results.nobs is None else str(results.nobs)
-    tables = [header_table(plan, observations), coefficient_table(results, full=True)]
+    tables = [header_table(plan, rows_text(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
     summary.tables = [*tables, *plan_tables(plan)]
@@ -94,7 +94,7 @@ def heading(results: ReleasedModel) -> list[str]:
     facts = [
         modelled_level(plan),
         f"{plan.family.link} link",
-        f"rows: {'private' if results.nobs is None else results.nobs}",
+        f"rows: {rows_text(results)}",
     ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
@@ -108,6 +108,14 @@ def heading(results: ReleasedModel) -> list[str]:
         facts.append(f"penalty: {plan.request.penalty.name}")
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts)]
+
+
+def rows_text(results: ReleasedModel) -> str:
+    """The number of rows: public, counted with noise, or private."""
+    if results.nobs is None:
+        counts = results.plan.counts
+        return "private" if counts is None else counts.shown
+    return str(results.nobs)
 
 
 def budget_line(results: ReleasedModel) -> str:
@@ -216,7 +224,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
-    notes = [*assumed_response_note(plan), *notes]
+    notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
     if len(results.selection):
         chosen = results.selection["selected"].drop("Intercept", errors="ignore")
         notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
