@@ -79,7 +79,7 @@ class OneShotStream(Stream):
         produce: Produce,
         conditions: Sequence[tuple[Holds, Sequence[str]]] = (),
     ) -> None:
-        super().__init__(labels, columns, self._once, divided=bool(conditions), ready=check_room)
+        super().__init__(labels, columns, self._once, filtered=bool(conditions), ready=check_room)
         self._produce, self._conditions = produce, tuple(conditions)
 
     def _once(self, names: Sequence[str]) -> Iterator[Table]:

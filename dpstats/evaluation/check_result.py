@@ -54,7 +54,7 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
         if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
             found.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
         elif isinstance(fact, Range) and not _few_codes(fact):
-            ends = np.linspace(fact.low, fact.high, PARTS + 1)
+            ends = np.linspace(*fact.interval, PARTS + 1)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
             found.append(ColumnHistogram(name, names, tuple(ends.tolist())))
     return tuple(found)
@@ -62,8 +62,8 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
 
 def _few_codes(fact: Range) -> bool:
     """Whether a range is that of a few whole numbers, such as bool."""
-    ends = (fact.low, fact.high)
-    return all(float(end).is_integer() for end in ends) and fact.high - fact.low < PARTS
+    low, high = fact.interval
+    return all(float(end).is_integer() for end in (low, high)) and high - low < PARTS
 
 
 def row_cells(places: Sequence[ColumnHistogram], steps: int) -> int:

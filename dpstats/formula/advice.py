@@ -174,6 +174,20 @@ def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[
     )
 
 
+def dropped_note(domain: Domain) -> tuple[str, ...]:
+    """A sentence on the ranges that drop rows, from public facts alone."""
+    ranges = [
+        f"{name} outside ({declared.interval[0]:g}, {declared.interval[1]:g})"
+        for name, declared in domain.items()
+        if isinstance(declared, Range) and declared.drops
+    ]
+    if not ranges:
+        return ()
+    more = [f"{len(ranges) - MOST_LISTED} columns more so"] if len(ranges) > MOST_LISTED else []
+    listed = " or ".join([*ranges[:MOST_LISTED], *more])
+    return (f"Rows with {listed} are left out; predictions of such rows follow the formula",)
+
+
 def _logarithm(domain: Domain, code: str) -> str:
     """A word on what may be a logarithm already: an exposure that is declared to be negative."""
     name = code.removeprefix("offset(np.log(").removesuffix("))")

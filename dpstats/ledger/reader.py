@@ -41,7 +41,10 @@ def schema_hash(domain: Domain) -> str:
 
 
 def _canonical(column: Range | Levels | None) -> list[str | float | None]:
-    """What a declaration says to every cell: 17 and 17.0 end a range alike, and 1 and "1" are one level."""
+    """What a declaration says cells can be: 17 and 17.0 end a range alike, and 1 and "1" are one level.
+
+    What a fit does with rows beyond a range is no fact about the data.
+    """
     if column is None:
         return []
     if isinstance(column, Range):

@@ -240,6 +240,7 @@ def _means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float 
     random = np.random.default_rng(SEED)
     table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), prior, random)
     exog, complete, offset = design.predicting(table, offset=True)
+    complete = complete & design.keeps(table)
     endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
     complete = complete & np.isfinite(endog)
     if not complete.any():

@@ -101,7 +101,7 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
             raise ArgumentError("ledger: a part of a partition pays for rows of a data frame; arrays cannot be divided")
         return
     data.check_ready()
-    if data.divided and guarantee.adjacency == "replace_one":
+    if data.filtered and guarantee.adjacency == "replace_one":
         raise ArgumentError(
             f"{argument('adjacency', 'replace_one')} does not go with one side of a holdout: a replaced row may change "
             f"sides, and how many rows a side has is private; use {argument('adjacency', 'add_remove')}"
@@ -138,7 +138,7 @@ def check_unit(table: Table, record: Unit) -> None:
     if record.column is None:
         return
     usable_kind(record.column, table.column(record.column))
-    if table.reworked:
+    if table.recomputed:
         raise ArgumentError(
             "unit needs a cluster for a Dask frame, where the rows of a person are brought together: from distributed "
             "import Client; client = Client(), or its address. Or write the frame to Parquet and pass the path"

@@ -286,7 +286,7 @@ class FormulaSource:
 
         Rows are counted first only for a fit that is made `alone`, not as one of several that share a purchase.
         """
-        if self.data is not None and self.data.elsewhere and request.options.replicates:
+        if self.data is not None and self.data.distributed and request.options.replicates:
             raise ArgumentError(
                 "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
                 "its cluster; leave these options out"

@@ -74,7 +74,7 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
     dp.evaluate(fit, data, 1.0).save("score.json")
     main([*CHECK, "--domain", "adult.yaml", "--output", "check.json"])
     capfd.readouterr()
-    for file, word in (("fit.json", "noise at most"), ("score.json", "rmse"), ("check.json", "lost")):
+    for file, word in (("fit.json", "coef"), ("score.json", "rmse"), ("check.json", "lost")):
         assert main(["show", file]) == 0
         assert word in capfd.readouterr().out
     for form, start in (("latex", "tabular"), ("html", "<table"), ("markdown", "|:---|"), ("json", '"coefficients"')):
