@@ -35,7 +35,7 @@ from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
-from dpstats.wording import phrase
+from dpstats.wording import argument, phrase
 
 _log = logging.getLogger("dpstats")
 
@@ -282,7 +282,7 @@ def fit_source(
         if wrong and request.options.on_mismatch == "stop":
             raise MismatchError(
                 f"{'; '.join(wrong)}. No fit was made; counting the rows cost {counted}. Correct the Domain, or pass "
-                "on_mismatch='go' to fit all the same"
+                f"{argument('on_mismatch', 'go')} to fit all the same"
             )
     return release(rest, work=partial(release_fit, source, plan, random), label=plan.title).run(ledger, **charge)
 

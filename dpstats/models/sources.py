@@ -36,7 +36,7 @@ from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -417,14 +417,17 @@ def adaptive_errors(request: Request, family: Family) -> bool:
 
 def counts_obstacle(request: Request) -> str | None:
     """Why no rows are counted before a fit, with the fix."""
+    check = phrase("call dp.check", shell="run python -m dpstats check")
     if request.options.unit is not None:
-        return "counts rows, and the guarantee is for persons: leave it out, and call dp.check with unit= first"
+        by_person = f"{check} with {argument('unit')}"
+        return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
     if request.method not in ("napp", "objective"):
-        return f"is not offered with method={request.method!r}: leave it out, and call dp.check first"
+        return f"is not offered with {argument('method', request.method)}: leave it out, and {check} first"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
-        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
+        return f"leaves open what {returned} would return; take {recycled}"
     return None
 
 
