@@ -202,7 +202,7 @@ class _Model:
 @hide_frames
 @explain_calls(method="give methods=[...], or none for all that suit the model")
 @expand_signature(RequestKeywords, without=("method", "allow_uncertified", "seed"))
-def compare(
+def compare(  # type: ignore[misc]  # n is an option too: the same public guess
     formula: str,
     domain: DomainLike,
     eps: float,
@@ -210,7 +210,7 @@ def compare(
     n: int = ROWS_GUESS,
     methods: Sequence[str] | None = None,
     family: str | Family = "gaussian",
-    **arguments: Unpack[RequestKeywords],  # type: ignore[misc]  # n is one of them: the same public guess
+    **arguments: Unpack[RequestKeywords],
 ) -> Comparison:
     """What each method would cost for this model and budget; reads no data and spends nothing.
 
