@@ -50,7 +50,10 @@ RECALL = 512
 
 
 class _Stream:
-    """What a regression has whose strategy is chosen by `mechanism`: sums of all ticks, or fits made anew."""
+    """What a regression has whose strategy is chosen by `mechanism`: sums of all ticks, or fits made anew.
+
+    Apart from `Regression`, whose signature would else be that of ``__new__``.
+    """
 
     _running: RunningStream | RunningRefits
 

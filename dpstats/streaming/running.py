@@ -12,15 +12,16 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Block, Table, as_table
+from dpstats.arguments import is_whole
+from dpstats.data import Table, as_table
 from dpstats.errors import ArgumentError, StreamError
-from dpstats.families import Family
 from dpstats.ledger import Part
 from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.release import check_rows
@@ -210,7 +211,7 @@ class RunningStream(DurableTicks):
         recall: int,
         seed: int | None,
     ) -> None:
-        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or not 1 <= recall < 2**31:
+        if not is_whole(recall) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
         super().__init__(state, ledger, plan.sums.mechanism.workload.ticks)
         path = self._keeper.path
@@ -283,9 +284,9 @@ class RunningStream(DurableTicks):
         """
         if self.plan.method == "linear":
             return np.zeros((0, len(self.plan.names))), np.zeros(0)
-        ticks = np.arange(a, min(b, a + EARLY))
+        ticks = range(a, min(b, a + EARLY))
         early = self.releases.early
-        releases = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks.tolist()]
+        releases = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks]
         decay = self.plan.sums.mechanism.workload.decay
         weights: Float = np.power(decay, b - 1.0 - np.arange(a, b))
         weights[len(ticks) - 1] += weights[len(ticks) :].sum()
@@ -299,7 +300,7 @@ class RunningStream(DurableTicks):
             if self._keeper.ledger is not None:
                 paid = self._keeper.ledger.rows_of(paid)
             try:
-                rows = plan.design.rows(paid).map(_Capped(plan.family))
+                rows = plan.design.rows(paid).map(partial(cap_response, plan.family))
                 total = total + plan.vector.exact(rows, self.releases.last.params)
             finally:
                 paid.forget()
@@ -313,13 +314,12 @@ class RunningStream(DurableTicks):
         with quiet():
             if plan.may_start_late:
                 early = self.releases.early or [self.releases.at(0)]
-                params = [one.params for one in early][:tick]
-                latest = self.releases.last.params
-                burn_in = choose_burn_in(plan, [one.total for one in early], [*params, latest], tick, total)
+                points = [*(one.params for one in early[:tick]), self.releases.last.params]
+                burn_in = choose_burn_in(plan, [one.total for one in early], points, tick, total)
                 return Release(total, burn_in.sums, burn_in.params, np.array([float(burn_in.start)]))
-            ticks = plan.weighed(tick)
-            found = plan.fitting.params(released, plan.deviation(tick), self.releases.last.params, ticks)
-        return Release(total, released, found, np.zeros(1))
+            latest = self.releases.last.params
+            params = plan.fitting.params(released, plan.deviation(tick), latest, plan.weighed(tick))
+        return Release(total, released, params, np.zeros(1))
 
     def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:
         """The state, for JSON."""
@@ -349,13 +349,3 @@ class RunningStream(DurableTicks):
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
         numbers = np.array([float.fromhex(value) for value in facts["release"]])
         self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))
-
-
-class _Capped:
-    """`cap_response` with a family, picklable."""
-
-    def __init__(self, family: Family) -> None:
-        self.family = family
-
-    def __call__(self, block: Block) -> Block:
-        return cap_response(self.family, block)
