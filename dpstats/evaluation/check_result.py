@@ -19,7 +19,7 @@ from dpstats.formula.faults import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
-from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
+from dpstats.summaries import WIDTH, Summary, full_width
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -277,10 +277,8 @@ class Check(Released):
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
         title = marked_title(title, self.guarantee)
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
-        summary = Summary()
-        summary.tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        summary.add_extra_txt(wrap_notes([*self._notes(), *self.findings]))
-        return summary
+        tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
+        return Summary(tables, [*self._notes(), *self.findings])
 
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""

@@ -45,7 +45,7 @@ from dpstats.plan.tables import (
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import WIDTH, Summary, format_number, full_width
 
 __all__ = ["Summary", "summarize"]
 
@@ -65,10 +65,9 @@ def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = Non
 
     `n` is a public number of rows, for the excess risk of one.
     """
-    summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
     if not full:
-        summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
+        summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         notes = [certified, budget_line(results), *risk, *essential_notes(results)]
         summary.add_extra_txt([line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")])
@@ -76,11 +75,8 @@ def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = Non
     tables = [header_table(plan, rows_text(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
-    summary.tables = [*tables, *plan_tables(plan)]
-    summary.add_extra_txt(
-        wrap_notes([*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)])
-    )
-    return summary
+    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    return Summary([*tables, *plan_tables(plan)], notes)
 
 
 def heading(results: ReleasedModel) -> list[str]:
