@@ -20,6 +20,7 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
+from dpstats.wording import phrase
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -53,7 +54,7 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
         if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
             histograms.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
         elif isinstance(fact, Range) and not _few_codes(fact):
-            ends = np.linspace(fact.low, fact.high, PARTS + 1)
+            ends = np.linspace(*fact.interval, PARTS + 1)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
             histograms.append(ColumnHistogram(name, names, tuple(ends.tolist())))
     return tuple(histograms)
@@ -61,8 +62,8 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
 
 def _few_codes(fact: Range) -> bool:
     """Whether a range is that of a few whole numbers, such as bool."""
-    ends = (fact.low, fact.high)
-    return all(float(end).is_integer() for end in ends) and fact.high - fact.low < PARTS
+    low, high = fact.interval
+    return all(float(end).is_integer() for end in (low, high)) and high - low < PARTS
 
 
 def row_cells(places: Sequence[ColumnHistogram], steps: int) -> int:
@@ -308,8 +309,9 @@ class Check(Released):
         """How well it is known where rows lie."""
         least = SURE * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
         return (
-            "Where rows without a fault lie, by level or eighth of the range, is in `located` (std err "
-            f"{self.place_err:,.0f}). Of fewer than about {least:,.0f} rows it does not tell ranges that are too wide."
+            "Where rows without a fault lie, by level or eighth of the range, is in "
+            f"{phrase('`located`', shell='--json')} (std err {self.place_err:,.0f}). Of fewer than "
+            f"about {least:,.0f} rows it does not tell ranges that are too wide."
         )
 
     def _hidden(self) -> str:

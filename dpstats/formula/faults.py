@@ -14,6 +14,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula, parse
+from dpstats.formula.response import clipping_response
 
 Flags = NDArray[np.bool_]
 
@@ -23,6 +24,10 @@ Facts = Mapping[str, Range | Levels | None]
 
 FORMULA = "(formula)"
 """In place of a column: a term or the response is not finite."""
+
+
+DROPS = " drops"
+"""What stands behind a declared interval that drops rows beyond it."""
 
 
 class Fault(NamedTuple):
@@ -55,6 +60,8 @@ class Fault(NamedTuple):
             return f"{self.kind} the declared range {self.declared}: is it right?"
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared: compare spelling with the codebook"
+        if self.declared.endswith(DROPS):
+            return f"missing, or outside {self.declared.removesuffix(DROPS)}, where its range keeps rows: is it right?"
         return "missing, or not a number"
 
 
@@ -62,7 +69,7 @@ def column_facts(formula: str, domain: Domain, table: Table | None, family: Fami
     """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
     parsed = parse(formula)
     open_ranges = numeric_columns_undeclared(formula, domain, table, family)
-    known = schema_domain(formula, domain, table, family)
+    known = clipping_response(parsed, schema_domain(formula, domain, table, family))
     facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
     design = None
     if not open_ranges:
@@ -88,11 +95,11 @@ def _binary_column(parsed: Formula, family: Family) -> str | None:
 def possible_faults(columns: Sequence[str], facts: Facts, design: DesignSpec | None) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public."""
     faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
-    if design is not None and design.notes:
+    if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
     for name in columns:
         declared = facts[name]
-        if isinstance(declared, Range):
+        if isinstance(declared, Range) and not declared.drops:
             faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
     return tuple(faults)
 
@@ -100,7 +107,10 @@ def possible_faults(columns: Sequence[str], facts: Facts, design: DesignSpec | N
 def _declared(fact: Range | Levels | None) -> str:
     if fact is None:
         return "open"
-    return f"({fact.low:g}, {fact.high:g})" if isinstance(fact, Range) else f"{len(fact.values)} levels"
+    if isinstance(fact, Range):
+        low, high = fact.interval
+        return f"({low:g}, {high:g})" + DROPS * fact.drops
+    return f"{len(fact.values)} levels"
 
 
 def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Sequence[Fault]) -> Flags:
@@ -130,4 +140,6 @@ def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, F
     lost = ~np.isfinite(numbers)
     if fact is None:
         return {"lost": lost}
+    if fact.drops:
+        return {"lost": ~fact.holds(numbers)}
     return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}

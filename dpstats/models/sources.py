@@ -33,6 +33,7 @@ from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
+from dpstats.wording import argument
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -413,7 +414,7 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     if row_terms.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
-            "offset= is added to any linear predictor"
+            f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
 

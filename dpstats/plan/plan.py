@@ -40,6 +40,7 @@ from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
 from dpstats.summaries import Summary, shorten
+from dpstats.wording import argument
 
 
 class Plan(PlanFacts):
@@ -315,7 +316,8 @@ def _check_bought(request: Request, design: PublicDesign, family: Family, bought
     if not bought:
         return
     if request.options.retrieval == "return":
-        raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
+        returned = argument("retrieval", "return")
+        raise ArgumentError(f"{returned} needs every range in the domain; declare {', '.join(bought)}")
     share = range_eps(request, bought) / len(bought)
     check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:

@@ -91,7 +91,7 @@ def effect(
     at = {} if at is None else at
     held, several = _held(design, others, at)
     ax = style.new_axes(ax)
-    declared = _places(design.domain[column])
+    declared = _places(design.support[column])
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
@@ -139,7 +139,7 @@ def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> t
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared, places = design.domain[name], _places(design.domain[name])
+        declared, places = design.domain[name], _places(design.support[name])
         usual = places.low / 2 + places.high / 2 if isinstance(places, Range) else places.values[0]
         held[name] = at.get(name, usual)
         for value in at[name] if name in lists else [held[name]]:

@@ -26,6 +26,7 @@ from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers.newton import damped_newton
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Selection = Literal["vs", "vs+"]
@@ -168,7 +169,7 @@ def noise_row(family: Family) -> tuple[float, float, float]:
     """Response, slope and curvature of a noise row; ArgumentError for a family that statsmodels does not fit."""
     if not isinstance(family, (Gaussian, Binomial, Poisson)):
         raise ArgumentError(
-            "realization='augmented' needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
+            f"{argument('realization', 'augmented')} needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
             f" got {safe_repr(family)}"
         )
     return NOISE_ROWS[family.name]
@@ -246,7 +247,8 @@ def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...
             "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
         )
     if len(stages) != 1:
-        raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
+        two = argument("stages", 2)
+        raise ArgumentError(f"{two} and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
     plan = stages[0].plan
