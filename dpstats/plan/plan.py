@@ -39,7 +39,7 @@ from dpstats.plan.tables import column_table, header_table, plan_tables, rows_ta
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-from dpstats.summaries import Summary, shorten, wrap_notes
+from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
 
 
@@ -220,12 +220,10 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
         if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
-            summary.tables.append(rows_table(self.by_rows()))
-        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
-        return summary
+            tables.append(rows_table(self.by_rows()))
+        return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
         return self.summary().as_text()

@@ -26,7 +26,7 @@ from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,13 +202,11 @@ class StreamResults(FittedModel):
             raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
         full = check_flag("full", full)
         errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
-        summary = Summary()
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
-        summary.tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
+        tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
         if full:
-            summary.tables.append(ticks_table(self.plan.ticks()))
-        summary.add_extra_txt(wrap_notes([*self._notes(errors), *(self.plan.notes() if full else [])]))
-        return summary
+            tables.append(ticks_table(self.plan.ticks()))
+        return Summary(tables, [*self._notes(errors), *(self.plan.notes() if full else [])])
 
     def _errors_table(self) -> SimpleTable:
         lines = [
