@@ -259,7 +259,8 @@ class Check(Released):
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
-                    f"its declared range {declared}: is it far too wide? A narrower one has less noise"
+                    f"its declared range {declared}: is it far too wide? A narrower one has less noise, and "
+                    f"{argument('ranges', 'bought')} finds one"
                 ]
         return []
 

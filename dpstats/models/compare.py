@@ -192,7 +192,13 @@ class _Model:
         request = replace(self.request, method=method, options=options)
         plan = self.plan
         return make_plan(
-            request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=plan.response
+            request,
+            plan.design,
+            plan.family,
+            formula=plan.formula,
+            bought=plan.bought,
+            trimmed=plan.trimmed,
+            response=plan.response,
         )
 
 

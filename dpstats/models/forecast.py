@@ -209,8 +209,8 @@ def _check_plan(plan: Plan) -> None:
     if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
-            f"{', '.join(plan.bought) or 'what is fitted'}, and leave out {argument('screen')} and "
-            f"{argument('refit_share')}"
+            f"{', '.join(name for name in plan.bought if name not in plan.trimmed) or 'what is fitted'}, and leave out "
+            f"{argument('ranges') + ', ' if plan.trimmed else ''}{argument('screen')} and {argument('refit_share')}"
         )
 
 

@@ -254,8 +254,8 @@ def fit_source(
         raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
-    if plan.bought:
-        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(plan.bought))
+    if unknown := [name for name in plan.bought if name not in plan.trimmed]:
+        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
     random = random_source(request.seed)
     release = partial(
         Release,

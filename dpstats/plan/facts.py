@@ -79,6 +79,7 @@ class PlanFacts:
     screening: ScreeningPlan | None = None
     advice: tuple[str, ...] = ()
     call: PlannedCall | None = field(default=None, repr=False)
+    trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
 
     @property

@@ -151,8 +151,11 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     rows = []
     if plan.completed:
         domain = getattr(plan.design, "domain", {})
-        ranges = {name: domain[name] for name in plan.bought if name in domain}
-        rows = [(name, [*map(format_number, (pair.low, pair.high)), "range"]) for name, pair in ranges.items()]
+        ranges = {name: domain[name].interval for name in plan.bought if name in domain}
+        rows = [
+            (name, [*map(format_number, ends), "rows kept" if name in plan.trimmed else "range"])
+            for name, ends in ranges.items()
+        ]
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
