@@ -29,6 +29,7 @@ from dpstats.privacy.information import (
     headroom,
     joint_scales,
     joint_scales_delta,
+    weight_bound,
 )
 from dpstats.privacy.k_norm import ROUNDED, KNormNoise, k_norm_noise
 from dpstats.privacy.noise import Kind, Noise
@@ -198,6 +199,9 @@ LEAST_FREE = 0.25
 FREE_SURCHARGE = 0.002
 """What is called free may raise the scale of normal noise by this part, and of other noise where nothing else helps."""
 
+CAPPED_SURCHARGE = 0.1
+"""Beside capped weights, which a little more noise pays for, by this part."""
+
 PAID_SURCHARGES = (0.1, 0.25)
 """What is paid for raises it by so much: where the fit's noise has room for the information, and where it has none."""
 
@@ -248,7 +252,7 @@ def scales(
     common = {**_common(budget, metric), "eps": budget.eps, "curvature_ratio": kappa, "shared": budget.shared}
     if budget.information is None:
         return JointScales(least_scale(family, **common), np.inf)
-    common |= {"ratio": budget.information.ratio, "eta_error": error}
+    common |= {"ratio": budget.information.ratio, "eta_error": error, "weight_cap": budget.information.weight_cap}
     if metric.kind == "gaussian":
         del common["shared"]  # which is for pure noise alone
         return joint_scales_delta(family, law="wishart", **common)
@@ -292,7 +296,7 @@ def price_information(
     fit = min(loss, budget.eps)
     classical, need = _classical(family, budget, metric, fit, kappa)
     noise = MatrixNoise(law, joint.matrix, *matrix_metric(design))
-    plan = InformationPlan(bought, noise, family.curvature_bound, budget.eps - fit, error)
+    plan = InformationPlan(bought, noise, weight_bound(family, bought.weight_cap), budget.eps - fit, error)
     return Price(joint.fit, fit, fit, classical, need), plan
 
 
@@ -304,7 +308,9 @@ def _free_scales(
     Where the whole of eps is spent on the extreme gradient, the error of the last step finds no room unless there is a
     little more noise.
     """
-    for fit in (scale, scale * (1 + FREE_SURCHARGE)):
+    assert budget.information is not None
+    cap = budget.information.weight_cap
+    for fit in (scale, scale * (1 + FREE_SURCHARGE)) if cap is None else (scale * (1 + CAPPED_SURCHARGE),):
         ratio = free_ratio(
             family,
             scale=fit,
@@ -314,8 +320,9 @@ def _free_scales(
             adjacency=budget.adjacency,
             eta_error=error,
             shared=budget.shared,
+            weight_cap=cap,
         )
-        if ratio > LEAST_FREE * headroom(family):
+        if ratio > LEAST_FREE * headroom(family, cap):
             return JointScales(fit, fit / (ratio * metric.row_norm))
     return None
 
@@ -332,8 +339,9 @@ def _normal_scales(
         eps=budget.eps,
         size=size,
         curvature_ratio=kappa,
-        surcharge=FREE_SURCHARGE if bought.free else paid,
+        surcharge=paid if not bought.free else FREE_SURCHARGE if bought.weight_cap is None else CAPPED_SURCHARGE,
         eta_error=error,
+        weight_cap=bought.weight_cap,
         **_common(budget, metric),
     )
     return choice.law, choice.scales if np.isfinite(choice.entry_variance) else None

@@ -176,6 +176,7 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
+    information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
@@ -281,6 +282,7 @@ class OptionKeywords(TypedDict, total=False):
     inference: Literal["auto", "model", "robust", True] | None
     information_share: float | None
     spread_share: float | None
+    information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None
     unit_weight: Literal["equal", "one"] | None

@@ -16,7 +16,7 @@ from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKin
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.information import headroom
+from dpstats.privacy.information import headroom, weight_bound
 
 Vector = NDArray[np.float64]
 
@@ -31,6 +31,7 @@ class FitSpec:
     weights: Vector  # the penalty's on each column, shape (p,)
     options: Options
     adjacency: Adjacency = "add_remove"
+    weight_cap: float | None = None  # of the rows' weights in the information
 
     def budget(self, eps: float, delta: float) -> NoiseBudget:
         """One stage's budget, a share of it for its final discrete noise."""
@@ -57,6 +58,9 @@ class FitSpec:
 SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 """Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
 family whose gradient and curvature are not extreme together it takes far less."""
+
+CAPPED_SHARE = 0.3
+"""Where weights are capped."""
 
 FEW_COLUMNS = 12
 """Up to so many columns a logistic regression's information needs a smaller share."""
@@ -96,11 +100,11 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
             "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
             "take 'robust'"
         )
-    spread = _spread(spec)
+    spread, cap = _spread(spec), spec.weight_cap
     total = budget.eps + budget.final_eps
     bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
     information = InformationPurchase(
-        ratio=_ratio(family, len(design.names), options),
+        ratio=_ratio(family, len(design.names), options, cap),
         free=kind == "auto",
         spread=spread,
         cover_eps=COVER * total,
@@ -108,6 +112,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         weights_eps=0.0,
         surcharge=_surcharge(options),
         most=options.record.rows,
+        weight_cap=cap,
     ).suited(design)
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
@@ -186,14 +191,14 @@ def _spread(spec: FitSpec) -> SpreadKind:
     return "known" if isinstance(family, (Binomial, NegativeBinomial)) else "dispersion"
 
 
-def _ratio(family: Family, columns: int, options: Options) -> float:
+def _ratio(family: Family, columns: int, options: Options, cap: float | None) -> float:
     """The inverse scale of the matrix noise in units of the fit's."""
     if options.inference == "auto":
-        return headroom(family)
+        return headroom(family, cap)
     share = options.information_share
     if share is None:
-        share = SHARES[_size(family, columns)]
-    return share / (1 - share) * family.lipschitz / family.curvature_bound
+        share = SHARES[_size(family, columns)] if cap is None else CAPPED_SHARE
+    return share / (1 - share) * family.lipschitz / weight_bound(family, cap)
 
 
 def _surcharge(options: Options) -> float | None:

@@ -299,6 +299,7 @@ def make_plan(
         design,
         family,
         request.row_eps - range_eps(request, bought) - (0.0 if response is None else response.eps),
+        None if response is None else response.mean,
     )
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept

@@ -11,6 +11,7 @@ from dpstats.privacy.information.exact_sums import (
 )
 from dpstats.privacy.information.joint import (
     JointScales,
+    capped_weights,
     free_information,
     free_ratio,
     headroom,
@@ -18,6 +19,7 @@ from dpstats.privacy.information.joint import (
     joint_scales,
     majorant_lipschitz,
     row_weights,
+    weight_bound,
 )
 from dpstats.privacy.information.joint_gaussian import JointChoice, best_joint_scales_delta, joint_scales_delta
 from dpstats.privacy.information.matrix import (
@@ -49,6 +51,7 @@ __all__ = [
     "MatrixLaw",
     "MatrixNoise",
     "best_joint_scales_delta",
+    "capped_weights",
     "design_metric",
     "free_information",
     "free_ratio",
@@ -69,6 +72,7 @@ __all__ = [
     "optimal_design",
     "row_parts",
     "row_weights",
+    "weight_bound",
     "shaped_diagonal",
     "spread_allowances",
     "spread_bound",
