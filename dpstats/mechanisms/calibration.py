@@ -199,9 +199,6 @@ LEAST_FREE = 0.25
 FREE_SURCHARGE = 0.002
 """What is called free may raise the scale of normal noise by this part, and of other noise where nothing else helps."""
 
-CAPPED_SURCHARGE = 0.1
-"""Beside capped weights, which a little more noise pays for, by this part."""
-
 PAID_SURCHARGES = (0.1, 0.25)
 """What is paid for raises it by so much: where the fit's noise has room for the information, and where it has none."""
 
@@ -245,14 +242,14 @@ def price_fit(design: Bounds, family: Family, budget: NoiseBudget, metric: Noise
 def scales(
     family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, error: float = 0.0
 ) -> JointScales:
-    """Scales of the noise of the fit, and of its information if that is paid for too.
+    """Scales of the noise of the fit, and of its information if that is paid for too, as it is without a cap.
 
     `error` bounds the difference of linear predictors at the released and at the exact optimum.
     """
     common = {**_common(budget, metric), "eps": budget.eps, "curvature_ratio": kappa, "shared": budget.shared}
     if budget.information is None:
         return JointScales(least_scale(family, **common), np.inf)
-    common |= {"ratio": budget.information.ratio, "eta_error": error, "weight_cap": budget.information.weight_cap}
+    common |= {"ratio": budget.information.ratio, "eta_error": error}
     if metric.kind == "gaussian":
         del common["shared"]  # which is for pure noise alone
         return joint_scales_delta(family, law="wishart", **common)
@@ -290,6 +287,9 @@ def price_information(
         joint = _free_scales(family, budget, metric, kappa, fit_price.scale, error)
     else:
         joint = scales(family, budget, metric, kappa, error)
+        if bought.weight_cap is not None and np.isfinite(joint.fit):
+            # The fit's noise stays: the matrix has all that the cap leaves.
+            joint = _beside(family, budget, metric, kappa, joint.fit, error)
     if joint is None:
         return None
     loss = _loss(family, budget, metric, joint.fit, kappa)
@@ -308,23 +308,30 @@ def _free_scales(
     Where the whole of eps is spent on the extreme gradient, the error of the last step finds no room unless there is a
     little more noise.
     """
-    assert budget.information is not None
-    cap = budget.information.weight_cap
-    for fit in (scale, scale * (1 + FREE_SURCHARGE)) if cap is None else (scale * (1 + CAPPED_SURCHARGE),):
-        ratio = free_ratio(
-            family,
-            scale=fit,
-            eps=budget.eps,
-            curvature_ratio=kappa,
-            row_norm=metric.row_norm,
-            adjacency=budget.adjacency,
-            eta_error=error,
-            shared=budget.shared,
-            weight_cap=cap,
-        )
-        if ratio > LEAST_FREE * headroom(family, cap):
-            return JointScales(fit, fit / (ratio * metric.row_norm))
+    for fit in (scale, scale * (1 + FREE_SURCHARGE)):
+        found = _beside(family, budget, metric, kappa, fit, error)
+        if fit > LEAST_FREE * headroom(family) * metric.row_norm * found.matrix:
+            return found
     return None
+
+
+def _beside(
+    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, fit: float, error: float
+) -> JointScales:
+    """The least matrix noise that there is room for beside the fit's pure noise of a scale; infinite for none."""
+    assert budget.information is not None
+    ratio = free_ratio(
+        family,
+        scale=fit,
+        eps=budget.eps,
+        curvature_ratio=kappa,
+        row_norm=metric.row_norm,
+        adjacency=budget.adjacency,
+        eta_error=error,
+        shared=budget.shared,
+        weight_cap=budget.information.weight_cap,
+    )
+    return JointScales(fit, fit / (ratio * metric.row_norm) if ratio > 0 else np.inf)
 
 
 def _normal_scales(
@@ -339,7 +346,7 @@ def _normal_scales(
         eps=budget.eps,
         size=size,
         curvature_ratio=kappa,
-        surcharge=paid if not bought.free else FREE_SURCHARGE if bought.weight_cap is None else CAPPED_SURCHARGE,
+        surcharge=FREE_SURCHARGE if bought.free else paid,
         eta_error=error,
         weight_cap=bought.weight_cap,
         **_common(budget, metric),

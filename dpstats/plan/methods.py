@@ -54,20 +54,7 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
 def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float | None = None) -> FitSpec:
     """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
     weights = penalty_weights(design, request.options)
-    cap = weight_cap(request, design, family, mean)
-    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, cap)
-
-
-TIMES_MEAN = 4.0
-"""The information's weights are capped at so many times the bought mean of counts."""
-
-
-def weight_cap(request: Request, design: PublicDesign, family: Family, mean: float | None) -> float | None:
-    """The cap on the weights of the information, if there is one: from the options, or from the bought mean."""
-    cap = request.options.information_cap
-    if cap is None and mean is not None:
-        cap = TIMES_MEAN * mean
-    return cap if cap is not None and cap < family.curvature_bound else None
+    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean)
 
 
 def plan_releases(
@@ -75,6 +62,7 @@ def plan_releases(
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
     spec = fit_spec(request, design, family, mean)
+    spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         raise ArgumentError("residual_cap does not go with method='statistics', plain least squares; leave it out")
     if request.method not in APART:

@@ -29,8 +29,8 @@ from dpstats.mechanisms.stage import StagePlan
 from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
-from dpstats.privacy.information import row_weights
 from dpstats.plan.notes import lost_errors
+from dpstats.privacy.information import row_weights
 
 Vector = NDArray[np.float64]
 

@@ -72,8 +72,8 @@ __all__ = [
     "optimal_design",
     "row_parts",
     "row_weights",
-    "weight_bound",
     "shaped_diagonal",
     "spread_allowances",
     "spread_bound",
+    "weight_bound",
 ]

@@ -32,12 +32,12 @@ class JointScales(NamedTuple):
     matrix: float
 
 
-def headroom(family: Family | str, weight_cap: float | None = None) -> float:
+def headroom(family: Family | str) -> float:
     """inf over the loss curve of (L - |l'|) / hbar: how much of the gradient's noise the information has for nothing.
 
-    1 for logistic and negative binomial regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson, but 1 where
-    `tail_slope` is above 1; 0 where the curvature is extreme with the gradient, and for the smooth SVM, where the
-    quotient falls to 0 at the end of the curve. ArgumentError for a family without a majorant.
+    1 for logistic and negative binomial regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson; 0 where
+    the curvature is extreme with the gradient, and for the smooth SVM, where the quotient falls to 0 at the end of the
+    curve. ArgumentError for a family without a majorant.
     """
     family = get_family(family)
     majorant_lipschitz(family)
@@ -45,7 +45,7 @@ def headroom(family: Family | str, weight_cap: float | None = None) -> float:
         return 1.0
     if isinstance(family, Poisson):
         cap = family.curvature_bound
-        return min(1.0, (family.lipschitz - cap) / cap * tail_slope(family, weight_cap))
+        return min(1.0, (family.lipschitz - cap) / cap)
     return 0.0
 
 

@@ -66,9 +66,7 @@ class JointPoints:
     extra: Float  # (points,): h, which Wishart noise charges for
 
 
-def joint_points(
-    curve: LossCurve, curvature_ratio: float, weights: Float, moved: float, law: MatrixLaw
-) -> JointPoints:
+def joint_points(curve: LossCurve, curvature_ratio: float, weights: Float, moved: float, law: MatrixLaw) -> JointPoints:
     """Few points that bound all cells; `weights`, shape (cells,), and `moved` more are what the matrix sees of them.
 
     Between two knots (g, h, log(1 + kappa h)) of the others lies below the chord once its ends are raised; along a
