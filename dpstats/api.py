@@ -356,7 +356,7 @@ def plan(
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
-    return replace(source.plan(request), call=DryRun(source, request))
+    return replace(source.plan(request, alone=True), call=DryRun(source, request))
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:

@@ -1,12 +1,13 @@
 """Where should the weights of the information be capped, how much does it show, and do intervals still cover?
 
-``python -m benchmarks.defaults.information_caps [shares|coverage|uncorrected|rare] [repeats] [names]``.
+``python -m benchmarks.defaults.information_caps [shares|coverage|uncorrected|observed|rare] [repeats] [names]``.
 
 The multiple of the mean was chosen on `CHOOSING` and is reported on `REPORTED`. ``shares`` has the share of
 coefficients with a bounded interval and the deviance explained in sample, which noise alone moves here. ``coverage``
 simulates counts whose coefficients are known, some with covariates that the made-up rows of docs/proofs/inference, 13,
-do not resemble, and ``uncorrected`` leaves these rows out; ``rare`` does so for rare outcomes of a logistic regression. All settings see the same data sets and
-the same seeds.
+do not resemble, and ``uncorrected`` leaves these rows out; ``observed`` does so with the covariates of two data sets,
+and ``rare`` for rare outcomes of a logistic regression.
+All settings see the same data sets and the same seeds.
 """
 
 from __future__ import annotations
@@ -124,6 +125,38 @@ DOMAIN: dict[str, Any] = {"x": (0, 1), "z": (0, 1), "b": (0, 1), "g": [0, 1, 2, 
 FORMULA = "y ~ x + z + b + g"
 
 
+class Observed(NamedTuple):
+    """The covariates of a data set, with counts simulated by its own fit: as dispersed, with a log link throughout."""
+
+    formula: str
+    frame: pd.DataFrame
+    domain: Mapping[str, Any]
+    coefficients: Mapping[str, float]
+    means: Float
+    dispersion: float
+
+    @classmethod
+    def of(cls, name: str) -> Observed:
+        import statsmodels.formula.api as smf
+
+        found = (mean_caps.TASKS | mean_caps.CHECKED)[name]()
+        frame = found.frame.copy()
+        for column, declared in found.domain.items():
+            if isinstance(declared, list):
+                frame[column] = pd.Categorical(frame[column], categories=declared)
+        response = found.formula.split(" ~ ")[0]
+        exact = smf.poisson(found.formula, frame).fit(disp=False)
+        means = np.asarray(exact.predict(frame))
+        excess = (frame[response].to_numpy(float) - means) ** 2 - means
+        dispersion = float(np.sum(excess) / np.sum(means**2))
+        return cls(found.formula, frame, found.domain, dict(exact.params), means, dispersion)
+
+    def counts(self, random: Random) -> pd.DataFrame:
+        """The rows with other counts."""
+        spread = random.gamma(1 / self.dispersion, self.dispersion, len(self.means))
+        return self.frame.assign(**{self.formula.split(" ~ ")[0]: random.poisson(self.means * spread)})
+
+
 class Covered(NamedTuple):
     """Coverage of 95 % intervals over runs: of those shown, of the worst coefficient, and with unbounded ones too."""
 
@@ -177,6 +210,21 @@ def coverage(name: str, number: int, eps: float, runs: int, caps: tuple[str, ...
     return {setting: Covered.of(kept) for setting, kept in found.items() if kept}
 
 
+def observed_coverage(name: str, eps: float, runs: int, inference: Any) -> dict[str, Covered]:
+    """By multiple of the mean, on the covariates of a data set."""
+    source = Observed.of(name)
+    found: dict[str, list[Float]] = {"inf": [], "3": [], "2": []}
+    settings: dict[str, Any] = {"domain": source.domain, "inference": inference, "allow_uncertified": True}
+    for run in range(runs):
+        rows = source.counts(np.random.default_rng(run))
+        for setting, kept in found.items():
+            with capped_at(float(setting)):
+                fit = dp.poisson(source.formula, rows, eps, seed=run, **settings)
+                if fit.has_errors:
+                    kept.append(measure(fit, source.coefficients))
+    return {setting: Covered.of(kept) for setting, kept in found.items() if kept}
+
+
 @contextmanager
 def uncapped() -> Iterator[None]:
     """Errors that take the capped information for the whole."""
@@ -225,6 +273,14 @@ def main() -> None:
     names = sys.argv[3:]
     if what == "shares":
         print_shares(repeats, names)
+        return
+    if what == "observed":
+        print("covariates | eps | inference | cap | shown | pooled | least | unconditional | width | greatest bias")
+        for name in names or REPORTED:
+            for eps in BUDGETS:
+                for inference in ("auto", True):
+                    found = observed_coverage(name, eps, repeats, inference)
+                    print_coverage(found, name, f"{eps:g}", str(inference))
         return
     print("simulated | n | eps | cap | shown | pooled | least | unconditional | width | greatest bias")
     for name in names or (RARE if what == "rare" else TRUTHS):

@@ -31,6 +31,7 @@ from dpstats.ledger.accounts import (
 from dpstats.ledger.store import Store, insert
 from dpstats.privacy.accounting import RHO_UNIT, float_down
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.wording import phrase
 
 
 def schema_hash(domain: Domain) -> str:
@@ -40,7 +41,10 @@ def schema_hash(domain: Domain) -> str:
 
 
 def _canonical(column: Range | Levels | None) -> list[str | float | None]:
-    """What a declaration says to every cell: 17 and 17.0 end a range alike, and 1 and "1" are one level."""
+    """What a declaration says cells can be: 17 and 17.0 end a range alike, and 1 and "1" are one level.
+
+    What a fit does with rows beyond a range is no fact about the data.
+    """
     if column is None:
         return []
     if isinstance(column, Range):
@@ -89,10 +93,11 @@ def check_codebook(kept: Domain | None, domain: Domain | None, columns: Iterable
         )
     for name in names:
         if name in domain and _canonical(domain[name]) != _canonical(kept[name]):
+            fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
-                f"{_declaration(kept[name])} in the Domain of ledger {path}; pass domain=ledger.domain, or charge the "
-                "ledger of the data at hand"
+                f"{_declaration(kept[name])} in the Domain of ledger {path}; {fix}, or charge the ledger of the "
+                "data at hand"
             )
 
 

@@ -47,6 +47,7 @@ from dpstats.quiet import quiet
 from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -209,7 +210,8 @@ def _check_plan(plan: Plan) -> None:
     if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
-            f"{', '.join(plan.bought) or 'what is fitted'}, and leave out screen= and refit_share="
+            f"{', '.join(plan.bought) or 'what is fitted'}, and leave out {argument('screen')} and "
+            f"{argument('refit_share')}"
         )
 
 
@@ -239,6 +241,7 @@ def _means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float 
     random = np.random.default_rng(SEED)
     table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), prior, random)
     exog, complete, offset = design.predicting(table, offset=True)
+    complete = complete & design.keeps(table)
     endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
     complete = complete & np.isfinite(endog)
     if not complete.any():

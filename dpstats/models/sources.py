@@ -20,16 +20,20 @@ from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
 from dpstats.formula.advice import advice
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
+from dpstats.models.row_counts import count_rows
 from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
+from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
+from dpstats.wording import argument
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -239,11 +243,15 @@ class ArraySource:
             weight_bound=None if weights is None else self.auxiliary.weight_bound,
         )
 
-    def plan(self, request: Request) -> Plan:
+    def plan(self, request: Request, *, alone: bool = False) -> Plan:
         """The plan, from public facts alone."""
         response_purchase(request, self.design)  # refuses one that is asked for
         if request.options.unit is not None:
             raise ArgumentError("unit names a column of a data frame; give a formula and a frame, not arrays")
+        if request.options.check_share:
+            raise ArgumentError(
+                "check_share counts rows by what a Domain declares; give a formula and a frame, not arrays"
+            )
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
@@ -273,9 +281,12 @@ class FormulaSource:
         """The columns of the frame that the formula reads."""
         return tuple(parse(self.formula).columns)
 
-    def plan(self, request: Request) -> Plan:
-        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
-        if self.data is not None and self.data.elsewhere and request.options.replicates:
+    def plan(self, request: Request, *, alone: bool = False) -> Plan:
+        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1).
+
+        Rows are counted first only for a fit that is made `alone`, not as one of several that share a purchase.
+        """
+        if self.data is not None and self.data.distributed and request.options.replicates:
             raise ArgumentError(
                 "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
                 "its cluster; leave these options out"
@@ -287,13 +298,28 @@ class FormulaSource:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
         ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
         advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
-        plan = replace(self._plan(request, ranges), advice=advised)
-        return plan if plan.law_is_settled else replace(self._plan(with_settled_law(plan), ranges), advice=advised)
+        if request.options.check_share and not alone:
+            raise ArgumentError("check_share is for a single fit: leave it out, and call dp.check first")
+        counts = self._row_counts(request)
+        plan = self._plan(request, ranges, counts=counts)
+        if not plan.law_is_settled:
+            plan = self._plan(with_settled_law(plan), ranges, counts=counts)
+        return replace(plan, advice=advised)
+
+    def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
+        """Release how many rows a fit uses, and how many have a fault. Reads rows: charge first."""
+        assert plan.counts is not None
+        assert isinstance(plan.design, DesignSpec)
+        facts, complete = column_facts(self.formula, self.domain, self.data, plan.request.family)
+        faults = possible_faults(parse(self.formula).columns, facts, complete)
+        with quiet():
+            return count_rows(plan.counts, plan.design, facts, faults, data, random)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         if not plan.bought and plan.response is None:
             return plan
+        counts = plan.counts
         ranges: Mapping[str, tuple[float, float]] = {}
         request = with_settled_law(plan)
         if plan.bought:
@@ -301,13 +327,13 @@ class FormulaSource:
             record = plan.request.options.record
             ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, record)
             advised = plan.advice
-            plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
+            plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable, counts=counts), usable))
             plan = replace(plan, advice=advised)
         if plan.response is None:
             return plan
         bought = bought_response(plan, data, random)
         try:
-            return replace(self._plan(request, ranges, bought), advice=plan.advice)
+            return replace(self._plan(request, ranges, bought, counts), advice=plan.advice)
         except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
             return plan
 
@@ -325,8 +351,24 @@ class FormulaSource:
         """Columns whose range must be bought, from the schema alone."""
         return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
 
+    def _row_counts(self, request: Request) -> RowCounts | None:
+        """What counts the rows before all else, if that is asked for."""
+        share = request.options.check_share
+        if not share:
+            return None
+        obstacle = counts_obstacle(request)
+        if obstacle is not None:
+            raise ArgumentError(f"check_share {obstacle}")
+        facts, complete = column_facts(self.formula, self.domain, self.data, request.family)
+        faults = possible_faults(parse(self.formula).columns, facts, complete)
+        return RowCounts.planned(request.eps, share, request.adjacency, faults)
+
     def _plan(
-        self, request: Request, ranges: Mapping[str, tuple[float, float]], response: ResponsePurchase | None = None
+        self,
+        request: Request,
+        ranges: Mapping[str, tuple[float, float]],
+        response: ResponsePurchase | None = None,
+        counts: RowCounts | None = None,
     ) -> Plan:
         """The plan under a Domain completed by `ranges`, and what was bought of the response."""
         known = schema_domain(self.formula, self.domain, self.data, request.family)
@@ -336,7 +378,21 @@ class FormulaSource:
         if response is not None and request.family.response == "continuous":
             design = design.with_working(response.low, response.high)
         family = scaled_family(request.family, design, response)
-        return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
+        bought = tuple(ranges)
+        return make_plan(request, design, family, formula=self.formula, bought=bought, response=response, counts=counts)
+
+
+def counts_obstacle(request: Request) -> str | None:
+    """Why no rows are counted before a fit, with the fix."""
+    if request.options.unit is not None:
+        return "counts rows, and the guarantee is for persons: leave it out, and call dp.check with unit= first"
+    if request.method not in ("napp", "objective"):
+        return f"is not offered with method={request.method!r}: leave it out, and call dp.check first"
+    if request.options.replicates:
+        return "is not part of the replicated paper; leave it out"
+    if request.options.retrieval == "return":
+        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+    return None
 
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
@@ -358,7 +414,7 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     if row_terms.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
-            "offset= is added to any linear predictor"
+            f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
 

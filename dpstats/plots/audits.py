@@ -73,7 +73,7 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
     score = result.event.rsplit(" ", 2)[0]
     if what == "bounds":
         _draw_bounds(ax, result)
-        style.name_axes(ax, f"threshold of the output's {score}", "eps, at least")
+        labels = f"threshold of the output's {score}", "eps, at least"
     else:
         edges = result.picture.edges
         for counts, name, color in zip(result.picture.counts, ("data", "neighbour"), style.SERIES, strict=False):
@@ -81,11 +81,9 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
             ax.step(middle, shares, where="mid", color=color, linewidth=1.6, label=name)
             ax.fill_between(middle, shares, step="mid", color=color, alpha=0.15, linewidth=0)
         ax.set_ylim(bottom=0.0)
-        style.name_axes(ax, f"the output's {score}", "share of the runs")
-    lines = style.show_legend_above(ax)
-    verdict = "not refuted" if result.passed else "REFUTED"
-    style.finish(ax, f"Audit: eps = {result.eps:.4g} is {verdict}", *_audit_caption(result, what), lines_above=lines)
-    return ax
+        labels = f"the output's {score}", "share of the runs"
+    title = f"Audit: eps = {result.eps:.4g} is {'not refuted' if result.passed else 'REFUTED'}"
+    return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above")
 
 
 def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
@@ -170,12 +168,9 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     across = _draw_steps(ax, found, table, counted)
     ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
-    style.name_axes(ax, across, f"{counted} spent")
-    lines = style.show_legend_above(ax)
-    style.finish(
-        ax, f"Privacy budget of {found.dataset}", *_spending_caption(found, table, counted, spent), lines_above=lines
-    )
-    return ax
+    caption = _spending_caption(found, table, counted, spent)
+    labels = across, f"{counted} spent"
+    return style.finish(ax, f"Privacy budget of {found.dataset}", *caption, labels=labels, legend="above")
 
 
 def _draw_steps(ax: Axes, found: Ledger, table: pd.DataFrame, counted: str) -> str:
@@ -188,9 +183,9 @@ def _draw_steps(ax: Axes, found: Ledger, table: pd.DataFrame, counted: str) -> s
     most = table.groupby("analyst")["by_analyst"].max().sort_values(ascending=False, kind="stable")
     if list(most.index) not in ([], [""]):
         for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):
-            own, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
+            charges, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
             look: dict[str, Any] = {"color": style.SERIES[number], "linewidth": 1.4, "label": label}
-            _step(ax, across[own], table["by_analyst"][own], across.max(), **look)
+            _step(ax, across[charges], table["by_analyst"][charges], across.max(), **look)
             quota = float(quotas.get(analyst, np.nan))
             if np.isfinite(quota):
                 ax.axhline(quota, color=style.SERIES[number], linestyle="--", linewidth=1.0, gid="quota")
@@ -225,13 +220,13 @@ def _step(ax: Axes, places: pd.Series[Any], amounts: pd.Series[float], end: Any,
 
 def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> list[str]:
     """The caption's sentences."""
-    kept = style.neighbours(ledger)
+    protected = style.neighbours(ledger)
     people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
     if table.empty:
-        return [f"Protected: {kept}. Nothing has been charged yet."]
+        return [f"Protected: {protected}. Nothing has been charged yet."]
     parallel = "Of the parts of a partition the worst counts, so that lines do not add up."
     return [
-        f"Protected: {kept}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
+        f"Protected: {protected}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
         parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
         "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",

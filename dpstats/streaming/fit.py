@@ -98,7 +98,7 @@ class TickFitting:
             return null
         if self.solver == "paper":
             return self._printed(equations, cross_sd, start, ticks)
-        return minimise(equations.moments, equations.information, self.constraint, 0.0, start, free=free)
+        return minimise(equations.moments, equations.information, self.constraint, start, free=free)
 
     def _printed(self, equations: Equations, cross_sd: float, start: Float | None, ticks: float) -> Float:
         """The averaged descent of source 001, its constants from public guesses."""

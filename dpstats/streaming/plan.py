@@ -307,15 +307,11 @@ class StreamPlan:
         ax.plot(ticks, table.null / table.rows, color=style.GREY, linewidth=1.2, linestyle="--", label="null model")
         ax.set_xscale("log")
         ax.set_yscale("log")
-        style.name_axes(ax, "tick", "predicted excess per row")
-        lines = style.show_legend_above(ax)
         guess = (
             f"Predicted for {self.rows_guess:,.0f} rows a tick and coefficients of norm {self.radius:g} in model units."
         )
-        style.finish(
-            ax, f"{self.family.name}: {self.workload}", guess, promise(self, "all ticks together"), lines_above=lines
-        )
-        return ax
+        title, labels = f"{self.family.name}: {self.workload}", ("tick", "predicted excess per row")
+        return style.finish(ax, title, guess, promise(self, "all ticks together"), labels=labels, legend="above")
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""

@@ -356,9 +356,5 @@ def coefficient_picture(results: Sequence[StreamResults], term: str, title: str,
             ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
             ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    style.name_axes(ax, "tick", f"coefficient of {term}")
-    lines = style.show_legend_above(ax)
-    style.finish(
-        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
-    )
-    return ax
+    caption = "Intervals hold sampling error and noise.", promise(plan, "the whole stream")
+    return style.finish(ax, title, *caption, labels=("tick", f"coefficient of {term}"), legend="above")

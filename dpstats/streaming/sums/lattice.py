@@ -79,9 +79,9 @@ class NoisePath(ABC):
     portable: ClassVar[bool] = True
     """Whether integers that the plan stores fix every step, so that all machines make the same noise of a state."""
 
-    @abstractmethod
     def fresh(self, tick: int) -> int:
         """How many fresh vectors tick `tick` = 1, 2, ... takes."""
+        return 1
 
     @abstractmethod
     def memory(self, size: int) -> Integers:
