@@ -303,7 +303,7 @@ def release_rows(
     """
     # The completed plan's options insist on the law of noise that was charged.
     request, design = plan.request, plan.design
-    arguments = (plan.stages, fit_spec(request, design, plan.family), rows, random)
+    arguments = (plan.stages, fit_spec(request, design, plan.family, plan.bought_mean), rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *arguments)

@@ -324,7 +324,9 @@ def make_plan(
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
     apart = range_eps(request, bought) + (0.0 if response is None else response.eps)
-    screening, stages = plan_releases(request, design, family, left - apart)
+    screening, stages = plan_releases(
+        request, design, family, left - apart, None if response is None else response.mean
+    )
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
