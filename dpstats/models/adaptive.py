@@ -75,8 +75,15 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    means = Populations(*(row_means(first, known, prior, None) for prior in (POOR, USUAL)))
-    return [[expected_outlook(plan, means, n) for plan in candidates] for n in rows]
+    each: list[Populations] = []
+    means: dict[float | None, Populations] = {}
+    for plan in candidates:
+        information = plan.stages[-1].plan.information
+        cap = None if information is None else information.purchase.weight_cap
+        if cap not in means:
+            means[cap] = Populations(*(row_means(plan, known, prior, None) for prior in (POOR, USUAL)))
+        each.append(means[cap])
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
