@@ -15,6 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.guarantee import Unit, make_unit
 from dpstats.privacy.ranges import ROWS_AT_LEAST
+from dpstats.wording import argument, phrase
 
 ROWS_GUESS = 10_000
 """The number of rows that a default curvature is chosen for unless another is guessed."""
@@ -32,27 +33,26 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
+    "on_mismatch": ("stop", "go"),
 }
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
 
-_WEIGHTS = "a model has them from the start: pass weights='w', a column's name, to dp.glm, dp.plan or GLM.from_formula"
-_OFFSET = "a model has it from the start: pass a column's name to dp.glm, dp.plan or GLM.from_formula"
 
-
-NOT_OFFERED = {
-    "offset": _OFFSET,
-    "exposure": _OFFSET,
-    "freq_weights": _WEIGHTS,
-    "var_weights": _WEIGHTS,
-    "weights": _WEIGHTS,
-    "missing": "rows with a missing cell are dropped, and how many is private",
-    "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
-    "cov_type": "inference='robust' has the errors of HC0, and unit= those by cluster",
-    "l1_ratio": "pass penalty=dp.penalties.ElasticNet(alpha, l1_ratio)",
-}
-"""What users of statsmodels or scikit-learn may look for, and what there is instead."""
+def not_offered() -> dict[str, str]:
+    """What users of statsmodels or scikit-learn may look for, and what there is instead."""
+    place = phrase(" to dp.glm, dp.plan or GLM.from_formula", shell="")
+    weights = f"a model has them from the start: pass {argument('weights', 'w')}, a column's name,{place}"
+    offset = f"a model has it from the start: pass a column's name{place}"
+    return {
+        **dict.fromkeys(("offset", "exposure"), offset),
+        **dict.fromkeys(("freq_weights", "var_weights", "weights"), weights),
+        "missing": "rows with a missing cell are dropped, and how many is private",
+        "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
+        "cov_type": f"{argument('inference', 'robust')} has the errors of HC0, and {argument('unit')} those by cluster",
+        "l1_ratio": phrase("pass penalty=", shell="in Python, ") + "dp.penalties.ElasticNet(alpha, l1_ratio)",
+    }
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,16 @@ class Options:
     max_rows : int, optional
         The most rows of a person, which go by a draw if there are more; the noise is so many times as large. Implies
         weights of one.
+    check_share : float, optional
+        Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
+        how many each column loses or clips. A third of it counts rows (under "replace_one" their number is public).
+        0, the default, counts none.
+    on_mismatch : {"stop", "go"}
+        What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
+        MismatchError, and only the count is charged.
+    n : float, optional
+        A PUBLIC guess at the number of rows, which settles what errors may cost before the call, as a count of rows
+        would (``inference="auto"``); not the number of private rows under "add_remove". No guarantee depends on it.
     """
 
     curvature: float | None = None
@@ -180,6 +190,9 @@ class Options:
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
     max_rows: int | None = None
+    check_share: float | None = None
+    on_mismatch: Literal["stop", "go"] = "stop"
+    n: float | None = None
 
     def __post_init__(self) -> None:
         curvature = self.curvature
@@ -211,6 +224,11 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+        share = self.check_share
+        if share is not None and not (is_number(share) and 0 <= share < 1):
+            raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
+        if self.n is not None and not (is_number(self.n) and self.n > 0):
+            raise ArgumentError(f"n must be a positive number, a public guess at the rows, got {safe_repr(self.n)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -228,10 +246,10 @@ class Options:
         """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
         known = [item.name for item in fields(cls)]
         for name in given:
-            if name in NOT_OFFERED:
-                raise ArgumentError(f"{name} is not offered: {NOT_OFFERED[name]}")
+            if (instead := not_offered().get(name)) is not None:
+                raise ArgumentError(f"{name} is not offered: {instead}")
             if name in OTHER_ARGUMENTS:
-                raise ArgumentError(f"unknown option {name!r}; write {OTHER_ARGUMENTS[name]}=")
+                raise ArgumentError(f"unknown option {name!r}; write {argument(OTHER_ARGUMENTS[name])}")
             if name not in known:
                 near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
@@ -285,6 +303,9 @@ class OptionKeywords(TypedDict, total=False):
     unit: str | None
     unit_weight: Literal["equal", "one"] | None
     max_rows: int | None
+    check_share: float | None
+    on_mismatch: Literal["stop", "go"]
+    n: float | None
 
 
 def _is_whole(value: Any) -> bool:

@@ -26,7 +26,8 @@ from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
+from dpstats.wording import argument
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +144,8 @@ class ManyPlans(Printed):
         for name, plan in self.plans.items():
             rows.append((name, [format_number(plan.eps), format_number(plan.delta), str(plan.formula)]))
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
-        summary = Summary()
-        summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]
-        summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."]))
-        return summary
+        table = full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")
+        return Summary([table], [f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."])
 
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"
@@ -265,7 +264,8 @@ def plan_many(
         rest = {key: value for key, value in model.items() if key != "formula"}
         request = make_request(eps=share_eps, delta=share_delta, adjacency=adjacency, **rest)
         if bought and request.options.retrieval == "return":
-            raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
+            returned = argument("retrieval", "return")
+            raise ArgumentError(f"{returned} needs every range in the domain; declare {', '.join(bought)}")
         source = FormulaSource(model["formula"], None, complete)
         plans[name] = source.plan(request)
         if bought:

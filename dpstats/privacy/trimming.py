@@ -127,7 +127,7 @@ def buy_inner_interval(
     """
     scale = trimming_scale(eps, adjacency)
     atom = 0.0 if low <= 0 <= high else None
-    scores = trimming_scores(finite_rows(values).held(), low, high, scale, atom=atom, columns=columns)
+    scores = trimming_scores(finite_rows(values).persist(), low, high, scale, atom=atom, columns=columns)
     ends, _ = inner_intervals(low, high)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)

@@ -32,7 +32,7 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten, wrap_notes
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -268,10 +268,7 @@ class StreamPlan:
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header(self, "none read"), ticks_table(self.ticks())]
-        summary.add_extra_txt(wrap_notes(self.notes()))
-        return summary
+        return Summary([header(self, "none read"), ticks_table(self.ticks())], self.notes())
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the predicted excess per row by tick beside that of the null model.
@@ -299,15 +296,11 @@ class StreamPlan:
         ax.plot(ticks, table.null / table.rows, color=style.GREY, linewidth=1.2, linestyle="--", label="null model")
         ax.set_xscale("log")
         ax.set_yscale("log")
-        style.name_axes(ax, "tick", "predicted excess per row")
-        lines = style.show_legend_above(ax)
         guess = (
             f"Predicted for {self.rows_guess:,.0f} rows a tick and coefficients of norm {self.radius:g} in model units."
         )
-        style.finish(
-            ax, f"{self.family.name}: {self.workload}", guess, promise(self, "all ticks together"), lines_above=lines
-        )
-        return ax
+        title, labels = f"{self.family.name}: {self.workload}", ("tick", "predicted excess per row")
+        return style.finish(ax, title, guess, promise(self, "all ticks together"), labels=labels, legend="above")
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""

@@ -26,7 +26,7 @@ from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -200,13 +200,11 @@ class StreamResults(FittedModel):
             raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
         full = check_flag("full", full)
         errors = self.has_errors and bool(np.isfinite(self.bse).any())
-        summary = Summary()
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
-        summary.tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
+        tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
         if full:
-            summary.tables.append(ticks_table(self.plan.ticks()))
-        summary.add_extra_txt(wrap_notes([*self._notes(errors), *(self.plan.notes() if full else [])]))
-        return summary
+            tables.append(ticks_table(self.plan.ticks()))
+        return Summary(tables, [*self._notes(errors), *(self.plan.notes() if full else [])])
 
     def _errors_table(self) -> SimpleTable:
         lines = [
@@ -354,9 +352,5 @@ def coefficient_picture(results: Sequence[StreamResults], term: str, title: str,
             ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
             ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    style.name_axes(ax, "tick", f"coefficient of {term}")
-    lines = style.show_legend_above(ax)
-    style.finish(
-        ax, title, "Intervals hold sampling error and noise.", promise(plan, "the whole stream"), lines_above=lines
-    )
-    return ax
+    caption = "Intervals hold sampling error and noise.", promise(plan, "the whole stream")
+    return style.finish(ax, title, *caption, labels=("tick", f"coefficient of {term}"), legend="above")

@@ -2,11 +2,8 @@
 
 from dpstats.privacy.information.exact_sums import (
     COVER_SHARE,
-    LevelNoise,
-    level_maps,
     linear_predictor,
     noisy_information,
-    noisy_level_information,
     row_parts,
 )
 from dpstats.privacy.information.joint import (
@@ -45,7 +42,6 @@ __all__ = [
     "JointChoice",
     "JointColumns",
     "JointScales",
-    "LevelNoise",
     "MatrixLaw",
     "MatrixNoise",
     "best_joint_scales_delta",
@@ -56,14 +52,12 @@ __all__ = [
     "joint_information_loss",
     "joint_scales",
     "joint_scales_delta",
-    "level_maps",
     "linear_predictor",
     "majorant_lipschitz",
     "matrix_noise",
     "matrix_scale",
     "noisy_cluster_spread",
     "noisy_information",
-    "noisy_level_information",
     "noisy_spread",
     "noisy_sum",
     "optimal_design",
