@@ -21,7 +21,7 @@ from dpstats.inference.estimates import LEVEL
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.glm_results import as_ratios
+from dpstats.results.glm_results import TESTED, as_ratios
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
@@ -140,9 +140,8 @@ class StreamResults(FittedModel):
     @property
     def budget(self) -> pd.DataFrame:
         """One charge for the whole stream, whatever is looked at."""
-        paid = self.plan.guarantee
-        names = pd.Index(["stream"], name="purchase")
-        return WideFrame([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
+        charge, names = self.plan.guarantee, pd.Index(["stream"], name="purchase")
+        return WideFrame([(charge.eps, charge.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
 
     @property
     def noise_sd(self) -> pd.Series[float]:
@@ -160,9 +159,8 @@ class StreamResults(FittedModel):
         with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released.
         `exponentiate` as for `GLMResults.tidy`."""
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
-        if self._obstacle() is None:
-            names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-            table[names] = self.uncertainty().to_numpy()
+        if self.has_errors:
+            table[list(TESTED)] = self.uncertainty().to_numpy()
         table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
         return WideFrame(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
 
@@ -201,7 +199,7 @@ class StreamResults(FittedModel):
         if n is not None:
             raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
         full = check_flag("full", full)
-        errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
+        errors = self.has_errors and bool(np.isfinite(self.bse).any())
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
         tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
         if full:

@@ -214,7 +214,7 @@ class RunningStream(DurableTicks):
         if not is_whole(recall) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
         super().__init__(state, ledger, plan.sums.mechanism.workload.ticks)
-        path = self._keeper.path
+        path = self._checkpoint.path
         releases_path = None if path is None else path.with_name(f"{path.name}.releases")
         self.plan = plan
         self.releases = Releases(plan.vector.size, len(plan.names), releases_path, int(recall))
@@ -233,18 +233,18 @@ class RunningStream(DurableTicks):
     @property
     def columns(self) -> list[str]:
         """Those that are read of every table."""
-        ledger = self._keeper.ledger
+        ledger = self._checkpoint.ledger
         return [*self.plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
 
     def table(self, rows: object) -> Table:
         table = as_table(rows)
         self.plan.design.check_schema(table)
-        check_rows(self._keeper.ledger, self.plan.guarantee, table)
+        check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         return table
 
     def begin(self, counted: int | None = None) -> None:
         """As `DurableTicks.begin`; StreamError if rows are counted in a stream that was charged for without."""
-        if not self._begun and self._keeper.entry is None:
+        if not self._begun and self._checkpoint.entry is None:
             self._counted = counted is not None
         elif counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
             raise StreamError(
@@ -261,7 +261,7 @@ class RunningStream(DurableTicks):
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         entry = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
         # The first state holds noise.
-        strip_context(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
+        strip_context(lambda: self._checkpoint.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
         self._begun = True
 
     def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
@@ -297,8 +297,8 @@ class RunningStream(DurableTicks):
         plan, total = self.plan, np.full(self.plan.vector.size, 0, dtype=object)
         for piece in pieces:
             paid = piece.only(self.columns)
-            if self._keeper.ledger is not None:
-                paid = self._keeper.ledger.rows_of(paid)
+            if self._checkpoint.ledger is not None:
+                paid = self._checkpoint.ledger.rows_of(paid)
             try:
                 rows = plan.design.rows(paid).map(partial(cap_response, plan.family))
                 total = total + plan.vector.exact(rows, self.releases.last.params)

@@ -91,16 +91,16 @@ def check_column(table: Table, tick: str) -> None:
 def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
     """Ticks of so many rows each, the last of what is left, over one table after another. Reads rows."""
     pieces: list[Table] = []
-    missing = rows
+    room = rows
     for table in tables:
-        start, count = 0, table.rows
-        while start < count:
-            taken = min(missing, count - start)
-            pieces.append(table.select(slice(start, start + taken), taken))
-            start, missing = start + taken, missing - taken
-            if missing == 0:
+        start, end = 0, table.rows
+        while start < end:
+            size = min(room, end - start)
+            pieces.append(table.select(slice(start, start + size), size))
+            start, room = start + size, room - size
+            if room == 0:
                 yield Tick(pieces)
-                pieces, missing = [], rows
+                pieces, room = [], rows
     if pieces:
         yield Tick(pieces)
 
