@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
@@ -93,8 +94,30 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    means = Populations(*(row_means(first, known, prior, None) for prior in (POOR, USUAL)))
-    return [[expected_outlook(plan, means, n) for plan in candidates] for n in rows]
+    each: list[Populations] = []
+    means: dict[float | None, Populations] = {}
+    for plan in candidates:
+        information = plan.stages[-1].plan.information
+        cap = None if information is None else information.purchase.weight_cap
+        if cap not in means:
+            means[cap] = Populations(*(row_means(plan, known, prior, None) for prior in (POOR, USUAL)))
+        each.append(means[cap])
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+
+
+ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+"""Numbers of rows that a plan tells the choice for."""
+
+
+def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
+    """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
+    found = []
+    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True):
+        place = preferred(expected)
+        setting = candidates[place].request.options.inference
+        paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
+        found.append((rows, paid, expected[place].share))
+    return pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows")
 
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:

@@ -127,15 +127,15 @@ def buy_inner_interval(
     """
     scale = trimming_scale(eps, adjacency)
     atom = 0.0 if low <= 0 <= high else None
-    scores = trimming_scores(finite_rows(values).held(), low, high, scale, atom=atom, columns=columns)
+    scores = trimming_scores(finite_rows(values).persist(), low, high, scale, atom=atom, columns=columns)
     ends, _ = inner_intervals(low, high)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)
 
 
-def rows_to_narrow(eps: float, adjacency: Adjacency) -> float:
+def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:
     """The number of rows below which no inner interval is likely to be chosen, whatever the values are: public."""
     steps, scale = allowances(), trimming_scale(eps, adjacency)
     _, widths = inner_intervals(0.0, 1.0)
     places = np.bincount(widths[1:])
-    return float(np.min(scale * (np.log(places) + MARGIN) / steps)) if math.isfinite(scale) else math.inf
+    return float(np.min(scale * (np.log(columns * places) + MARGIN) / steps)) if math.isfinite(scale) else math.inf
