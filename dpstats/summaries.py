@@ -15,6 +15,8 @@ from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.wording import in_shell
+
 WIDTH = 78
 
 BREAKS = " :,;[(=*+/_-"
@@ -193,10 +195,12 @@ def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], col
 
 def wrap_notes(notes: Sequence[str]) -> list[str]:
     """Numbered notes, wrapped to the width of the tables."""
-    lines = ["Notes:"]
-    for number, note in enumerate(notes, start=1):
-        lines += textwrap.wrap(f"[{number}] {note}", WIDTH, subsequent_indent="    ")
-    return lines
+    return ["Notes:", *(line for at, note in enumerate(notes, 1) for line in wrap_note(f"[{at}] {note}", "    "))]
+
+
+def wrap_note(note: str, indent: str = "  ") -> list[str]:
+    """The lines of a note; options of a shell are not broken at their hyphens, since they are copied."""
+    return textwrap.wrap(note, WIDTH, subsequent_indent=indent, break_on_hyphens=not in_shell())
 
 
 def shorten(name: Any, width: int) -> str:

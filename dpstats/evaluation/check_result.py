@@ -20,6 +20,8 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
+from dpstats.wording import argument
+from dpstats.wording import phrase
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -259,7 +261,7 @@ class Check(Released):
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
                     f"its declared range {declared}: is it far too wide? A narrower one has less noise, and "
-                    "ranges='bought' finds one"
+                    f"{argument('ranges', 'bought')} finds one"
                 ]
         return []
 
@@ -311,8 +313,9 @@ class Check(Released):
         """How well it is known where rows lie."""
         least = SURE * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
         return (
-            "Where rows without a fault lie, by level or eighth of the range, is in `located` (std err "
-            f"{self.place_err:,.0f}). Of fewer than about {least:,.0f} rows it does not tell ranges that are too wide."
+            "Where rows without a fault lie, by level or eighth of the range, is in "
+            f"{phrase('`located`', shell='--json')} (std err {self.place_err:,.0f}). Of fewer than "
+            f"about {least:,.0f} rows it does not tell ranges that are too wide."
         )
 
     def _hidden(self) -> str:

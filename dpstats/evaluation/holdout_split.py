@@ -91,10 +91,10 @@ class HoldoutPart(Part):
         above = self._parent.columns if isinstance(self._parent, Part) else ()
         return tuple(dict.fromkeys((*above, *self.rule.by)))
 
-    def _own_membership(self) -> Membership:
+    def _part_membership(self) -> Membership:
         return self.rule.membership(self.side)
 
-    def _own_rule(self) -> Holds:
+    def _part_rule(self) -> Holds:
         return self.rule.rows(self.side)
 
 

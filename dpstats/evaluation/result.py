@@ -17,6 +17,7 @@ from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_notes
+from dpstats.wording import phrase
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +122,7 @@ class Evaluation(Released):
             guarantee_sentence(self.guarantee, "This evaluation is", "; what the model itself cost comes on top"),
             "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
             "interval has both. Rows that the model was fitted to flatter it.",
-            *([] if self.roc is None else ["The ROC curve is in .roc."]),
+            *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
             *self.notes,
         ]
 

@@ -17,6 +17,7 @@ from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
+from dpstats.wording import phrase
 
 TAKEN = "not declared: it is taken as 0 or 1"
 """What the reader of a result must be told too, since rows may have been lost."""
@@ -109,9 +110,11 @@ def numeric_columns_undeclared(
         if name not in declared and reader.column_kind(table, name) == "text":
             if near := near_miss(name, declared):
                 raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
+            levels = phrase(f"domain={{{name!r}: [...]}}", shell=f"{name!r}: {{levels: [...]}} in the file of --domain")
+            ends = phrase(f"domain={{{name!r}: (low, high)}}", shell=f"{name!r}: {{range: [low, high]}}")
             raise DomainError(
-                f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
-                f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
+                f"column {name!r} is not numeric and not declared; list its levels: {levels}, or give its range if it "
+                f"holds numbers as text: {ends}"
             )
     return [name for name in parsed.columns if name not in known]
 

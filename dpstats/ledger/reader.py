@@ -31,6 +31,7 @@ from dpstats.ledger.accounts import (
 from dpstats.ledger.store import Store, insert
 from dpstats.privacy.accounting import RHO_UNIT, float_down
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.wording import phrase
 
 
 def schema_hash(domain: Domain) -> str:
@@ -92,10 +93,11 @@ def check_codebook(kept: Domain | None, domain: Domain | None, columns: Iterable
         )
     for name in names:
         if name in domain and _canonical(domain[name]) != _canonical(kept[name]):
+            fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
-                f"{_declaration(kept[name])} in the Domain of ledger {path}; pass domain=ledger.domain, or charge the "
-                "ledger of the data at hand"
+                f"{_declaration(kept[name])} in the Domain of ledger {path}; {fix}, or charge the ledger of the "
+                "data at hand"
             )
 
 

@@ -445,7 +445,7 @@ class Part(Spender):
     def memberships(self) -> tuple[Membership, ...]:
         """The parts, this one and those around it, to which its rows belong."""
         around = self._parent.memberships if isinstance(self._parent, Part) else ()
-        return (*around, self._own_membership())
+        return (*around, self._part_membership())
 
     def check_rows(self, table: Table) -> None:
         """Raise ArgumentError if `table` is known to hold rows of another part alone, from public facts.
@@ -464,18 +464,18 @@ class Part(Spender):
     @property
     def _rule(self) -> Holds:
         """Which rows belong to this part and to those around it: a function that can be sent to other processes."""
-        return partial(all_hold, self._own_rules())
+        return partial(all_hold, self._part_rules())
 
-    def _own_rules(self) -> tuple[Holds, ...]:
-        around = self._parent._own_rules() if isinstance(self._parent, Part) else ()
-        return (*around, self._own_rule())
+    def _part_rules(self) -> tuple[Holds, ...]:
+        around = self._parent._part_rules() if isinstance(self._parent, Part) else ()
+        return (*around, self._part_rule())
 
-    def _own_membership(self) -> Membership:
+    def _part_membership(self) -> Membership:
         part = canonical(self.value)
         assert part is not None, "partition() has checked the values"
         return Membership(f"column {self.by}", part, f"the rows with {self.by}={self.value!r}")
 
-    def _own_rule(self) -> Holds:
+    def _part_rule(self) -> Holds:
         code_of: dict[float | str, int] = {}
         for code, value in enumerate((*self._earlier, self.value)):
             code_of.setdefault(canonical(value), code)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.guarantee import Unit, make_unit
 from dpstats.privacy.ranges import ROWS_AT_LEAST
+from dpstats.wording import argument, phrase
 
 ROWS_GUESS = 10_000
 """The number of rows that a default curvature is chosen for unless another is guessed."""
@@ -39,22 +40,20 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
 
-_WEIGHTS = "a model has them from the start: pass weights='w', a column's name, to dp.glm, dp.plan or GLM.from_formula"
-_OFFSET = "a model has it from the start: pass a column's name to dp.glm, dp.plan or GLM.from_formula"
 
-
-NOT_OFFERED = {
-    "offset": _OFFSET,
-    "exposure": _OFFSET,
-    "freq_weights": _WEIGHTS,
-    "var_weights": _WEIGHTS,
-    "weights": _WEIGHTS,
-    "missing": "rows with a missing cell are dropped, and how many is private",
-    "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
-    "cov_type": "inference='robust' has the errors of HC0, and unit= those by cluster",
-    "l1_ratio": "pass penalty=dp.penalties.ElasticNet(alpha, l1_ratio)",
-}
-"""What users of statsmodels or scikit-learn may look for, and what there is instead."""
+def not_offered() -> dict[str, str]:
+    """What users of statsmodels or scikit-learn may look for, and what there is instead."""
+    place = phrase(" to dp.glm, dp.plan or GLM.from_formula", shell="")
+    weights = f"a model has them from the start: pass {argument('weights', 'w')}, a column's name,{place}"
+    offset = f"a model has it from the start: pass a column's name{place}"
+    return {
+        **dict.fromkeys(("offset", "exposure"), offset),
+        **dict.fromkeys(("freq_weights", "var_weights", "weights"), weights),
+        "missing": "rows with a missing cell are dropped, and how many is private",
+        "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
+        "cov_type": f"{argument('inference', 'robust')} has the errors of HC0, and {argument('unit')} those by cluster",
+        "l1_ratio": phrase("pass penalty=", shell="in Python, ") + "dp.penalties.ElasticNet(alpha, l1_ratio)",
+    }
 
 
 @dataclass(frozen=True)
@@ -249,10 +248,10 @@ class Options:
         """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
         known = [item.name for item in fields(cls)]
         for name in given:
-            if name in NOT_OFFERED:
-                raise ArgumentError(f"{name} is not offered: {NOT_OFFERED[name]}")
+            if (instead := not_offered().get(name)) is not None:
+                raise ArgumentError(f"{name} is not offered: {instead}")
             if name in OTHER_ARGUMENTS:
-                raise ArgumentError(f"unknown option {name!r}; write {OTHER_ARGUMENTS[name]}=")
+                raise ArgumentError(f"unknown option {name!r}; write {argument(OTHER_ARGUMENTS[name])}")
             if name not in known:
                 near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""

@@ -17,6 +17,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import headroom
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     if reason is not None:
         if kind in (None, "auto"):
             return budget
-        raise ArgumentError(f"inference={kind!r} {reason}")
+        raise ArgumentError(f"{argument('inference', kind)} {reason}")
     # Nothing is free for persons, whose scores' spread must be bought.
     if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return budget
@@ -93,7 +94,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         return budget
     if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
-            "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
+            f"{argument('inference', 'model')} is not offered with weights, which leave the variance of a weighted "
+            "response open; "
             "take 'robust'"
         )
     spread = _spread(spec)
@@ -117,7 +119,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
 def check_units(design: Bounds, options: Options) -> None:
     """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
     if options.inference not in (None, "auto") and not has_errors(design):
-        raise ArgumentError(f"inference={options.inference!r} {TOO_FAR}")
+        raise ArgumentError(f"{argument('inference', options.inference)} {TOO_FAR}")
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
@@ -126,10 +128,11 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "needs a family of dpstats: the price of the information is proved for those"
     if options.replicates:
         return "is not part of the replicated paper; leave it out"
+    recycled = argument("retrieval", "recycle")
     if options.retrieval == "return":
-        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+        return f"leaves open what {argument('retrieval', 'return')} would return; take {recycled}"
     if options.retrieval is None:
-        return "is priced together with the coefficients; take retrieval='recycle'"
+        return f"is priced together with the coefficients; take {recycled}"
     if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
         return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
     if options.unit is not None and options.inference == "model":
@@ -138,8 +141,8 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return None
     if options.selection is not None or (penalty is not None and _biased(penalty)):
         return (
-            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add refit_share=0.5, "
-            "best with split='rows', or take a ridge penalty or none"
+            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add "
+            f"{argument('refit_share', 0.5)}, best with {argument('split', 'rows')}, or take a ridge penalty or none"
         )
     return None
 
@@ -147,17 +150,17 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
 def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
     options, family = spec.options, spec.family
-    kind = options.inference
+    kind, paid = options.inference, argument("inference", True)
     if options.information_share is not None and kind in (None, "auto"):
-        raise ArgumentError("information_share is of information that is paid for: pass inference=True or leave it out")
+        raise ArgumentError(f"information_share is of information that is paid for: pass {paid} or leave it out")
     if options.spread_share is None:
         return
     if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):
-        raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
+        raise ArgumentError(f"spread_share buys nothing without inference: pass {paid}, or leave it out")
     if _spread(spec) == "known":
         raise ArgumentError(
             f"spread_share buys nothing for family {family.name!r}, whose variance follows from its mean: leave "
-            "it out, or pass inference='robust'"
+            f"it out, or pass {argument('inference', 'robust')}"
         )
 
 

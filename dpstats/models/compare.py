@@ -25,6 +25,7 @@ from dpstats.plan import Plan, make_plan
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.wording import argument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -295,7 +296,7 @@ def _curves(model: _Model, methods: Sequence[str], n: int, *, named: bool) -> tu
     for method in methods:
         try:
             if method in ("posterior", "statistics") and model.request.options.unit is not None:
-                raise ArgumentError(f"method={method!r} is proved for rows and takes no unit")
+                raise ArgumentError(f"{argument('method', method)} is proved for rows and takes no unit")
             rows += [_line(model, method, max(1, round(n * factor))) for factor in FACTORS]
         except (ArgumentError, UncertifiedError) as error:
             if named:

@@ -46,6 +46,7 @@ from dpstats.quiet import quiet
 from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -209,7 +210,7 @@ def _check_plan(plan: Plan) -> None:
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
             f"{', '.join(name for name in plan.bought if name not in plan.trimmed) or 'what is fitted'}, and leave out "
-            f"{'ranges=, ' if plan.trimmed else ''}screen= and refit_share="
+            f"{argument('ranges') + ', ' if plan.trimmed else ''}{argument('screen')} and {argument('refit_share')}"
         )
 
 

@@ -35,6 +35,7 @@ from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
+from dpstats.wording import phrase
 
 _log = logging.getLogger("dpstats")
 
@@ -249,7 +250,8 @@ def fit_source(
         opened = None if source.domain else as_ledger(ledger)
         if opened is None or opened.domain is None:
             raise
-        raise DomainError(f"{error}; the ledger keeps the Domain of its data: pass domain=ledger.domain") from None
+        fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
+        raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:

@@ -27,6 +27,7 @@ from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.wording import argument
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +266,8 @@ def plan_many(
         rest = {key: value for key, value in model.items() if key != "formula"}
         request = make_request(eps=share_eps, delta=share_delta, adjacency=adjacency, **rest)
         if bought and request.options.retrieval == "return":
-            raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
+            returned = argument("retrieval", "return")
+            raise ArgumentError(f"{returned} needs every range in the domain; declare {', '.join(bought)}")
         source = FormulaSource(model["formula"], None, complete)
         plans[name] = source.plan(request)
         if bought:

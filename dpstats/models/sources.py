@@ -33,6 +33,7 @@ from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
+from dpstats.wording import argument
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -285,7 +286,7 @@ class FormulaSource:
 
         Rows are counted first only for a fit that is made `alone`, not as one of several that share a purchase.
         """
-        if self.data is not None and self.data.elsewhere and request.options.replicates:
+        if self.data is not None and self.data.distributed and request.options.replicates:
             raise ArgumentError(
                 "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
                 "its cluster; leave these options out"
@@ -300,7 +301,7 @@ class FormulaSource:
         advised = advice(self.formula, self.domain, self.data, undeclared, request.family.response)
         if request.options.ranges == "bought" and not alone:
             raise ArgumentError(
-                "ranges='bought' is for a single fit: dp.buy_ranges buys the intervals once for several"
+                f"{argument('ranges', 'bought')} is for a single fit: dp.buy_ranges buys the intervals once for several"
             )
         if request.options.check_share and not alone:
             raise ArgumentError("check_share is for a single fit: leave it out, and call dp.check first")
@@ -442,7 +443,7 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     if row_terms.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
-            "offset= is added to any linear predictor"
+            f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
 

@@ -21,6 +21,7 @@ from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterio
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import Stage, StagePlan
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -63,12 +64,14 @@ def plan_releases(
     """The releases of the fit by the method asked for, for `eps` of the budget."""
     spec = fit_spec(request, design, family)
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
-        raise ArgumentError("residual_cap does not go with method='statistics', plain least squares; leave it out")
+        method = argument("method", "statistics")
+        raise ArgumentError(f"residual_cap does not go with {method}, plain least squares; leave it out")
     if request.method not in APART:
         return plan_fit(spec, eps, request.delta)
     reason = uncertified_method(request, design)
     if reason is not None and not request.allow_uncertified:
-        raise UncertifiedError(f"not certified: {reason}. Pass allow_uncertified=True to have it all the same")
+        allowed = argument("allow_uncertified", True)
+        raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to have it all the same")
     return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
 
 
@@ -139,7 +142,7 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     obstacle = _obstacle(request, design)
     setting = request.options.response
     if setting == "bought" and obstacle is not None:
-        raise ArgumentError(f"response='bought' {obstacle}")
+        raise ArgumentError(f"{argument('response', 'bought')} {obstacle}")
     open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
     if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
         return None
@@ -175,7 +178,8 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
-        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
+        return f"leaves open what {returned} would return; take {recycled}"
     return None
 
 

@@ -22,6 +22,7 @@ from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
+from dpstats.wording import argument, phrase
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -147,7 +148,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     return [
         f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared: of a "
-        "skewed response this is not the mean. method='statistics' is least squares without a cap."
+        f"skewed response this is not the mean. {argument('method', 'statistics')} is least squares without a cap."
     ]
 
 
@@ -171,9 +172,10 @@ def link_note(plan: PlanFacts) -> list[str]:
     """How counts vary, and up to which mean their link is a logarithm, if not of all."""
     if isinstance(plan.family, NegativeBinomial):
         alpha = f"{plan.family.alpha:.4g}"
+        made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
         return [
-            f"Counts of mean mu have the variance mu + {alpha} mu^2: alpha = {alpha} is taken as known "
-            "(family=dp.families.NegativeBinomial(alpha=...)), by model-based standard errors too; inference='robust' "
+            f"Counts of mean mu have the variance mu + {alpha} mu^2: alpha = {alpha} is taken as known"
+            f"{made}, by model-based standard errors too; {argument('inference', 'robust')} "
             "does not trust it."
         ]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
@@ -217,7 +219,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
-        buys = "; inference=True buys them" if offered else ""
+        buys = f"; {argument('inference', True)} buys them" if offered else ""
         return (
             f"Standard errors are functions of the rows and no part of this release{buys}. 'noise "
             f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
@@ -226,8 +228,8 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if information.purchase.free:
         few = (
             "They are free, of what room the fit leaves, and a matter of luck where that is little: with many "
-            "columns, rare levels or wide ranges one draw has them and the next has not. inference=True pays for "
-            f"errors that are there. {rows_needed_note(plan)}{few}"
+            "columns, rare levels or wide ranges one draw has them and the next has not. "
+            f"{argument('inference', True)} pays for errors that are there. {rows_needed_note(plan)}{few}"
         )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
@@ -271,7 +273,8 @@ def rows_needed_note(plan: PlanFacts) -> str:
     if plan.call is None:
         return ""
     if len(plan.names) > MOST_FORETOLD:
-        return "plan.standard_errors(n) foretells whether they will be. "
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        return f"{forecast} foretells whether they will be. "
     try:
         place = bisect_left(ROWS_TRIED, True, key=plan.call.forecast(plan, None, None, None).enough)
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
@@ -280,7 +283,7 @@ def rows_needed_note(plan: PlanFacts) -> str:
         return ""
     return (
         f"About {ROWS_TRIED[place]:,} rows are enough for all of them, even if numbers are narrow and levels rare "
-        "(plan.standard_errors). "
+        f"({phrase('plan.standard_errors', shell='python -m dpstats plan --rows N')}). "
     )
 
 

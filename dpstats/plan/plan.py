@@ -40,6 +40,7 @@ from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
 from dpstats.summaries import Summary, shorten, wrap_notes
+from dpstats.wording import argument
 
 
 class Plan(PlanFacts):
@@ -336,10 +337,10 @@ def _check_bought(
         return
     unknown = [name for name in bought if name not in trimmed]
     if request.options.retrieval == "return":
-        fix = f"declare {', '.join(unknown)}" if unknown else "leave out ranges='bought'"
-        raise ArgumentError(f"retrieval='return' needs every range in the domain; {fix}")
+        fix = f"declare {', '.join(unknown)}" if unknown else f"leave out {argument('ranges', 'bought')}"
+        raise ArgumentError(f"{argument('retrieval', 'return')} needs every range in the domain; {fix}")
     if request.options.replicates and trimmed:
-        raise ArgumentError("ranges='bought' is not part of the replicated paper; leave it out")
+        raise ArgumentError(f"{argument('ranges', 'bought')} is not part of the replicated paper; leave it out")
     if unknown:
         # Of few rows an interval within a declared range is that range: any share will do.
         share = range_eps(request, bought) / len(bought)

@@ -20,7 +20,7 @@ from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
-from dpstats.results.summary import shown_bound
+from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
 from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
 
 COLUMN = 14
@@ -116,10 +116,14 @@ class ETable(Printed):
 
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
-        kinds = {shown_bound(fit) for fit in self.fits}
-        notes = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
-        bounds = sorted(kind for kind in kinds if kind is not None)
-        notes += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
+        notes = []
+        if any(shows_errors(fit) for fit in self.fits):
+            notes.append("In brackets: standard errors, of coefficients that are corrected for shrinkage.")
+        without = [fit for fit in self.fits if not shows_errors(fit)]
+        if any(has_exact_noise(fit) for fit in without):
+            notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
+        if not all(has_exact_noise(fit) for fit in without):
+            notes.append("Nothing in brackets: coefficients as released, shrunk towards zero, without standard errors.")
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(modelled_level(fit.plan), []).append(label)
@@ -194,7 +198,7 @@ def _kept(fit: GLMResults) -> list[tuple[str, bool]]:
 
 def _numbers(fit: GLMResults) -> pd.DataFrame:
     """coef, std_error and noise_at_most of a fit, a row for each column that it kept."""
-    errors = shown_bound(fit) is None
+    errors = shows_errors(fit)
     table = pd.DataFrame(
         {
             "coef": fit.debiased if errors else fit.params,
@@ -207,13 +211,16 @@ def _numbers(fit: GLMResults) -> pd.DataFrame:
 
 def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
     """Coefficient and what is known of its error, as text, by name."""
-    bound = shown_bound(fit)
+    errors, exact = shows_errors(fit), has_exact_noise(fit)
     cells = {}
     for name, (coef, error, noise) in _numbers(fit).iterrows():
-        if bound is None:
-            cells[str(name)] = to_the_noise(coef, error), f"({to_the_noise(error, error)})"
+        if errors:
+            known = np.isfinite(error)
+            cells[str(name)] = (
+                (to_the_noise(coef, error), f"({to_the_noise(error, error)})") if known else (f"{coef:.2g}", "")
+            )
         else:
-            cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]"
+            cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if exact else ""
     return cells
 
 
@@ -234,7 +241,7 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Neighbours": guarantee.adjacency,
         "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
         "Certified": "yes" if guarantee.certified else "NO",
-        "Rows": "private" if fit.nobs is None else str(fit.nobs),
+        "Rows": rows_text(fit),
     }
 
 
@@ -246,7 +253,7 @@ def _sizes(penalty: Penalty) -> list[str]:
 def _errors(fit: GLMResults) -> str:
     """What the standard errors rest on, if there are any."""
     information = fit.plan.stages[-1].plan.information
-    if shown_bound(fit) is not None:
+    if not shows_errors(fit):
         return "none"
     robust = information is not None and information.purchase.spread in ("robust", "clustered")
     return information.purchase.spread if information is not None and robust else "model"

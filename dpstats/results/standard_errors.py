@@ -30,6 +30,7 @@ from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
 from dpstats.plan.notes import lost_errors
+from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
 
@@ -198,13 +199,16 @@ def missing_information(plan: Plan) -> str:
             "not released: errors are not valid after a selection by the same statistics; statistics.fit(formula) "
             "without the penalty has them at no charge"
         )
+    napp, paid = argument("method", "napp"), argument("inference", True)
     if plan.request.method == "output":
         return (
-            "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "
-            "deviation of the noise in them; method='napp' releases standard errors"
+            f"not released: {argument('method', 'output')} releases coefficients alone, and noise_at_most is the exact "
+            f"standard deviation of the noise in them; {napp} releases standard errors"
         )
     if plan.request.method == "posterior":
-        return "not released: method='posterior' releases one draw alone; method='napp' releases standard errors"
+        return (
+            f"not released: {argument('method', 'posterior')} releases one draw alone; {napp} releases standard errors"
+        )
     if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
         return (
             "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
@@ -212,7 +216,8 @@ def missing_information(plan: Plan) -> str:
             "has valid ones if it is of other rows (dp.holdout)"
         )
     if plan.request.options.inference is None:
-        return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
+        none = argument("inference", None)
+        return f"not released: this call asked for coefficients alone; leave {none} out, or pass {paid}"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"not released: inference {reason}"
@@ -220,5 +225,5 @@ def missing_information(plan: Plan) -> str:
         return f"not released: {lost}"
     return (
         "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
-        "pass inference=True to share the budget (dp.plan shows the price)"
+        f"pass {paid} to share the budget ({phrase('dp.plan', shell='python -m dpstats plan')} shows the price)"
     )

@@ -18,6 +18,7 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.progress import show_elapsed
+from dpstats.wording import argument
 
 WIDTH = 78
 
@@ -41,8 +42,6 @@ NEAR = 1.05
 
 FEW, MANY = 6, 20
 """Draws of noise that numbers of rows must stand in the search, and that the last one must."""
-
-FREE = " These errors are free: real rows lose them more easily. inference=True pays for errors that are there."
 
 
 class _Printed:
@@ -146,7 +145,9 @@ class ErrorSize(_Printed):
     def __str__(self) -> str:
         """The number and the errors at it, at 80 columns."""
         answer = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
-        answer += FREE if self.free else ""
+        if self.free:
+            paid = argument("inference", True)
+            answer += f" These errors are free: real rows lose them more easily. {paid} pays for errors that are there."
         # Rows that say less are the last to be identified, and the same as others where the rows are known.
         shown = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
         table = shown.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)

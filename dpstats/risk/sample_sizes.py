@@ -34,6 +34,7 @@ from dpstats.risk.proved import (
     shortfall,
 )
 from dpstats.risk.rows_needed import ErrorSize, SampleSize, rows_for_errors
+from dpstats.wording import argument
 
 NO_JACOBIAN = 1e6
 """Curvature, in units of the least feasible one, at which the Jacobian costs nothing visible."""
@@ -200,7 +201,8 @@ def _of_plan(
         return rows_for_errors(plan, se, **assumptions)
     fit = plan.objective
     if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
-        raise ArgumentError("plan must be of method='napp' and for rows: the bounds are of noise in the objective")
+        napp = argument("method", "napp")
+        raise ArgumentError(f"plan must be of {napp} and for rows: the bounds are of noise in the objective")
     norms = dict(plan.design.row_norms) if hasattr(plan.design, "row_norms") else {"l2": 1.0}
     radius = plan.radius if radius is None else check_positive("radius", radius)
     best = sample_size(

@@ -109,7 +109,7 @@ def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
 
 def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
     """The rows of a table as tables in memory, in order. Reads rows. ArgumentError if they are on other machines."""
-    if table.elsewhere:
+    if table.distributed:
         raise ArgumentError("tick: rows on a cluster have no order to count by; name a column with public values")
     return table.read(names) if isinstance(table, Stream) else iter([table])
 
@@ -128,7 +128,7 @@ class TickFeed:
         if running.tick < self._last:
             running.check_usable()
         table = None if iterated else running.table(data)
-        if table is not None and table.divided and not isinstance(tick, str):
+        if table is not None and table.filtered and not isinstance(tick, str):
             raise ArgumentError(
                 "tick: how many rows these are is private, since their cells chose them from others, and a number of "
                 "rows a tick would tell it; name a column with public values"
@@ -202,7 +202,7 @@ class TickFeed:
                 self._failed.append(error)
                 return
             table = self._running.table(item)
-            if self._rows is not None and table.divided:
+            if self._rows is not None and table.filtered:
                 raise ArgumentError(
                     "tick: how many rows an item has is private, since their cells chose them from others, and ticks "
                     "of so many rows would tell it; let each item be a tick"

@@ -369,7 +369,7 @@ def _public_rows(plan: TuningPlan, source: FormulaSource, public: object) -> Tab
     if public is None:
         return None
     table = as_table(public)
-    if table.divided:
+    if table.filtered:
         raise DataError("public must not be rows of a holdout or of a part of a ledger: those are private")
     design.check_schema(table)
     return table

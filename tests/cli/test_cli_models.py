@@ -387,7 +387,7 @@ def test_what_cannot_be_rendered_is_kept_too(
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dp.GLMResults, "summary", fails)
+    monkeypatch.setattr("dpstats.cli.models.summarize", fails)
     assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger"]) == 6
     said = capfd.readouterr().err
     assert said.startswith("error: standard output cannot be written (ZeroDivisionError); ")

@@ -525,6 +525,9 @@ COMMANDS: dict[str, str] = {
         show rows.csv
         fit 'y ~ x' none.csv --eps 1 --domain d.yaml
         fit 'y ~ g' rows.csv --eps 1 --set seed=1
+        fit 'y ~ .' rows.csv --eps 1
+        plan 'y ~ x' --eps 1 --domain d.yaml --method statistics --set response=bought
+        plan 'y ~ x' --eps 1 --domain d.yaml --set lam=3
         ledger show none.ledger
         ledger init rows.csv --dataset d --eps 1
         evaluate none.json rows.csv --eps 1""",
