@@ -20,8 +20,7 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
-from dpstats.wording import argument
-from dpstats.wording import phrase
+from dpstats.wording import argument, phrase
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
