@@ -25,9 +25,6 @@ WIDTHS = (768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 ROWS_A_HALVING = 0.02
 """Share of the rows that an interval half as wide may lose. Settled by the experiment in docs/proofs/trimming."""
 
-MARGIN = 1.0
-"""Further rows, in units of the noise scale, that an inner interval must be better by than the full range."""
-
 ROWS_NEEDED = 60.0
 """Rows away from the atom, in units of the noise scale, below which the full range is kept: noise would choose."""
 
@@ -76,15 +73,15 @@ def trimming_scores(
 ) -> NDArray[np.int64]:
     """The score of each candidate, in steps, shape (k,): the full range's first.
 
-    q(I) = n_in(I) + (a_w - a_min) n* - s (ln N_w + ln columns + `MARGIN`) and q(full) = n_in(full) - a_min n*, for n*
-    the rows away from the atom, N_w the number of intervals of I's width and s the noise scale.
+    q(I) = n_in(I) + (a_w - a_min) n* - s ln(N_w columns) and q(full) = n_in(full) - a_min n*, for n* the rows away from
+    the atom, N_w the number of intervals of I's width and s the noise scale.
     """
     ends, widths = inner_intervals(low, high)
     *inside, away = as_rows(blocks).total(partial(_counts, ends, atom), operator.add)
     steps = allowances()
     share = np.where(widths < 0, -steps[0], steps[widths] - steps[0])
     places = np.bincount(widths[1:])
-    penalty = np.where(widths < 0, 0.0, scale * (np.log(columns * places[widths]) + MARGIN))
+    penalty = np.where(widths < 0, 0.0, scale * np.log(columns * places[widths]))
     # Whole numbers all along: only the penalty is rounded, which is public.
     return np.array(inside) * STEPS + share * away - np.rint(np.minimum(penalty, LARGEST_PENALTY / 4)).astype(np.int64)
 
@@ -152,5 +149,5 @@ def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:
     if not math.isfinite(scale):
         return math.inf
     _, widths = inner_intervals(0.0, 1.0)
-    won = scale * (np.log(columns * np.bincount(widths[1:])) + MARGIN) / steps
+    won = scale * np.log(columns * np.bincount(widths[1:])) / steps
     return max(float(np.min(won)), ROWS_NEEDED * scale / STEPS)

@@ -32,7 +32,6 @@ CELLS = (-9.0, -2.0, -0.9, 0.0, 0.1, 1.4, 2.0, np.nan)
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-nine intervals of [-2, 2] whose scores move far: by 1 + .4 (log2 4 - log2(4/3)) rows."""
-    monkeypatch.setattr(trimming, "MARGIN", 0.0)
     monkeypatch.setattr(trimming, "CELLS", 16)
     monkeypatch.setattr(trimming, "WIDTHS", (12, 8, 4))
     monkeypatch.setattr(trimming, "ROWS_A_HALVING", 0.4)
