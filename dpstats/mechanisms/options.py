@@ -12,6 +12,7 @@ import numpy as np
 from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
+from dpstats.families.base import CAPS
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.guarantee import Unit, make_unit
 from dpstats.privacy.ranges import ROWS_AT_LEAST
@@ -144,6 +145,11 @@ class Options:
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default. A binomial family has
         neither unless inference is "robust".
+    information_cap : float, optional
+        The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
+        its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
+        far as it is public. What the cap takes away is made up for (docs/proofs/inference). By default twice the bought
+        mean of counts, and none elsewhere. It needs a formula with an intercept and without an offset.
     split : {None, "rows"}
         "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
         `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
@@ -164,6 +170,9 @@ class Options:
     on_mismatch : {"stop", "go"}
         What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
         MismatchError, and only the count is charged.
+    n : float, optional
+        A PUBLIC guess at the number of rows, which settles what errors may cost before the call, as a count of rows
+        would (``inference="auto"``); not the number of private rows under "add_remove". No guarantee depends on it.
     """
 
     curvature: float | None = None
@@ -191,12 +200,14 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
+    information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
     max_rows: int | None = None
     check_share: float | None = None
     on_mismatch: Literal["stop", "go"] = "stop"
+    n: float | None = None
 
     def __post_init__(self) -> None:
         curvature = self.curvature
@@ -228,9 +239,16 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+        cap = self.information_cap
+        if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
+            raise ArgumentError(
+                f"information_cap must be a positive number from {CAPS[0]:g} to {CAPS[1]:g}, got {safe_repr(cap)}"
+            )
         share = self.check_share
         if share is not None and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
+        if self.n is not None and not (is_number(self.n) and self.n > 0):
+            raise ArgumentError(f"n must be a positive number, a public guess at the rows, got {safe_repr(self.n)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -302,12 +320,14 @@ class OptionKeywords(TypedDict, total=False):
     inference: Literal["auto", "model", "robust", True] | None
     information_share: float | None
     spread_share: float | None
+    information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None
     unit_weight: Literal["equal", "one"] | None
     max_rows: int | None
     check_share: float | None
     on_mismatch: Literal["stop", "go"]
+    n: float | None
 
 
 def _is_whole(value: Any) -> bool:

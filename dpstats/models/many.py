@@ -26,7 +26,7 @@ from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
 from dpstats.wording import argument
 
 
@@ -144,10 +144,8 @@ class ManyPlans(Printed):
         for name, plan in self.plans.items():
             rows.append((name, [format_number(plan.eps), format_number(plan.delta), str(plan.formula)]))
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
-        summary = Summary()
-        summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]
-        summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."]))
-        return summary
+        table = full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")
+        return Summary([table], [f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."])
 
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"

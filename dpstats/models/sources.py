@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
+from dpstats.mechanisms.spec import obstacle
+from dpstats.models.adaptive import choose
 from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
@@ -33,7 +36,7 @@ from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -296,19 +299,21 @@ class FormulaSource:
         person = request.options.record.column
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
-        undeclared = self.undeclared(request.family)
-        ranges = dict.fromkeys(undeclared, STAND_IN) | self._trimmed(request)
+        undeclared, ranges = self.undeclared(request.family), self._stand_ins(request)
         advised = advice(self.formula, self.domain, self.data, undeclared, request.family.response)
         if request.options.ranges == "bought" and not alone:
-            raise ArgumentError(
-                f"{argument('ranges', 'bought')} is for a single fit: dp.buy_ranges buys the intervals once for several"
-            )
+            bought = argument("ranges", "bought")
+            raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         if request.options.check_share and not alone:
-            raise ArgumentError("check_share is for a single fit: leave it out, and call dp.check first")
+            check = phrase("call dp.check", shell="run python -m dpstats check")
+            raise ArgumentError(f"check_share is for a single fit: leave it out, and {check} first")
         counts = self._row_counts(request)
         plan = self._plan(request, ranges, counts=counts)
         if not plan.law_is_settled:
             plan = self._plan(with_settled_law(plan), ranges, counts=counts)
+        if request.options.n is not None:
+            candidates = self.candidates(plan)
+            plan = candidates[choose(candidates, request.options.n)]
         return replace(plan, advice=advised)
 
     def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
@@ -322,25 +327,44 @@ class FormulaSource:
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        if not plan.bought and plan.response is None:
+        adapts = plan.counts is not None and adaptive_errors(plan.request, plan.family)
+        if not plan.bought and plan.response is None and not adapts:
             return plan
-        counts = plan.counts
+        request, advised = with_settled_law(plan), plan.advice
+        build = partial(self._plan, counts=plan.counts)
         ranges: Mapping[str, Range] = {}
-        request = with_settled_law(plan)
         if plan.bought:
             ranges = self._bought_ranges(plan, data, random)
-            advised = plan.advice
-            plan, ranges = serve(
-                ranges, lambda usable: (self._plan(request, usable, counts=counts), usable), self.domain
-            )
-            plan = replace(plan, advice=advised)
-        if plan.response is None:
-            return plan
-        bought = bought_response(plan, data, random)
-        try:
-            return replace(self._plan(request, ranges, bought, counts), advice=plan.advice)
-        except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
-            return plan
+            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable), self.domain)
+        build = partial(build, ranges=ranges)
+        if plan.response is not None:
+            bought = bought_response(plan, data, random)
+            # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
+            with contextlib.suppress(DPStatsError):
+                plan, build = build(request, response=bought), partial(build, response=bought)
+        if adapts:
+            assert plan.counts is not None
+            assert plan.counts.rows is not None
+            candidates = self.candidates(plan, build)
+            plan = candidates[choose(candidates, plan.counts.rows)]
+        return replace(plan, advice=advised)
+
+    def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
+        """The plans that differ from `plan` in what they spend on errors: nothing first, more each time.
+
+        None but `plan` where there is nothing to choose. `build` makes a plan of a request.
+        """
+        if not adaptive_errors(plan.request, plan.family):
+            return [plan]
+        build = (
+            partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
+        )
+        request, found = with_settled_law(plan), []
+        settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
+        for setting in settings:
+            with contextlib.suppress(DPStatsError):  # as public as what is planned
+                found.append(build(replace(request, options=replace(request.options, inference=setting))))
+        return found or [plan]
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -362,6 +386,10 @@ class FormulaSource:
         names = parsed.exog_columns if request.options.ranges == "bought" else ()
         found = {name: self.domain.get(name) for name in names if name not in parsed.response_columns}
         return {name: one for name, one in found.items() if isinstance(one, Range) and can_be_trimmed(one)}
+
+    def _stand_ins(self, request: Request) -> dict[str, Range]:
+        """What stands for the ranges that will be bought."""
+        return dict.fromkeys(self.undeclared(request.family), STAND_IN) | self._trimmed(request)
 
     def _bought_ranges(self, plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
         """Buy the ranges that a plan leaves open. Reads rows: charge first."""
@@ -411,16 +439,26 @@ class FormulaSource:
         )
 
 
+def adaptive_errors(request: Request, family: Family) -> bool:
+    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    options = request.options
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+
+
 def counts_obstacle(request: Request) -> str | None:
     """Why no rows are counted before a fit, with the fix."""
+    check = phrase("call dp.check", shell="run python -m dpstats check")
     if request.options.unit is not None:
-        return "counts rows, and the guarantee is for persons: leave it out, and call dp.check with unit= first"
+        by_person = f"{check} with {argument('unit')}"
+        return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
     if request.method not in ("napp", "objective"):
-        return f"is not offered with method={request.method!r}: leave it out, and call dp.check first"
+        return f"is not offered with {argument('method', request.method)}: leave it out, and {check} first"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
-        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
+        return f"leaves open what {returned} would return; take {recycled}"
     return None
 
 

@@ -57,6 +57,9 @@ class PlannedCall(Protocol):
     def forecast(self, plan: Any, residual_sd: float | None, typical: object, like: object) -> ErrorForecast:
         """What errors fits are likely to show."""
 
+    def by_rows(self, plan: Any) -> pd.DataFrame:
+        """What is spent on errors by the number of rows."""
+
     def at(self, eps: float) -> PlannedCall:
         """The same call at another budget."""
 
@@ -88,6 +91,11 @@ class PlanFacts:
     def family(self) -> Family:
         """The loss, every cap filled in from the public range of the response."""
         return self.objective.family
+
+    @property
+    def bought_mean(self) -> float | None:
+        """The mean of counts, once it has been bought."""
+        return None if self.response is None else self.response.mean
 
     @property
     def names(self) -> tuple[str, ...]:

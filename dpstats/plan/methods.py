@@ -52,17 +52,18 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     return weights
 
 
-def fit_spec(request: Request, design: PublicDesign, family: Family) -> FitSpec:
-    """What the request fits on this design, every cap of `family` filled in."""
+def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float | None = None) -> FitSpec:
+    """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
     weights = penalty_weights(design, request.options)
-    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency)
+    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean)
 
 
 def plan_releases(
-    request: Request, design: PublicDesign, family: Family, eps: float
+    request: Request, design: PublicDesign, family: Family, eps: float, mean: float | None = None
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    spec = fit_spec(request, design, family)
+    spec = fit_spec(request, design, family, mean)
+    spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
         raise ArgumentError(f"residual_cap does not go with {method}, plain least squares; leave it out")

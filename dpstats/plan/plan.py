@@ -35,11 +35,11 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.notes import plan_notes, rounding_note
 from dpstats.plan.row_counts import RowCounts
-from dpstats.plan.tables import column_table, header_table, plan_tables
+from dpstats.plan.tables import column_table, header_table, plan_tables, rows_table
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-from dpstats.summaries import Summary, shorten, wrap_notes
+from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
 
 
@@ -182,6 +182,22 @@ class Plan(PlanFacts):
         """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
+    def by_rows(self) -> pd.DataFrame:
+        """What the plan will spend on standard errors once it knows the number of rows.
+
+        Returns
+        -------
+        DataFrame
+            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
+            interval, of rows that say little (docs/proofs/adaptive).
+
+        Examples
+        --------
+        >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
+        'free'
+        """
+        return self._call("by_rows").by_rows(self)
+
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.
 
@@ -206,10 +222,10 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
-        return summary
+        tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
+            tables.append(rows_table(self.by_rows()))
+        return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -308,7 +324,9 @@ def make_plan(
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
     apart = range_eps(request, bought) + (0.0 if response is None else response.eps)
-    screening, stages = plan_releases(request, design, family, left - apart)
+    screening, stages = plan_releases(
+        request, design, family, left - apart, None if response is None else response.mean
+    )
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
