@@ -12,7 +12,7 @@ from dpstats.cli import commands as releases
 from dpstats.cli import ledgers, models
 from dpstats.cli.shared import shell_argument, silence
 from dpstats.datasets import load_adult
-from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, ReleaseError, UncertifiedError
+from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError, ReleaseError, UncertifiedError
 from dpstats.results.glm_results import GLMResults
 from dpstats.wording import shell_wording
 
@@ -21,6 +21,7 @@ STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
     (LedgerError, 4),
     (UncertifiedError, 5),
     (ReleaseError, 6),
+    (MismatchError, 6),
     (DPStatsError, 1),
 )
 """The exit status of an error, by the first class that it belongs to; argparse itself ends with 2."""

@@ -31,6 +31,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
+    "ranges": ("declared", "bought"),
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
@@ -69,8 +70,14 @@ class Options:
         Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
         method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
         the response's range, in half widths of it.
+    ranges : {"declared", "bought"}
+        "bought" buys, within the declared range of each numeric column that explains, the interval that holds nearly
+        all rows; the others are left out, and the noise follows the interval (docs/proofs/trimming). Few rows keep the
+        declared range. Not of columns whose interval is declared already. Columns left out of the Domain have their
+        range bought in either case, and with "bought" rows beyond it are left out too, not clipped.
     range_share : float
-        Share of eps that buys the ranges of numeric columns left out of the Domain.
+        Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
+        ranges="bought", in equal parts.
     rows_at_least : float
         A public lower bound on the number of rows, by which a budget is judged too small to buy ranges with. No
         guarantee depends on it.
@@ -163,10 +170,14 @@ class Options:
     on_mismatch : {"stop", "go"}
         What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
         MismatchError, and only the count is charged.
+    n : float, optional
+        A PUBLIC guess at the number of rows, which settles what errors may cost before the call, as a count of rows
+        would (``inference="auto"``); not the number of private rows under "add_remove". No guarantee depends on it.
     """
 
     curvature: float | None = None
     radius: float | None = None
+    ranges: Literal["declared", "bought"] = "declared"
     range_share: float = 0.1
     rows_at_least: float = ROWS_AT_LEAST
     rows_guess: float = ROWS_GUESS
@@ -196,6 +207,7 @@ class Options:
     max_rows: int | None = None
     check_share: float | None = None
     on_mismatch: Literal["stop", "go"] = "stop"
+    n: float | None = None
 
     def __post_init__(self) -> None:
         curvature = self.curvature
@@ -235,6 +247,8 @@ class Options:
         share = self.check_share
         if share is not None and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
+        if self.n is not None and not (is_number(self.n) and self.n > 0):
+            raise ArgumentError(f"n must be a positive number, a public guess at the rows, got {safe_repr(self.n)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -283,6 +297,7 @@ class OptionKeywords(TypedDict, total=False):
 
     curvature: float | None
     radius: float | None
+    ranges: Literal["declared", "bought"]
     range_share: float
     rows_at_least: float
     rows_guess: float
@@ -312,6 +327,7 @@ class OptionKeywords(TypedDict, total=False):
     max_rows: int | None
     check_share: float | None
     on_mismatch: Literal["stop", "go"]
+    n: float | None
 
 
 def _is_whole(value: Any) -> bool:

@@ -29,13 +29,13 @@ from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
-from dpstats.plan import Plan, fit_spec, paid_apart
+from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
-from dpstats.wording import phrase
+from dpstats.wording import argument, phrase
 
 _log = logging.getLogger("dpstats")
 
@@ -254,8 +254,8 @@ def fit_source(
         raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
-    if plan.bought:
-        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(plan.bought))
+    if unknown := [name for name in plan.bought if name not in plan.trimmed]:
+        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
     random = random_source(request.seed)
     release = partial(
         Release,
@@ -282,7 +282,7 @@ def fit_source(
         if wrong and request.options.on_mismatch == "stop":
             raise MismatchError(
                 f"{'; '.join(wrong)}. No fit was made; counting the rows cost {counted}. Correct the Domain, or pass "
-                "on_mismatch='go' to fit all the same"
+                f"{argument('on_mismatch', 'go')} to fit all the same"
             )
     return release(rest, work=partial(release_fit, source, plan, random), label=plan.title).run(ledger, **charge)
 
@@ -317,12 +317,15 @@ def release_rows(
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
-    """Raise unless what was carried out, stage by stage, costs no more than what was charged."""
+    """Raise unless what was bought and carried out, stage by stage, costs no more than what was charged."""
     slack = 1 + 1e-9
     rows = plan.request.options.record.rows
     parts = paid_apart(plan.stages, plan.request.options)
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
-    fits = rows * max(sum(stage.cost for _, stage in part) for part in parts)
+    request, response, counts = plan.request, plan.response, plan.counts
+    bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
+    fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
+    fits += 0.0 if counts is None else counts.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

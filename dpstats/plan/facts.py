@@ -57,6 +57,9 @@ class PlannedCall(Protocol):
     def forecast(self, plan: Any, residual_sd: float | None, typical: object, like: object) -> ErrorForecast:
         """What errors fits are likely to show."""
 
+    def by_rows(self, plan: Any) -> pd.DataFrame:
+        """What is spent on errors by the number of rows."""
+
     def at(self, eps: float) -> PlannedCall:
         """The same call at another budget."""
 
@@ -76,6 +79,7 @@ class PlanFacts:
     screening: ScreeningPlan | None = None
     advice: tuple[str, ...] = ()
     call: PlannedCall | None = field(default=None, repr=False)
+    trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
 
     @property

@@ -16,8 +16,10 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
+from dpstats.plan.methods import range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
+from dpstats.privacy.trimming import rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 from dpstats.wording import argument, phrase
@@ -86,9 +88,11 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
             f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
         )
-    if plan.bought:
-        names = ", ".join(plan.bought)
+    unknown = [name for name in plan.bought if name not in plan.trimmed]
+    if unknown:
+        names = ", ".join(unknown)
         notes.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+    notes += trimmed_note(plan)
     if plan.response is not None:
         notes.append(
             f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
@@ -111,6 +115,20 @@ def counts_note(plan: PlanFacts) -> list[str]:
     if plan.counts is None or plan.counts.rows is None:
         return []
     return [f"{one[0].upper()}{one[1:]}" for one in plan.counts.findings()]
+
+
+def trimmed_note(plan: PlanFacts) -> list[str]:
+    """What intervals within declared ranges cost, and how many rows it takes to narrow a range."""
+    if not plan.trimmed:
+        return []
+    eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
+    least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
+    until = "" if plan.completed else " Until then the declared ranges stand in: the noise will be less than shown."
+    return [
+        f"{eps:.4g} of eps buys, within the declared range of {', '.join(plan.trimmed)}, the interval that holds "
+        "nearly all rows; the others are left out. Fewer than about "
+        f"{least:,.0f} rows keep the declared range.{until}"
+    ]
 
 
 def assumed_response_note(plan: PlanFacts) -> list[str]:

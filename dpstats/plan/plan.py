@@ -35,11 +35,11 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.notes import plan_notes, rounding_note
 from dpstats.plan.row_counts import RowCounts
-from dpstats.plan.tables import column_table, header_table, plan_tables
+from dpstats.plan.tables import column_table, header_table, plan_tables, rows_table
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-from dpstats.summaries import Summary, shorten, wrap_notes
+from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
 
 
@@ -54,7 +54,9 @@ class Plan(PlanFacts):
     formula : str or None
         None for plain arrays.
     bought : tuple of str
-        Columns whose range is bought from the budget.
+        Columns whose range is bought from the budget, or the interval within it in which rows are kept.
+    trimmed : tuple of str
+        Those whose range is declared, of which the interval is bought.
     stages : tuple of Stage
         The releases of the fit, in order.
     guarantee : Guarantee
@@ -180,6 +182,22 @@ class Plan(PlanFacts):
         """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
+    def by_rows(self) -> pd.DataFrame:
+        """What the plan will spend on standard errors once it knows the number of rows.
+
+        Returns
+        -------
+        DataFrame
+            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
+            interval, of rows that say little (docs/proofs/adaptive).
+
+        Examples
+        --------
+        >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
+        'free'
+        """
+        return self._call("by_rows").by_rows(self)
+
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.
 
@@ -204,10 +222,10 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
-        return summary
+        tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
+            tables.append(rows_table(self.by_rows()))
+        return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -261,6 +279,7 @@ class Plan(PlanFacts):
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.counts is None else {"counts": self.counts.to_dict()}),
+            **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
         }
 
     @classmethod
@@ -279,6 +298,7 @@ class Plan(PlanFacts):
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
             counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
+            trimmed=tuple(stored.get("trimmed", ())),
         )
 
 
@@ -290,15 +310,16 @@ def make_plan(
     *,
     formula: str | None,
     bought: tuple[str, ...] = (),
+    trimmed: tuple[str, ...] = (),
     response: ResponsePurchase | None = None,
     counts: RowCounts | None = None,
 ) -> Plan:
     """Split the budget and plan the release; reads no row. Every cap of `family` is filled in.
 
-    `bought` are columns whose range is bought; design and family follow what is bought of the response already, and
-    `counts` of rows are paid for before all else.
+    `bought` are columns whose range is bought, `trimmed` those of which the range is declared and an interval bought;
+    design and family follow what is bought of the response already, and `counts` of rows are paid for before all else.
     """
-    _check_bought(request, design, family, bought)
+    _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
@@ -312,18 +333,36 @@ def make_plan(
     if request.options.replicates:
         stages = plan_replication(stages, fit_spec(request, design, family))
     guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
-    return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening, counts=counts)
+    return Plan(
+        request,
+        design,
+        formula,
+        bought,
+        stages,
+        guarantee,
+        response,
+        screening=screening,
+        counts=counts,
+        trimmed=trimmed,
+    )
 
 
-def _check_bought(request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...]) -> None:
+def _check_bought(
+    request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...], trimmed: tuple[str, ...]
+) -> None:
     """Raise ArgumentError unless these ranges can be bought; see `make_plan`."""
     if not bought:
         return
+    unknown = [name for name in bought if name not in trimmed]
     if request.options.retrieval == "return":
-        returned = argument("retrieval", "return")
-        raise ArgumentError(f"{returned} needs every range in the domain; declare {', '.join(bought)}")
-    share = range_eps(request, bought) / len(bought)
-    check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
+        fix = f"declare {', '.join(unknown)}" if unknown else f"leave out {argument('ranges', 'bought')}"
+        raise ArgumentError(f"{argument('retrieval', 'return')} needs every range in the domain; {fix}")
+    if request.options.replicates and trimmed:
+        raise ArgumentError(f"{argument('ranges', 'bought')} is not part of the replicated paper; leave it out")
+    if unknown:
+        # Of few rows an interval within a declared range is that range: any share will do.
+        share = range_eps(request, bought) / len(bought)
+        check_range_eps(share, unknown, request.adjacency, request.options.rows_at_least)
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
@@ -385,6 +424,7 @@ def replan(plan: Plan, eps: float) -> Plan:
         family=plan.family,
         formula=plan.formula,
         bought=plan.bought,
+        trimmed=plan.trimmed,
         response=response,
         counts=counts,
     )

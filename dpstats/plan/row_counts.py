@@ -21,10 +21,10 @@ PROOF = "docs/proofs/adaptive"
 ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
 
-MOST_AT_FAULT, LEAST_NOTED = 0.2, 0.05
+MOST_AT_FAULT, LEAST_NOTED = 0.2, 0.03
 """A fit stops if one column loses or clips more of the rows than the first; a summary names it from the second on."""
 
-FALSE_STOPS, FALSE_NOTES = 1e-3, 1e-2
+FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
 
 
@@ -106,8 +106,9 @@ class RowCounts:
         if self.rows_eps:  # where it is public the number of rows has those lost among them
             rows += float(counts[losing & (counts > noise)].sum())
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
+        error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
         return [
-            f"about {share:.0%} of the rows {fault.effect}"
+            f"about {share:.0%} of the rows (s.d. {error:.0%}) {fault.effect}"
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
             if count > least * rows + noise
         ]

@@ -95,9 +95,7 @@ class ContrastTests(Printed):
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        summary = Summary()
-        summary.tables = [inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")]
-        return summary
+        return Summary([inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")])
 
 
 MOST = 1e100

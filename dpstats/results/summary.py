@@ -44,7 +44,7 @@ from dpstats.plan.tables import (
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
-from dpstats.summaries import Summary, format_number, full_width, wrap_note, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
@@ -67,10 +67,9 @@ def summarize(
     `n` is a public number of rows, for the excess risk of one. `details` is what leads from the one to the other, for
     a line of its own; by default it is Python's call.
     """
-    summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
     if not full:
-        summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
+        summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         most = [*essential_notes(results), *risk][:MOST_NOTES]
@@ -81,11 +80,8 @@ def summarize(
     tables = [header_table(plan, rows_text(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
-    summary.tables = [*tables, *plan_tables(plan)]
-    summary.add_extra_txt(
-        wrap_notes([*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)])
-    )
-    return summary
+    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    return Summary([*tables, *plan_tables(plan)], notes)
 
 
 def heading(results: ReleasedModel) -> list[str]:

@@ -14,15 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dp
+from dpstats.call import make_request
 from dpstats.data import as_table
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError
+from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import Fault, column_facts, possible_faults
 from dpstats.formula.parse import parse
 from dpstats.models import row_counts
 from dpstats.models.row_counts import _row_sums
+from dpstats.models.sources import FormulaSource
 from dpstats.plan.row_counts import FALSE_STOPS, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
@@ -235,3 +237,71 @@ def test_open_ranges_are_counted_by_what_is_declared() -> None:
     assert fit.plan.counts.rows == pytest.approx(4000, abs=40)
     assert fit.plan.bought == ("x",)
     assert replace(fit.plan.counts, rows=None).shown.startswith("to be counted")
+
+
+CENSUS = {"age": (17, 90), "hours": (0, 99), "job": ["a", "b", "c", "d"], "rich": bool}
+MODEL = "rich ~ age + hours + job"
+
+
+@pytest.fixture(scope="module")
+def people() -> pd.DataFrame:
+    """20,000 rows of CENSUS."""
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame(
+        {"age": rng.normal(40, 12, 20_000).clip(17, 90), "hours": rng.normal(40, 10, 20_000).clip(0, 99)}
+    )
+    data["job"] = rng.choice(["a", "b", "c", "d"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
+    data["rich"] = rng.random(20_000) < 1 / (1 + np.exp(-(data["age"] - 45) / 20))
+    return data
+
+
+def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
+    plan = dp.plan(MODEL, CENSUS, 1.0, family="binomial", check_share=0.03)
+    assert plan.by_rows()["errors"].tolist()[0] == "none"
+    assert plan.by_rows()["share"].is_monotonic_increasing
+    shown = " ".join(str(plan).split())
+    assert "Standard errors by the number of rows" in shown
+    for rows, setting in ((150, None), (20_000, True)):
+        fit = dp.glm(MODEL, people[:rows], 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
+        assert fit.plan.request.options.inference is setting
+        assert fit.has_errors == (setting is not None)
+        # What is settled by the count is what the same count, as a public guess, settles beforehand.
+        guess = dp.plan(MODEL, CENSUS, 1.0, family="binomial", n=float(max(fit.plan.counts.rows, 1)))
+        assert guess.request.options.inference == setting
+        assert guess.counts is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]))
+def test_every_count_gives_a_plan_within_the_budget(rows: int, eps: float, delta: float) -> None:
+    """Joint calibration whose parameters follow a release: the condition holds for every value of it."""
+    source = FormulaSource(MODEL, None, Domain(CENSUS))
+    request = make_request(eps=eps, delta=delta, family="binomial", check_share=0.1)
+    charged = source.plan(request, alone=True)
+    assert charged.counts is not None
+    counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
+    plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]  # nothing is left to buy
+    spent = charged.counts.eps + sum(stage.cost for _, stage in plan.stages)
+    assert spent <= charged.guarantee.eps * (1 + 1e-12)
+    assert sum(stage.delta for _, stage in plan.stages) <= charged.guarantee.delta * (1 + 1e-12)
+    assert plan.noise.kind == charged.noise.kind
+
+
+def test_a_plan_that_forgets_the_count_is_caught(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: after the count the rest is planned with all of eps."""
+    planned = FormulaSource._plan
+
+    def forgets(self: Any, request: Any, ranges: Any, response: Any = None, counts: Any = None) -> Any:
+        plan = planned(self, request, ranges, response, counts if counts is None or counts.rows is None else None)
+        return replace(plan, counts=counts)
+
+    monkeypatch.setattr(FormulaSource, "_plan", forgets)
+    with pytest.raises(ReleaseError):
+        dp.glm(MODEL, people, 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
+
+
+def test_whoever_insists_is_heard(people: pd.DataFrame) -> None:
+    arguments = {"family": "binomial", "domain": CENSUS, "check_share": 0.03, "seed": 1}
+    assert dp.glm(MODEL, people[:150], 1.0, inference=True, **arguments).plan.request.options.inference is True
+    assert dp.glm(MODEL, people, 1.0, inference=None, **arguments).plan.request.options.inference is None
+    assert dp.glm(MODEL, people, 1.0, penalty="lasso", alpha=1.0, **arguments).plan.request.options.inference == "auto"
