@@ -26,7 +26,7 @@ from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.adaptive import choose
+from dpstats.models.adaptive import choose, foreseeable
 from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
@@ -313,7 +313,7 @@ class FormulaSource:
             plan = self._plan(with_settled_law(plan), ranges, counts=counts)
         if request.options.n is not None:
             candidates = self.candidates(plan)
-            plan = candidates[choose(candidates, request.options.n)]
+            plan = candidates[choose(candidates, request.options.n)] if len(candidates) > 1 else plan
         return replace(plan, advice=advised)
 
     def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
@@ -346,7 +346,7 @@ class FormulaSource:
             assert plan.counts is not None
             assert plan.counts.rows is not None
             candidates = self.candidates(plan, build)
-            plan = candidates[choose(candidates, plan.counts.rows)]
+            plan = candidates[choose(candidates, plan.counts.rows)] if len(candidates) > 1 else plan
         return replace(plan, advice=advised)
 
     def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
@@ -354,7 +354,7 @@ class FormulaSource:
 
         None but `plan` where there is nothing to choose. `build` makes a plan of a request.
         """
-        if not adaptive_errors(plan.request, plan.family):
+        if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
             return [plan]
         build = (
             partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build

@@ -224,7 +224,8 @@ class Plan(PlanFacts):
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
         if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
-            tables.append(rows_table(self.by_rows()))
+            found = self.by_rows()
+            tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
