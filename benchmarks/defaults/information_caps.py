@@ -285,7 +285,8 @@ def main() -> None:
     print("simulated | n | eps | cap | shown | pooled | least | unconditional | width | greatest bias")
     for name in names or (RARE if what == "rare" else TRUTHS):
         if what == "rare":
-            print_coverage(rare(name, 40_000, 1.0, repeats), name, "40,000", "1")
+            for number in (5_000, 10_000):
+                print_coverage(rare(name, number, 1.0, repeats), name, f"{number:,}", "1")
             continue
         for number, eps in ((20_000, 1.0), (10_000, 3.0)):
             print_coverage(coverage(name, number, eps, repeats, CAPS[what]), name, f"{number:,}", f"{eps:g}")

@@ -54,12 +54,14 @@ def average_along_path(
     response: MeanFunction,
     constant: tuple[int, float] | None,
     factors: Sequence[Dummies],
+    reach: Float | None = None,
 ) -> Identified:
     """What is identified, with the information averaged on the way to the debiased coefficients.
 
     `coef` (p,) is as released, the predictors x'coef; `score` (p,) is M theta, the slope of the quadratic term there.
     `constant` is the column of one value in every row, and that value: `found` itself is returned where there is none
-    or it is not identified, as the rows' mean is not known then.
+    or it is not identified, as the rows' mean is not known then. No entry of a row is made up beyond `reach`, shape
+    (p,): of capped weights the largest matter most.
     """
     if constant is None or not found.active[constant[0]]:
         return found
@@ -69,6 +71,8 @@ def average_along_path(
     rows, mass = moment_matched_rows(
         information, int(place[constant[0]]), constant[1], [factor for factor in dummies if factor.columns]
     )
+    if reach is not None:
+        rows = np.clip(rows, -reach[found.active], reach[found.active])
     start, slope = coef[found.active], score[found.active]
     return perturb_information(found, information, path_average(rows, mass, information, start, slope, response))
 

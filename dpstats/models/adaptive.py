@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
@@ -32,7 +33,7 @@ LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
 
-LEAST_SHARE = 0.05
+LEAST_SHARE = 0.1
 """A table with fewer intervals than that is not worth having, even for nothing."""
 
 
@@ -40,7 +41,9 @@ class Outlook(NamedTuple):
     """What a plan is expected to show of some rows."""
 
     share: float  # of the coefficients, those with an interval
-    loss: float  # of predictions, over that of the best coefficients
+    # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
+    # Poisson's is not known, and errors cost them at most a tenth.
+    loss: float
 
     @property
     def worth(self) -> float:
@@ -49,17 +52,33 @@ class Outlook(NamedTuple):
 
 
 class Populations(NamedTuple):
-    """What a row adds in the mean: by rows that say little for what is identified, by usual ones for the loss."""
+    """What a row adds in the mean, by two priors."""
 
     poor: RowMeans
     usual: RowMeans
+
+    def identifying(self, family: Family) -> RowMeans:
+        """For what is identified rows that say little; but poor counts would be rare besides."""
+        return self.usual if family.response == "count" else self.poor
+
+
+def foreseeable(plan: Plan) -> bool:
+    """Whether public facts tell what a plan will show: a formula's rows that count alike, with every range known."""
+    return (
+        isinstance(plan.design, DesignSpec)
+        and plan.design.score_ratio == 1.0
+        and plan.request.options.unit is None
+        and plan.screening is None
+        and not plan.bought
+        and plan.stages[-1].plan.size == len(plan.names)
+    )
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
     """The place of the plan that suits `n` rows best: the first, coefficients alone, where none shows many intervals.
 
-    The candidates are plans of one call that differ in what they spend on errors. `n` may be a released count, and
-    `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
+    The candidates are foreseeable plans of one call that differ in what they spend on errors. `n` may be a released
+    count, and `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
     """
     return preferred(outlooks(candidates, [n], typical)[0])
 
@@ -103,11 +122,13 @@ def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
-    n, stage = max(float(n), 1.0), plan.stages[-1].plan
-    ratios = information_ratios(plan, n * means.poor.information)
+    n, family, usual = max(float(n), 1.0), plan.family, means.usual
+    ratios = information_ratios(plan, n * means.identifying(family).information)
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
-    usual = means.usual
+    if family.response == "count":
+        return Outlook(share, 1.0)
+    stage = plan.stages[-1].plan
     noise, bias = stage.predicted_error(n * usual.information, usual.coef - shrunk_towards(stage))
     excess = float(np.sum(usual.information * (noise + bias)))
     # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.

@@ -231,10 +231,15 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             "columns, rare levels or wide ranges one draw has them and the next has not. "
             f"{argument('inference', True)} pays for errors that are there. {rows_needed_note(plan)}{few}"
         )
+    cap = information.purchase.weight_cap
+    capped = (
+        "" if cap is None else f"No row weighs more than {cap:.3g} there, and what that leaves out is made up for. "
+    )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). {few}"
+        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). "
+        f"{capped}{few}"
     )
 
 

@@ -67,8 +67,9 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Re
     if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
+        reach = None if cap is None else column_reach(part) @ np.abs(basis)
         found = average_along_path(
-            found, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies
+            found, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
         )
     estimates = Estimates(
         coef=coef,
@@ -105,6 +106,14 @@ def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vec
     rows = np.linalg.solve(steady, transform.T).T
     covariance = rows @ equations.coefficient_noise(scaled_params) @ rows.T
     return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
+def column_reach(design: Bounds) -> Vector:
+    """The largest size of each column of a row, shape (p,)."""
+    reach = np.zeros(len(design.names))
+    for term in design.terms:
+        reach[term.columns] = term.l2
+    return reach
 
 
 def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
