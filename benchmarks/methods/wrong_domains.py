@@ -34,7 +34,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def outcome(data: pd.DataFrame, changed: dict[str, Any], seed: int) -> str:
-    """"stopped", "named" or "silent"."""
+    """ "stopped", "named" or "silent"."""
     domain = dp.Domain({**dp.datasets.load_adult().domain, **changed})
     formula = LOGIT + (" + when" if "when" in changed else "")
     try:
