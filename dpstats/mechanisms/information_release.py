@@ -110,7 +110,7 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
     numbers = [0] * (0 if spread != "dispersion" else 2 if plan.purchase.weights_eps else 1)
 
     def weighed() -> Iterator[tuple[Vector, tuple[Vector, ...]]]:
-        for block in _by_columns(0, blocks):
+        for block in pieces_by_columns(0, blocks):
             bends, slopes = _bends_and_slopes(family, params, block, slopes=spread in ("dispersion", "robust"))
             squares = bends if slopes is None else slopes**2
             for place, own in zip(range(len(numbers)), (squares, bends), strict=False):
@@ -121,7 +121,7 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
     return _Sums(matrices, tuple(numbers))
 
 
-def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
+def pieces_by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
     """Copies in double precision, in pieces that stay in the cache, one column after the other in memory."""
     for block in blocks:
         for part in row_parts(*block.exog.shape):
@@ -129,7 +129,7 @@ def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
             yield piece._replace(exog=columns_of(piece.exog).T).doubles()
 
 
-def _predictors(params: Vector, block: Block) -> Vector:
+def linear_predictors(params: Vector, block: Block) -> Vector:
     """x'theta + offset at the released coefficients."""
     eta = linear_predictor(block.exog, params)
     return eta if block.offset is None else eta + block.offset
@@ -137,7 +137,7 @@ def _predictors(params: Vector, block: Block) -> Vector:
 
 def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: bool) -> tuple[Vector, Vector | None]:
     """w l'' and, if they are wanted, w l' at the released coefficients: to the last bit functions of a row alone."""
-    eta = _predictors(params, block)
+    eta = linear_predictors(params, block)
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
         return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
@@ -257,7 +257,7 @@ def _robust(
     if inside.any():
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
-        persons = rows.map_shards(_by_columns).map(partial(_person_slopes, family, params))
+        persons = rows.map_shards(pieces_by_columns).map(partial(_person_slopes, family, params))
         buy = (
             partial(noisy_spread, (), total=squares)
             if plan.purchase.spread == "robust"

@@ -137,6 +137,10 @@ class Options:
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default. A binomial family has
         neither unless inference is "robust".
+    fitstats : float, "auto" or None
+        Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
+        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had; 0 and None
+        buy none.
     split : {None, "rows"}
         "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
         `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
@@ -176,6 +180,7 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
+    fitstats: float | Literal["auto"] | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
@@ -211,6 +216,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+        share = self.fitstats
+        if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
+            raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -281,6 +289,7 @@ class OptionKeywords(TypedDict, total=False):
     inference: Literal["auto", "model", "robust", True] | None
     information_share: float | None
     spread_share: float | None
+    fitstats: float | Literal["auto"] | None
     split: Literal["rows"] | None
     unit: str | None
     unit_weight: Literal["equal", "one"] | None

@@ -25,6 +25,7 @@ from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError
 from dpstats.families import Family
 from dpstats.ledger import LedgerLike, as_ledger
+from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release
@@ -32,7 +33,7 @@ from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, mod
 from dpstats.plan import Plan, fit_spec, paid_apart
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.quiet import hide_frames
+from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
 
@@ -296,7 +297,23 @@ def release_rows(
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
     # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
-    return GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    released = GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    return with_fit_statistics(released, rows, random)
+
+
+def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomSource) -> GLMResults:
+    """The result with the fit statistics that its plan has paid for, if what was released has errors to take them at.
+
+    Where they are taken, and whether, is decided by released values alone.
+    """
+    plan = released.plan
+    if plan.fitstats is None or not released.has_errors:
+        return released
+    with quiet():
+        averaged = released.averaged_functions()
+    if averaged is None:
+        return released
+    return replace(released, fit_sums=release_fit_statistics(plan.fitstats, *averaged, rows, random))
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
@@ -306,6 +323,7 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     parts = paid_apart(plan.stages, plan.request.options)
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
     fits = rows * max(sum(stage.cost for _, stage in part) for part in parts)
+    fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.fit_statistics import FitSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
@@ -180,7 +181,8 @@ class GLMResults(ReleasedModel):
         """The released values and the public plan, for JSON."""
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
-        return {**facts, "information": released, "advice": list(self.plan.advice)}
+        sums = {} if self.fit_sums is None else {"fit_statistics": self.fit_sums.to_dict()}
+        return {**facts, "information": released, "advice": list(self.plan.advice), **sums}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -188,4 +190,6 @@ class GLMResults(ReleasedModel):
         kept = facts.get("information")
         released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
         plan = replace(Plan.from_dict(facts["plan"]), advice=tuple(map(str, facts.get("advice", ()))))
-        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released)
+        sums = facts.get("fit_statistics")
+        averaged = None if sums is None else FitSums.from_dict(sums)
+        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged)

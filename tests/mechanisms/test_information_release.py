@@ -730,7 +730,7 @@ class TestOnePass:
         whole = mechanism._bends_and_slopes(family, params, block, slopes=True)
         alone = mechanism._bends_and_slopes(family, params, block, slopes=False)[0]
         for start, stop in ((0, 1), (3, 4), (1, 156), (13, 90), (156, 157)):
-            part = next(mechanism._by_columns(0, [block.part(slice(start, stop))]))
+            part = next(mechanism.pieces_by_columns(0, [block.part(slice(start, stop))]))
             for found, right in zip(mechanism._bends_and_slopes(family, params, part, slopes=True), whole, strict=True):
                 assert found is not None
                 assert right is not None
